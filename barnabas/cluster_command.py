@@ -51,6 +51,8 @@ def main(arguments: Sequence[str]) -> int:
             return 0
     except BrokerError as error:
         return _complain(_reason(error), 1)
+    except OSError as error:  # of its folders; what a node can't do, it says itself
+        return _complain(f"the cluster can't be started: {error}", 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # who has asked once needs not ask again
     _say(f"stopping: {reason}")
     try:

@@ -23,6 +23,7 @@ from broker.process.descriptors import shares
 from broker.process.start_error import StartError
 from broker.registration_request import registration_request
 from broker.server import Server
+from protocol.broken_invariant import BrokenInvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,8 +174,10 @@ async def _join(
         opening.begin_run(log_dirs)
         joined.lost_directories(each for each in registered if each not in log_dirs.ids)
         folders, moves = _find_replicas(environment, log_dirs, metadata)
-    except BaseException:
+    except BaseException as error:
         joined.stop()
+        if isinstance(error, BrokenInvariantError):  # by what the controller says
+            raise StartError(f"the cluster can't be joined: {error}") from error
         raise
     placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
     return _Entered(metadata, placement, incarnation, folders, moves, joined)

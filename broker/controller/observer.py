@@ -238,6 +238,10 @@ class Observer:
         said = found.current_leader
         leader_id = NO_LEADER if said is None else said.leader_id
         epoch = -1 if said is None else said.leader_epoch
+        if leader_id == self._identity.node_id:
+            raise BrokenInvariantError(
+                f"the controller has node.id={leader_id}, as this broker does, which needs another one"
+            )
         error = found.error_code
         if epoch < self.epoch or error == Error.UNKNOWN_LEADER_EPOCH:
             return AfterAnswer.BACK_OFF if error else AfterAnswer.ASK

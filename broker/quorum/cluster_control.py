@@ -71,6 +71,7 @@ class ClusterControl:
         self._heartbeats = BrokerHeartbeats(config.get_int("broker.session.timeout.ms"))
         self._timers: dict[str, Scheduled] = {}
         self._is_stopped = False
+        self._refusal = ""
 
     # --- by the clock ---------------------------------------------------------------------------------------
 
@@ -171,7 +172,18 @@ class ClusterControl:
             )
             return register(image, self._heartbeats, request, terms, updates=self._updates())
 
-        return self._controller.submit(decide, reply, failed)
+        def answered(answer: int | KafkaError) -> None:
+            if isinstance(answer, KafkaError):
+                self._say_refusal(f"broker {request.broker_id} isn't registered: {answer}")
+            reply(answer)
+
+        return self._controller.submit(decide, answered, failed)
+
+    def _say_refusal(self, text: str) -> None:
+        """Once, until another one comes: it is asked again every few hundred milliseconds."""
+        if text != self._refusal:
+            self._refusal = text
+            log.warning("%s", text)
 
     def heartbeat(
         self,

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.process.start_error import StartError
+from tests.node.controllers import NODE, controller
 from tests.support.whole_server import started
 
 JOINS = (
@@ -60,3 +61,24 @@ async def test_a_torn_end_of_the_fetched_metadata_is_no_damage_after_a_clean_sto
     segment.write_bytes(whole + whole[:100])
     await refusal(tmp_path, NOBODY)
     assert segment.read_bytes() == whole
+
+
+async def test_the_controller_has_an_id_of_its_own(tmp_path: Path) -> None:
+    """Which the broker finds out where it knows the controllers by their addresses alone."""
+    async with controller(tmp_path / "controller") as other:
+        folder = tmp_path / "broker"
+        folder.mkdir()
+        (folder / "meta.properties").write_text(
+            f"version=1\ncluster.id={other.cluster_id}\nnode.id={NODE}\ndirectory.id={'A' * 21}Q\n"
+        )
+        joins = [each for each in JOINS if not each.startswith("node.id=")]
+        with pytest.raises(StartError) as refused:
+            await started(
+                folder,
+                *joins,
+                f"node.id={NODE}",
+                f"controller.quorum.bootstrap.servers={other.endpoints.bootstrap}",
+            )
+    assert str(refused.value) == (
+        f"the cluster can't be joined: the controller has node.id={NODE}, as this broker does, which needs another one"
+    )

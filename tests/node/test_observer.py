@@ -144,6 +144,15 @@ def test_two_leaders_of_one_epoch_are_a_broken_invariant(tmp_path: Path) -> None
         observer.answered(first.answer(observer.request()))
 
 
+def test_a_controller_with_this_brokers_id_is_not_followed(tmp_path: Path) -> None:
+    first = Controller(begin(tmp_path / "first"))
+    observer = observer_in(tmp_path / "observer")
+    first.requests.lead(LeaderEndpoint(observer._identity.node_id))
+    with pytest.raises(BrokenInvariantError, match="as this broker does, which needs another one"):
+        catch_up(observer, first)
+    assert observer.leader is None
+
+
 def test_records_that_were_changed_on_the_way_are_not_taken(tmp_path: Path) -> None:
     controller = Controller(begin(tmp_path / "leader"))
     observer = observer_in(tmp_path / "observer")

@@ -145,6 +145,11 @@ def test_nothing_is_left_where_the_command_is_killed(begin: Begin) -> None:
         (["--brokers", "x"], 2, "argument --brokers: invalid int value: 'x' (--help lists what there is)"),
         (["--port", "65535"], 2, "argument --port: 65535 and those that follow are no ports (0 to 65535)"),
         (["-o", "num.partitions"], 2, "-o num.partitions: KEY=VALUE is the form"),
+        (
+            ["--data", "/dev/null/x"],
+            1,
+            "the cluster can't be started: [Errno 20] Not a directory: '/dev/null/x'",
+        ),
         (["-o", "node.id=3"], 2, "node.id: a cluster sets that itself"),
         (
             ["--port", "0", "-o", "num.partition=3"],
