@@ -100,10 +100,10 @@ def note_the_stop() -> None:
 
     stop = Server.stop
 
-    async def noted(server: Server) -> None:
+    async def noted(server: Server, *, leave: bool) -> None:
         global _phase
         _phase = AT_THE_STOP
-        await stop(server)
+        await stop(server, leave=leave)
 
     Server.stop = noted  # type: ignore[method-assign]
 
