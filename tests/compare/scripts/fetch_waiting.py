@@ -127,6 +127,7 @@ def woken_by_an_append(play: Play) -> None:
 def woken_by_appends_to_several_partitions(play: Play) -> None:
     topic = play.topic("a", 3)
     asked = fetch((topic, 2, 0), (topic, 0, 0), min_bytes=600, max_wait_ms=LONG_MS)
+    play.greet("waiting")
     waiting = play.send("two partitions add up", "Fetch", 12, asked, on="waiting")
     play.write(topic.name, sized(300))
     quiet(play, "one has too little", "waiting")
@@ -147,6 +148,8 @@ def woken_by_appends_to_several_partitions(play: Play) -> None:
 def two_wait_for_one(play: Play) -> None:
     topic = play.topic("a")
     asked = fetch((topic, 0, 0), min_bytes=1, max_wait_ms=LONG_MS)
+    for on in ("one", "two", "three"):
+        play.greet(on)
     first = play.send("the first", "Fetch", 12, asked, on="one")
     second = play.send("the second", "Fetch", 12, asked, on="two")
     more = fetch((topic, 0, 0), min_bytes=501, max_wait_ms=LONG_MS)
@@ -208,6 +211,7 @@ def a_client_that_hangs_up_while_it_waits(play: Play) -> None:
     topic = play.topic("a")
     play.send("hangs up", "Fetch", 12, fetch((topic, 0, 0), min_bytes=1, max_wait_ms=LONG_MS), on="gone")
     play.drop("gone")
+    play.greet("waiting")
     waiting = play.send(
         "stays", "Fetch", 12, fetch((topic, 0, 0), min_bytes=1, max_wait_ms=LONG_MS), on="waiting"
     )
