@@ -10,6 +10,11 @@ import pytest
 from broker.process.format_command import format_command
 from broker.process.start_error import StartError
 from protocol.errors import Error
+from protocol.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from tests.node.controllers import NODE, PlayedBroker, connected, controller, create, started
 from tests.support.disk import files
 
@@ -62,6 +67,18 @@ async def test_it_leads_only_where_nobody_else_votes(tmp_path: Path, others: lis
     node = await started(folder)
     assert node.metadata.is_leader
     await node.stop()
+
+
+async def test_settings_that_were_altered_are_in_force_after_a_restart(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        altered = IncrementalAlterableConfig(name="max.connections", config_operation=0, value="7")
+        of_all = IncrementalAlterConfigsResource(resource_type=4, resource_name="", configs=[altered])
+        request = IncrementalAlterConfigsRequest(resources=[of_all])
+        answer = await connected(node).answer(request, 1)
+        assert [each.error_code for each in answer.responses] == [0]
+        assert node.config.get_int("max.connections") == 7
+    async with controller(tmp_path) as node:
+        assert node.config.get_int("max.connections") == 7
 
 
 async def test_it_stops_where_its_disk_refuses_what_it_decides(tmp_path: Path) -> None:
