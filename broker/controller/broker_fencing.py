@@ -31,7 +31,7 @@ from broker.controller.registration import (
     fence,
     unfence,
 )
-from protocol.errors import Error, KafkaError
+from protocol.errors import KafkaError
 from protocol.messages import metadata_records as records
 from protocol.steps import Steps
 
@@ -99,16 +99,6 @@ def heartbeat(
         return _result([*decided, *cordoned], met, after)
 
     return decide()
-
-
-def late_heartbeat(image: ClusterImage, request: BrokerHeartbeatRequest) -> KafkaError:
-    """The answer to one that has waited too long to be decided: it was heard, and nothing else comes of it
-    (REQUEST_TIMED_OUT). Kafka gives it half of `broker.heartbeat.interval.ms`.
-
-    Raises KafkaError (STALE_BROKER_EPOCH).
-    """
-    check_broker_epoch(image, BrokerIncarnation(request.broker_id, request.broker_epoch))
-    return KafkaError(Error.REQUEST_TIMED_OUT)
 
 
 def fence_stale_broker(

@@ -9,7 +9,6 @@ from broker.controller.broker_fencing import (
     BrokerHeartbeatReply,
     fence_stale_broker,
     heartbeat,
-    late_heartbeat,
 )
 from broker.controller.controller_result import ControllerResult
 from broker.controller.registration import (
@@ -221,18 +220,6 @@ def test_a_run_that_isn_t_registered_is_told_so(broker_id: int, ahead: int) -> N
     request = beat(BrokerIncarnation(broker_id, broker.broker_epoch + ahead), 200)
     with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
         controller.heartbeat(request)
-    with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
-        late_heartbeat(controller.image, request)
-
-
-def test_a_late_heartbeat_is_told_so_and_was_a_sign_of_life() -> None:
-    controller = ActiveController()
-    broker = controller.start(1)
-    controller.now_ms += 10
-    controller.heartbeats.heard(broker, 200, controller.now_ms)
-    assert late_heartbeat(controller.image, beat(broker, 200)).error is Error.REQUEST_TIMED_OUT
-    controller.now_ms += 10
-    assert controller.fence_stale() == ([], False)
 
 
 def test_a_heartbeat_of_a_broker_with_which_all_is_well_is_decided_in_passing() -> None:

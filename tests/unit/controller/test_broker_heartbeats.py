@@ -90,6 +90,23 @@ class TestSessions:
         heartbeats.heard(broker(0), 0, 0)
         assert heartbeats.end_one_session(11) == broker(0)
 
+    def test_one_whose_end_could_not_be_written_is_told_again_before_others(self) -> None:
+        heartbeats = of(0, 1)
+        heartbeats.heard(broker(0), 0, 0)
+        heartbeats.heard(broker(1), 0, 1)
+        assert heartbeats.end_one_session(20) == broker(0)
+        heartbeats.session_has_not_ended()
+        assert ended(heartbeats, 20) == [0, 1]
+
+    def test_one_that_was_heard_since_its_end_could_not_be_written_goes_on(self) -> None:
+        heartbeats = of(0)
+        heartbeats.heard(broker(0), 0, 0)
+        assert ended(heartbeats, 11) == [0]
+        heartbeats.heard(broker(0), 0, 12)
+        heartbeats.session_has_not_ended()
+        assert ended(heartbeats, 20) == []
+        assert ended(heartbeats, 23) == [0]
+
     def test_one_that_has_ended_begins_again_with_the_next_heartbeat(self) -> None:
         heartbeats = of(0)
         heartbeats.heard(broker(0), 0, 0)
