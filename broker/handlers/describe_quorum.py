@@ -48,7 +48,8 @@ def handle(
 
 
 def _controller_listener(node_id: int, config: BrokerConfig, endpoints: Endpoints) -> QuorumListener:
-    """Where the configuration says that controllers are. Nothing listens there: the broker's listeners serve all."""
+    """Where the configuration says that controllers are. Of a node without a controller's listener that is where
+    clients are served: nobody else asks."""
     name = config.get_list("controller.listener.names")[0]
     for voter in config.get_list("controller.quorum.voters"):
         voter_id, _, address = voter.partition("@")

@@ -9,6 +9,7 @@ from broker.security.authorizer import AllowEverything
 from protocol.errors import Error
 from protocol.messages.configs import DescribeConfigsRequest
 from protocol.messages.envelope import EnvelopeRequest
+from protocol.messages.quotas import AlterClientQuotasRequest, AlterEntryData, EntityData, OpData
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.wire.codec import decode
 from tests.node.controllers import CREATE, PlayedBroker, connected, controller, create, creation, envelope
@@ -57,6 +58,31 @@ async def test_an_envelope_counts_as_the_clients_who_sent_what_is_in_it(tmp_path
         await create(connected(node), "t")
     assert seen[0] == ("User:ANONYMOUS", "127.0.0.1")
     assert {*seen[1:]} == {("User:alice", "10.0.0.1")}
+
+
+async def test_who_is_above_its_quota_is_told_and_whoever_hands_on_isn_t_held_up(tmp_path: Path) -> None:
+    """The broker mutes its client for as long as the answer says."""
+    async with controller(tmp_path) as node:
+        await PlayedBroker(node, 2).start()
+        client = connected(node)
+        quota = AlterClientQuotasRequest(
+            entries=[
+                AlterEntryData(
+                    entity=[EntityData(entity_type="user", entity_name="alice")],
+                    ops=[OpData(key="controller_mutation_rate", value=1.0)],
+                )
+            ]
+        )
+        assert not (await client.answer(quota, 1)).entries[0].error_code
+        told = []
+        for number in range(2):
+            topic = CreatableTopic(name=f"t{number}", num_partitions=100, replication_factor=1)
+            request = CreateTopicsRequest(topics=[topic], timeout_ms=1000)
+            answer = await client.answer(envelope(request, CREATE), ENVELOPE)
+            created = decode(CreateTopicsResponse, CREATE, bytes(answer.response_data), 5)
+            told.append((Error(created.topics[0].error_code), created.throttle_time_ms > 0))
+        assert told == [(Error.NONE, False), (Error.THROTTLING_QUOTA_EXCEEDED, True)]
+        assert await create(connected(node), "another") is Error.THROTTLING_QUOTA_EXCEEDED
 
 
 async def test_an_envelope_waits_for_a_decision_that_is_long(tmp_path: Path) -> None:
