@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.registration import PLAINTEXT, supported_features
-from protocol.messages.broker_lifecycle import (
-    AdvertisedListener,
-    BrokerRegistrationRequest,
-    SupportedFeature,
-)
+from broker.controller.registration import advertised_listeners, feature_ranges
+from protocol.messages.broker_lifecycle import BrokerRegistrationRequest
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -27,14 +23,8 @@ def registration_request(
         broker_id=config.node_id,
         cluster_id=log_dirs.cluster_id,
         incarnation_id=incarnation_id,
-        listeners=[
-            AdvertisedListener(name=name, host=host, port=port, security_protocol=PLAINTEXT)
-            for name, host, port in endpoints.all_advertised()
-        ],
-        features=[
-            SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in supported_features().items()
-        ],
+        listeners=advertised_listeners(endpoints.all_advertised()),
+        features=feature_ranges(),
         rack=config.get_string("broker.rack"),
         log_dirs=sorted(log_dirs.ids),
         previous_broker_epoch=(previous.pop() or -1) if len(previous) == 1 else -1,

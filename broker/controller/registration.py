@@ -1,8 +1,6 @@
-"""What a node writes about itself when it starts and stops: the records that Kafka's controller would write for it.
+"""A broker's registration: what it says of itself, and the records that are made of it and of its fence.
 
-A new cluster begins with the records of Kafka's format step. A start registers the broker anew, lifts its fence and
-elects it leader of its partitions; a controlled shutdown takes leadership away again. A partition's leader epoch
-therefore grows by 2 over a restart, clean or not (Kafka: `ReplicationControlManager`, `ClusterControlManager`).
+Source: `ClusterControlManager`, `BrokerRegistrationRequest`; the levels of features, `Feature`.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from broker.controller.record_versions import (
     OLDEST_METADATA_VERSION,
 )
 from protocol.messages import metadata_records as records
+from protocol.messages.broker_lifecycle import AdvertisedListener, SupportedFeature
 from protocol.wire.schema import Message
 
 TRANSACTION_VERSION = "transaction.version"
@@ -94,6 +93,22 @@ def supported_features() -> dict[str, tuple[int, int]]:
     feature of the cluster."""
     supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()}
     return supported | {"kraft.version": KRAFT_VERSION_RANGE}
+
+
+def feature_ranges() -> list[SupportedFeature]:
+    """The same, as a broker's or a controller's registration has them."""
+    return [
+        SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in supported_features().items()
+    ]
+
+
+def advertised_listeners(advertised: Iterable[tuple[str, str, int]]) -> list[AdvertisedListener]:
+    """As a registration has them; of each its name, host and port."""
+    return [
+        AdvertisedListener(name=name, host=host, port=port, security_protocol=PLAINTEXT)
+        for name, host, port in advertised
+    ]
 
 
 def without_leader(image: ClusterImage, node_id: int, online: Collection[bytes]) -> list[tuple[str, int]]:

@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING, Protocol
 from broker.controller.controller_registration import register_controller
 from broker.controller.observer import LeaderEndpoint
 from broker.controller.quorum_requests import QuorumRequests
-from broker.controller.registration import PLAINTEXT, supported_features
+from broker.controller.registration import advertised_listeners, feature_ranges
 from broker.handlers import CONTROLLER_HANDLERS
 from broker.network.dispatch import Dispatcher
 from broker.network.listener import Admission, Listener
 from broker.quorum.cluster_control import ClusterControl
 from broker.quorum.delayed_metadata_fetches import DelayedMetadataFetches
 from protocol.errors import KafkaError
-from protocol.messages.broker_lifecycle import (
-    AdvertisedListener,
-    ControllerRegistrationRequest,
-    SupportedFeature,
-)
+from protocol.messages.broker_lifecycle import ControllerRegistrationRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,14 +139,8 @@ class ControllerServer:
         request = ControllerRegistrationRequest(
             controller_id=self.node_id,
             incarnation_id=self._incarnation_id,
-            listeners=[
-                AdvertisedListener(name=name, host=host, port=port, security_protocol=PLAINTEXT)
-                for name, host, port in self.endpoints.all_advertised()
-            ],
-            features=[
-                SupportedFeature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in supported_features().items()
-            ],
+            listeners=advertised_listeners(self.endpoints.all_advertised()),
+            features=feature_ranges(),
         )
 
         def reply(failure: KafkaError | None) -> None:
