@@ -1,6 +1,7 @@
 """`python -m tests.clients.checker`: rounds of the workload, each with faults of its own, and what was found in them.
 
-Ends with status 1 at the first round with an anomaly, whose history it leaves in a file.
+Ends with status 1 at the first round with an anomaly, whose history it leaves in a file. Of a cluster the replicas'
+files are compared as well, at the end of a round.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import barnabas
 from tests.clients.checker.anomalies import Found, find
+from tests.clients.checker.cluster import CLUSTER_FAULTS, PATIENCE_S, SETTINGS, CheckedCluster
 from tests.clients.checker.history import History
-from tests.clients.checker.workload import FAULTS, Plan, Workload
+from tests.clients.checker.workload import FAULTS, Plan, Served, Workload
 from tests.clients.java_programs import java_classes
 from tests.clients.transactions import running_server
 from tests.support.apache_kafka import tool, why_unavailable
+from tests.support.waiting import until
 
 
 def main() -> int:
@@ -30,6 +35,7 @@ def main() -> int:
         os.environ["BARNABAS_CLIENTS_KAFKA"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         java = _java()
+        faults = [*CLUSTER_FAULTS] if options.cluster else FAULTS
         for number in range(options.rounds):
             seed = options.seed + number
             # Java speaks the second version of transactions where the cluster has it, librdkafka always the first.
@@ -40,11 +46,12 @@ def main() -> int:
                 clients=options.clients,
                 java_clients=options.clients // 2 if java else 0,
                 java=java,
-                faults=tuple(random.Random(seed).choices(FAULTS, k=options.faults)),
+                faults=tuple(random.Random(seed).choices(faults, k=options.faults)),
                 waits=True,
             )
             print(f"seed {seed}, transaction.version {version}: {', '.join(plan.faults)}", flush=True)
-            if not _round(plan, version, Path(folder, str(number)), options.history):
+            serving = _cluster if options.cluster else running_server
+            if not _round(plan, version, serving(Path(folder, str(number))), options.history):
                 return 1
     print("No anomaly.")
     return 0
@@ -64,6 +71,11 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--version", type=int, choices=(1, 2), help="of transactions; by turns where not given"
     )
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="three brokers and their controller, which are killed, stopped, paused and cut off",
+    )
     parser.add_argument("--kafka", action="store_true", help="with Apache Kafka, to judge the judge")
     parser.add_argument(
         "--history", type=Path, default=Path("checked-history.txt"), help="what to leave behind"
@@ -79,11 +91,21 @@ def _java() -> str | None:
     return str(java_classes())
 
 
-def _round(plan: Plan, version: int, folder: Path, left_behind: Path) -> bool:
+@contextlib.contextmanager
+def _cluster(folder: Path) -> Iterator[CheckedCluster]:
+    with barnabas.Cluster(brokers=3, config=SETTINGS, data=folder) as cluster:
+        yield CheckedCluster(cluster)
+
+
+def _round(
+    plan: Plan,
+    version: int,
+    serving: contextlib.AbstractContextManager[Served],
+    left_behind: Path,
+) -> bool:
     """Whether all went well."""
     began_s = time.monotonic()
-    with contextlib.ExitStack() as stack:
-        server = stack.enter_context(running_server(folder))
+    with serving as server:
         if version != 2:
             tool(
                 "features",
@@ -98,6 +120,10 @@ def _round(plan: Plan, version: int, folder: Path, left_behind: Path) -> bool:
         )
         try:
             found = find(workload.run())
+            if isinstance(server, CheckedCluster):
+                until(
+                    lambda: not server.differing(workload.keys), "the replicas' files are equal", PATIENCE_S
+                )
         except (AssertionError, subprocess.SubprocessError) as error:
             found = {"stuck": [str(error)], **find(workload.history)}
     outcomes = Counter(operation.outcome.value for operation in workload.history)
