@@ -19,6 +19,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 
 PATIENCE_S = 30.0
+MOST_S = 150
+"""A transaction that takes longer ends the process, as a crash would: librdkafka's send_offsets_to_transaction waits
+for ever for a coordinator that has left the metadata, whatever its timeout (librdkafka's issues 5456, 5511)."""
 POLL_S = 0.05
 RECORDS_A_POLL = 20
 
@@ -170,7 +173,10 @@ def main() -> None:
     worker = Worker(json.loads(sys.argv[1]))
     print(json.dumps({"ready": True}), flush=True)
     for line in sys.stdin:
-        print(json.dumps(worker.transact(json.loads(line))), flush=True)
+        signal.alarm(MOST_S)
+        done = worker.transact(json.loads(line))
+        signal.alarm(0)
+        print(json.dumps(done), flush=True)
 
 
 if __name__ == "__main__":
