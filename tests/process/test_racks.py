@@ -77,7 +77,6 @@ def test_librdkafka_reads_there(cluster: barnabas.Cluster) -> None:
             "bootstrap.servers": cluster.bootstrap,
             "group.id": "unused",
             "client.rack": "b",
-            "enable.partition.eof": True,
         }
     )
     consumer.assign([TopicPartition("t", 0, 0)])
