@@ -151,9 +151,10 @@ def check_resource(node_id: int, resource_type: int, name: str, *, loggers: bool
         check_broker_name(node_id, name)
 
 
-def check_controllers_resource(resource_type: int, name: str) -> None:
-    """What a controller that is asked checks: loggers are none of its concerns, and brokers needn't be there. Raises
-    KafkaError (INVALID_REQUEST)."""
+def check_controllers_resource(resource: AlterConfigsResource | IncrementalAlterConfigsResource) -> bool:
+    """What a controller that is asked checks, for `ConfigRequest.preprocess`: loggers are none of its concerns, and
+    brokers needn't be there. Raises KafkaError (INVALID_REQUEST)."""
+    resource_type, name = resource.resource_type, resource.resource_name
     if resource_type not in RESOURCE_TYPES or resource_type == BROKER_LOGGER_RESOURCE:
         raise KafkaError(Error.INVALID_REQUEST, f"Unknown resource type {resource_type}")
     if resource_type == BROKER_RESOURCE and name:
@@ -163,6 +164,7 @@ def check_controllers_resource(resource_type: int, name: str) -> None:
             )
         if int(name) < 0:
             raise KafkaError(Error.INVALID_REQUEST, "Invalid negative broker ID.")
+    return True
 
 
 def check_broker_name(node_id: int, name: str) -> None:

@@ -12,7 +12,7 @@ from broker.controller.config_requests import ConfigRequest, check_controllers_r
 from broker.handlers.alter_configs import replaced_here
 from broker.security.authorizer import Operation
 from broker.security.config_resources import ConfigRights
-from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
+from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -31,14 +31,10 @@ def handle(
     context: RequestContext,
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse | Later[AlterConfigsResponse]:
-    def check(resource: AlterConfigsResource) -> bool:
-        check_controllers_resource(resource.resource_type, resource.resource_name)
-        return True
-
     asked = ConfigRequest(request.resources)
 
     def altered() -> RequestSteps[AlterConfigsResponse]:
-        yield from asked.preprocess(check)
+        yield from asked.preprocess(check_controllers_resource)
         rights = ConfigRights(authorizer, context, Operation.ALTER_CONFIGS)
         return (yield from replaced_here(asked, controller, config, rights, request))
 

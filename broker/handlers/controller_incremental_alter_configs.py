@@ -14,7 +14,6 @@ from broker.security.authorizer import Operation
 from broker.security.config_resources import ConfigRights
 from protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResource,
     IncrementalAlterConfigsResponse,
 )
 
@@ -35,14 +34,10 @@ def handle(
     context: RequestContext,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse | Later[IncrementalAlterConfigsResponse]:
-    def check(resource: IncrementalAlterConfigsResource) -> bool:
-        check_controllers_resource(resource.resource_type, resource.resource_name)
-        return True
-
     asked = ConfigRequest(request.resources)
 
     def altered() -> RequestSteps[IncrementalAlterConfigsResponse]:
-        yield from asked.preprocess(check)
+        yield from asked.preprocess(check_controllers_resource)
         rights = ConfigRights(authorizer, context, Operation.ALTER_CONFIGS)
         return (yield from altered_here(asked, controller, config, rights, request))
 

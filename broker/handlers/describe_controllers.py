@@ -8,7 +8,7 @@ from broker.handlers.describe_cluster import BROKERS, CONTROLLERS
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from broker.security.denials import cluster_refusal
-from protocol.errors import Error
+from protocol.errors import Error, KafkaError
 from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
@@ -25,30 +25,11 @@ def handle(
     context: RequestContext,
     request: DescribeClusterRequest,
 ) -> DescribeClusterResponse:
-    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+    refusal = cluster_refusal(authorizer, context, Operation.ALTER) or _mistake(
+        request.endpoint_type, context.api_version
+    )
     if refusal is not None:
         return DescribeClusterResponse(error_code=refusal.error, error_message=refusal.message)
-    asked = request.endpoint_type
-    if asked not in (BROKERS, CONTROLLERS):
-        error, message = Error.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}"
-    elif asked != CONTROLLERS:
-        error = Error.MISMATCHED_ENDPOINT_TYPE
-        message = "This endpoint is of type CONTROLLER, and one of type BROKER was wanted"
-    else:
-        return _described(node_id, cluster_id, endpoints, authorizer, context, request)
-    if context.api_version == 0:  # which says no type
-        error = Error.INVALID_REQUEST
-    return DescribeClusterResponse(error_code=error, error_message=message)
-
-
-def _described(
-    node_id: int,
-    cluster_id: str,
-    endpoints: Endpoints,
-    authorizer: Authorizer,
-    context: RequestContext,
-    request: DescribeClusterRequest,
-) -> DescribeClusterResponse:
     response = DescribeClusterResponse(
         endpoint_type=CONTROLLERS, cluster_id=cluster_id, controller_id=node_id
     )
@@ -63,3 +44,15 @@ def _described(
         host, port = told
         response.brokers = [DescribeClusterBroker(broker_id=node_id, host=host, port=port)]
     return response
+
+
+def _mistake(asked: int, api_version: int) -> KafkaError | None:
+    """That another type of endpoint is asked for; version 0, which says no type, asks for brokers."""
+    if asked == CONTROLLERS:
+        return None
+    if asked == BROKERS:
+        error = Error.MISMATCHED_ENDPOINT_TYPE
+        message = "This endpoint is of type CONTROLLER, and one of type BROKER was wanted"
+    else:
+        error, message = Error.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {asked}"
+    return KafkaError(Error.INVALID_REQUEST if api_version == 0 else error, message)

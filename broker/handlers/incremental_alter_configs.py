@@ -14,7 +14,7 @@ from broker.controller import config_decisions
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE
 from broker.controller.config_requests import ConfigRequest, check_resource
 from broker.controller.image import BROKER_RESOURCE
-from broker.network.deciding import decided
+from broker.handlers.altered_resources import alter_remaining
 from broker.security import authorizer as security
 from broker.security.config_resources import ConfigRights
 from protocol.errors import Error, KafkaError
@@ -114,13 +114,7 @@ def altered_here(
         of = (resource.resource_type, resource.resource_name)
         return config_decisions.altered(image, config, of, _alterations(resource))
 
-    yield from asked.authorize(rights.refusal)
-    if asked.remaining:
-        refusal = yield from decided(
-            controller, lambda image: asked.decide(image, decide, validate_only=request.validate_only)
-        )
-        if refusal is not None:
-            asked.refuse_remaining(refusal)
+    yield from alter_remaining(asked, controller, rights, decide, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(responses=asked.responses)
 
 
