@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from protocol.broken_invariant import stops_the_broker
@@ -46,6 +46,13 @@ class FaultHandler:
         log.error("%s: %s", what, error, exc_info=not isinstance(error, OSError | KafkaError))
         if self.failure is None:
             self.failure = error
+
+    def end(self, unclean: Sequence[Exception]) -> None:
+        """The node has stopped. `unclean` is what stood in the way of a clean end."""
+        if unclean and self.failure is None:
+            self.failure = unclean[0]
+        self.forget()
+        self.stopped.set()
 
 
 async def either(one: asyncio.Event, other: asyncio.Event) -> None:

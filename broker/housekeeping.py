@@ -12,8 +12,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.environment.watchdog import TURN_S
-from broker.periodic import Periodic
 from broker.replicas.leader import Leader
+from broker.upkeep import Upkeep
 from protocol.errors import KafkaError
 from storage.log.log_config import LONG_MAX
 from storage.log.retention import MOST_DELETED_AT_ONCE
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from broker.network.listener import Listener
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
-    from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger("barnabas.housekeeping")
@@ -48,7 +47,7 @@ GO_ON_MS = 60_000
 """How often those are woken that go on by themselves, unless too little memory has kept them from it."""
 
 
-class Housekeeping(Periodic):
+class Housekeeping(Upkeep):
     """Runs the periodic tasks of a broker."""
 
     def __init__(
@@ -65,15 +64,17 @@ class Housekeeping(Periodic):
         listeners: Sequence[Listener],
         to_wake: Sequence[Callable[[], None]],
     ) -> None:
-        super().__init__(scheduler)
-        self._config = config
-        self._clock = clock
-        self._log_dirs = log_dirs
+        super().__init__(
+            config,
+            clock,
+            scheduler,
+            log_dirs=log_dirs,
+            snapshots=snapshots,
+            metadata_log=metadata_log,
+            listeners=listeners,
+        )
         self._log_dir_failures = log_dir_failures
         self._partitions = partitions
-        self._snapshots = snapshots
-        self._metadata_log = metadata_log
-        self._listeners = listeners
         self._to_wake = to_wake
         self._under_way: set[str] = set()
         """What goes over all logs, and hasn't come to the end of them."""
@@ -112,16 +113,7 @@ class Housekeeping(Periodic):
         self._every("deleted directories", DELETED_CHECK_MS, self._log_dirs.find_deleted)
         self._every("made up", MAKE_UP_MS, self.make_up)
         self._every("going on", GO_ON_MS, self.wake)
-        max_idle_ms = config.get_int("connections.max.idle.ms")
-        if max_idle_ms > 0:
-            self._every("idle connections", max(max_idle_ms // 4, 100), self.close_idle_connections)
-
-    def _each_directory(self, what: str, task: Callable[[LogDirectory], object]) -> None:
-        for directory in self._log_dirs.all():
-            try:
-                task(directory)
-            except (OSError, KafkaError) as error:
-                log.error("%s of %s: %s", what, directory.path, error)
+        self._begin_closing_idle()
 
     def _each_log(
         self, what: str, task: Callable[[PartitionLog], object], logs: Sequence[PartitionLog]
@@ -166,9 +158,6 @@ class Housekeeping(Periodic):
 
     def checkpoint_high_watermarks(self) -> None:
         self._each_directory("high watermarks", lambda directory: directory.checkpoint_high_watermarks())
-
-    def checkpoint_recovery_points(self) -> None:
-        self._each_directory("recovery points", lambda directory: directory.checkpoint_recovery_points())
 
     def checkpoint_log_start_offsets(self) -> None:
         self._each_directory("log start offsets", lambda directory: directory.checkpoint_log_starts())
@@ -230,19 +219,9 @@ class Housekeeping(Periodic):
             with suppress(MemoryError):
                 wake()
 
-    def clean_metadata(self) -> None:
-        """metadata.max.retention.bytes and .ms: old snapshots go, and the log below the oldest that stays."""
-        self._snapshots.clean(self._clock.now_ms())
-
     def record_failed_directories(self) -> None:
         """What the metadata log took none of when it happened."""
         self._log_dir_failures.record()
-
-    def close_idle_connections(self) -> None:
-        max_idle_ms = self._config.get_int("connections.max.idle.ms")
-        before_s = self._scheduler.time() - max_idle_ms / 1000
-        for listener in self._listeners:
-            listener.close_idle(before_s, max_idle_ms)
 
 
 def _logs_of(partitions: Sequence[Partition]) -> list[PartitionLog]:

@@ -383,10 +383,7 @@ class Server:
         unclean = self.log_dirs.close(
             clean=faults.failure is None, broker_epoch=self.broker_epoch, run_all=self.background.run_all
         )
-        if unclean and faults.failure is None:
-            faults.failure = unclean[0]
-        faults.forget()
-        faults.stopped.set()
+        faults.end(unclean)
 
     def _give_up_leadership(self) -> None:
         self.publisher.stop()

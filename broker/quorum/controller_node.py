@@ -90,7 +90,8 @@ class ControllerNode:
             self.clock,
             self.scheduler,
             log_dirs=self.log_dirs,
-            metadata=self.metadata,
+            snapshots=self.metadata.snapshots,
+            metadata_log=self.metadata.log,
             listeners=[*self.controller_server.listeners.values()],
         )
 
@@ -155,7 +156,4 @@ class ControllerNode:
         self.metadata.commit_at_once()
         await self.background.finish()
         unclean = self.log_dirs.close(clean=faults.failure is None, run_all=self.background.run_all)
-        if unclean and faults.failure is None:
-            faults.failure = unclean[0]
-        faults.forget()
-        faults.stopped.set()
+        faults.end(unclean)
