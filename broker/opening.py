@@ -13,6 +13,7 @@ from broker.controller.log_damage import find_damage
 from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
 from broker.controller.registration import KRAFT_VERSION_RANGE
 from broker.controller.snapshots import SnapshotPolicy
+from broker.disks.opening import open_log_dirs
 from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
 from broker.process.start_error import StartError
@@ -25,13 +26,17 @@ from storage.checkpoints import META_PROPERTIES_FILE
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
     from broker.config.broker_config import BrokerConfig
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
+    from broker.fault_handler import FaultHandler
     from broker.network.endpoints import Endpoints
+    from broker.process.descriptors import DescriptorShares
 
 # What a folder may be found with; a fault of ours is none of these and keeps its stack trace.
-FOLDER_ERRORS = (*LOG_FAULTS, CodecError, MetadataContradictionError)
+_FOLDER_ERRORS = (*LOG_FAULTS, CodecError, MetadataContradictionError)
 
 REMEDY = (
     "put the folder back from a copy. To go on with what stands before it, and have all that was made later set aside, "
@@ -153,6 +158,42 @@ def _voter(config: BrokerConfig, log_dirs: LogDirs, endpoints: Endpoints) -> Vot
         ],
         kraft_version_feature=KRaftVersionFeature(min_supported_version=low, max_supported_version=high),
     )
+
+
+def open_directories(
+    config: BrokerConfig, environment: Environment, descriptors: DescriptorShares
+) -> LogDirs:
+    """The log directories, locked, and how many of their files may be open. Raises StartError."""
+    environment.files.limit_open_files(descriptors.files)
+    environment.files.limit_retired_files(descriptors.retired_files)
+    return open_log_dirs(config, environment.files, environment.background, environment.chance.uuid)
+
+
+async def listened(serve: Awaitable[None]) -> None:
+    """Returns when `serve` does. Raises StartError."""
+    try:
+        await serve
+    except OSError as error:
+        raise StartError(f"the ports are bound, but can't be listened on: {error}") from error
+
+
+async def let_go(
+    error: BaseException,
+    environment: Environment,
+    faults: FaultHandler,
+    endpoints: Sequence[Endpoints],
+    log_dirs: LogDirs | None,
+) -> None:
+    """The start comes to nothing, and nobody uses any of it any more. Raises StartError where the error is one of
+    folders."""
+    await environment.background.finish()
+    faults.forget()
+    for each in endpoints:
+        each.close()
+    if log_dirs is not None:
+        log_dirs.close(clean=False)
+    if isinstance(error, _FOLDER_ERRORS):
+        raise StartError(f"the data can't be opened: {error}") from error
 
 
 async def settled(environment: Environment, metadata: MetadataLog) -> None:

@@ -13,11 +13,18 @@ from broker.controller.partition_updates import leader_and_isr_updates
 from broker.controller.placement import Placement
 from broker.disks import opening
 from broker.disks.found_folders import find_folders, settle_moves
-from broker.disks.opening import open_log_dirs
 from broker.fault_handler import FaultHandler
 from broker.network.endpoints import bind_all
 from broker.opened import Opened
-from broker.opening import FOLDER_ERRORS, connection_limits, lead, read_metadata, settled
+from broker.opening import (
+    connection_limits,
+    lead,
+    let_go,
+    listened,
+    open_directories,
+    read_metadata,
+    settled,
+)
 from broker.own_settings import own_settings
 from broker.process.descriptors import shares
 from broker.process.start_error import StartError
@@ -58,9 +65,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
     server: Server | None = None
     found: _Entered | None = None
     try:
-        environment.files.limit_open_files(descriptors.files)
-        environment.files.limit_retired_files(descriptors.retired_files)
-        log_dirs = open_log_dirs(config, environment.files, environment.background, environment.chance.uuid)
+        log_dirs = open_directories(config, environment, descriptors)
         enter = _join if config.joins else _control
         found = await enter(config, environment, log_dirs, _Bound(endpoints, controller_endpoints), faults)
         server = Server(
@@ -81,20 +86,13 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
         )
         server.open_partitions(found.moves)
         await _settle(environment, found)
-        await _listen(server)
+        await listened(server.serve())
     except BaseException as error:
         if server is not None:
             server.fall_silent()
         elif found is not None and found.joined is not None:
             found.joined.stop()
-        await environment.background.finish()
-        faults.forget()
-        endpoints.close()
-        controller_endpoints.close()
-        if log_dirs is not None:
-            log_dirs.close(clean=False)
-        if isinstance(error, FOLDER_ERRORS):
-            raise StartError(f"the data can't be opened: {error}") from error
+        await let_go(error, environment, faults, [endpoints, controller_endpoints], log_dirs)
         raise
     return server
 
@@ -189,13 +187,6 @@ async def _settle(environment: Environment, entered: _Entered) -> None:
         await entered.joined.unfenced()
         return
     await settled(environment, entered.metadata)
-
-
-async def _listen(server: Server) -> None:
-    try:
-        await server.serve()
-    except OSError as error:
-        raise StartError(f"the ports are bound, but can't be listened on: {error}") from error
 
 
 def _find_replicas(

@@ -5,12 +5,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.disks.opening import begin_run, open_log_dirs
+from broker.disks.opening import begin_run
 from broker.fault_handler import FaultHandler
 from broker.network.endpoints import bind_all
-from broker.opening import FOLDER_ERRORS, connection_limits, lead, read_metadata, settled
+from broker.opening import (
+    connection_limits,
+    lead,
+    let_go,
+    listened,
+    open_directories,
+    read_metadata,
+    settled,
+)
 from broker.process.descriptors import shares
-from broker.process.start_error import StartError
 from broker.quorum.controller_node import ControllerNode, OpenedController
 
 if TYPE_CHECKING:
@@ -29,9 +36,7 @@ async def start_controller(config: BrokerConfig, environment: Environment) -> Co
     log_dirs: LogDirs | None = None
     node: ControllerNode | None = None
     try:
-        environment.files.limit_open_files(descriptors.files)
-        environment.files.limit_retired_files(descriptors.retired_files)
-        log_dirs = open_log_dirs(config, environment.files, environment.background, environment.chance.uuid)
+        log_dirs = open_directories(config, environment, descriptors)
         metadata = read_metadata(config, environment, log_dirs, only_voter=True)
         begin_run(log_dirs)
         lead(config, environment, metadata, log_dirs=log_dirs, endpoints=endpoints)
@@ -39,19 +44,10 @@ async def start_controller(config: BrokerConfig, environment: Environment) -> Co
             OpenedController(config, environment, faults, limits, endpoints, log_dirs, metadata)
         )
         await settled(environment, metadata)
-        try:
-            await node.serve()
-        except OSError as error:
-            raise StartError(f"the ports are bound, but can't be listened on: {error}") from error
+        await listened(node.serve())
     except BaseException as error:
         if node is not None:
             node.fall_silent()
-        await environment.background.finish()
-        faults.forget()
-        endpoints.close()
-        if log_dirs is not None:
-            log_dirs.close(clean=False)
-        if isinstance(error, FOLDER_ERRORS):
-            raise StartError(f"the data can't be opened: {error}") from error
+        await let_go(error, environment, faults, [endpoints], log_dirs)
         raise
     return node

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker import starting
+from broker import opening
 from broker.config.broker_config import BrokerConfig
 from broker.disks.log_dirs import LogDirs
 from broker.environment.environment import Environment
@@ -104,13 +104,13 @@ async def test_who_connects_while_the_folders_are_opened_is_served_afterwards(
 ) -> None:
     [port] = free_ports(1)
     connected: list[socket.socket] = []
-    open_log_dirs = starting.open_log_dirs
+    open_log_dirs = opening.open_log_dirs
 
     def open_meanwhile(*arguments: Any) -> LogDirs:
         connected.append(socket.create_connection(("127.0.0.1", port)))
         return open_log_dirs(*arguments)
 
-    monkeypatch.setattr(starting, "open_log_dirs", open_meanwhile)
+    monkeypatch.setattr(opening, "open_log_dirs", open_meanwhile)
     await started(tmp_path, port=port)
     reader, writer = await asyncio.open_connection(sock=connected[0])
     writer.write((0).to_bytes(4, "big"))  # no request: served by being hung up on
