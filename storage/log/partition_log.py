@@ -143,7 +143,7 @@ class PartitionLog(LogState):
                 self.leader_epochs.assign(leader_epoch, base_offset)
             segment = self.segments.active
             if segment.must_roll_for(header, base_offset, now_ms, self.config):
-                segment = rolling.roll_at(self, base_offset, now_ms)
+                segment = rolling.roll_at(self, base_offset, now_ms, synced=origin is results.RAFT_LEADER)
             if produced:
                 if attributes & CONTROL_BIT:
                     if marker is None:

@@ -16,7 +16,7 @@ class AppendOrigin(Enum):
     COORDINATOR = "coordinator"
     """A group or transaction coordinator, transaction markers: epochs are checked, sequences aren't."""
     RAFT_LEADER = "raft leader"
-    """The metadata log of the controller: the log assigns the offset; nothing is checked."""
+    """The metadata log of the controller: the log assigns the offset; nothing is checked. A roll waits for the disk."""
     REPLICATION = "replication"
     """Batches that another log has accepted: they keep their offset and leader epoch, nothing is refused."""
 

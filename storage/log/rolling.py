@@ -6,16 +6,21 @@ from storage.log.log_state import LogState
 from storage.log.segment import Segment
 
 
-def roll_at(log: LogState, base_offset: int, now_ms: int) -> Segment:
+def roll_at(log: LogState, base_offset: int, now_ms: int, *, synced: bool = False) -> Segment:
     """Makes a segment at the offset the active one, unless that one is empty and begins there.
 
     The producers' state is written down at its base, and the old segment synced behind it; once that is done
     the recovery point is the new base. A roll that fails leaves no file of the new segment: the next start
     would take it for the active one, and what the old one holds from there on for nothing.
+
+    `synced`: this waits until the disk has what the old one holds, so that no loss of power leaves a hole before the
+    new one. With a hole in a closed segment, the only voter's metadata log has lost what was committed.
     """
     old = log.segments.active
     if base_offset == old.base_offset:
         return old
+    if synced:
+        syncing.sync_written(log)
     old.become_inactive()
     keep_txn_index(log)
     log.producers.map_end_offset = base_offset

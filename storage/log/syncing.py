@@ -135,14 +135,27 @@ def sync_now(log: LogState) -> None:
     paths, directories = unsynced(log, log.log_end_offset)
     log.leader_epochs.sync_begun()
     try:
-        sync_all(log.files, paths, directories)
+        _sync(log, paths, directories)
     except OSError as failure:
         if is_out_of_descriptors(failure):
             log.leader_epochs.sync_called_off()
-        else:
-            _fail(log, failure)
         raise
     log.flushing.synced_to(log.log_end_offset)
+
+
+def sync_written(log: LogState) -> None:
+    """Waits until the disk has all that was appended, beside a flush that may be running and goes on to say how far the
+    log is synced. Raises `OSError`."""
+    _sync(log, *unsynced(log, log.log_end_offset))
+
+
+def _sync(log: LogState, paths: list[str], directories: list[str]) -> None:
+    try:
+        sync_all(log.files, paths, directories)
+    except OSError as failure:
+        if not is_out_of_descriptors(failure):
+            _fail(log, failure)
+        raise
 
 
 class LastSync(NamedTuple):

@@ -26,15 +26,13 @@ COMMON = (
     f"controller.quorum.voters=1@127.0.0.1:{CONTROLLER_PORT}",
     f"min.insync.replicas={MIN_IN_SYNC}",
     f"broker.session.timeout.ms={SESSION_TIMEOUT_MS}",
+    "metadata.log.segment.ms=500",
 )
 OF_SHORT_METADATA = (
     # so that who was away has to fetch a snapshot
     "metadata.log.max.record.bytes.between.snapshots=2000",
     "metadata.max.retention.bytes=3000",
 )
-ROLLS_METADATA = "metadata.log.segment.ms=500"
-"""Of brokers alone: a controller that loses its power between a roll and the sync of what lies before refuses to start,
-though nothing that was committed is lost."""
 OF_BROKERS = (
     "broker.heartbeat.interval.ms=500",
     f"default.replication.factor={len(BROKERS)}",
@@ -83,7 +81,6 @@ class Nodes:
                 [
                     *COMMON,
                     *of_metadata,
-                    ROLLS_METADATA,
                     *OF_BROKERS,
                     "process.roles=broker",
                     f"node.id={node_id}",

@@ -1,11 +1,14 @@
 """What is on the disk when, so that a machine that loses its power keeps what was synced."""
 
+import errno
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from protocol.errors import KafkaError
 from storage.checkpoints import CheckpointError
+from storage.log.results import AppendOrigin
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, file, open_log, produced
 
@@ -44,6 +47,41 @@ def test_a_segment_whose_records_are_synced_is_recovered_until_its_indexes_are(t
     assert log.recovery_point == 2
     background.run_all()
     assert log.recovery_point == 3
+
+
+@pytest.mark.parametrize("flushing", [False, True])
+def test_what_a_raft_leader_wrote_is_on_the_disk_before_it_begins_a_segment(
+    tmp_path: Path, synced: list[str], flushing: bool
+) -> None:
+    background = HeldBackground()
+    log = open_log(tmp_path, segment_ms=1000, background=background)
+    append(log, batch(3, timestamp=NOW_MS), origin=AppendOrigin.RAFT_LEADER)
+    if flushing:
+        log.flush(NOW_MS)
+    append(log, batch(timestamp=NOW_MS + 1001), origin=AppendOrigin.RAFT_LEADER)
+    assert log.base_offsets == [0, 3]
+    assert "00000000000000000000.log" in synced
+    assert synced[-2:] == ["orders-0", tmp_path.name]
+    assert not any("3.log" in name for name in synced)
+    background.run_all()
+    assert log.recovery_point == 3
+
+
+def test_a_raft_leader_whose_disk_fails_begins_no_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path, segment_ms=1000, background=HeldBackground())
+    append(log, batch(3, timestamp=NOW_MS), origin=AppendOrigin.RAFT_LEADER)
+
+    def fail(operation: str, path: str, size: int) -> None:
+        if operation == "sync":
+            raise OSError(errno.EIO, "the disk is broken", path)
+
+    files.set_fault_hook(fail)
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        append(log, batch(timestamp=NOW_MS + 1001), origin=AppendOrigin.RAFT_LEADER)
+    files.set_fault_hook(None)
+    assert log.base_offsets == [0]
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):  # a second sync would succeed over the loss
+        append(log, batch(timestamp=NOW_MS), origin=AppendOrigin.RAFT_LEADER)
 
 
 def test_a_flush_that_a_roll_overtakes_leaves_the_segment_to_be_recovered(tmp_path: Path) -> None:
