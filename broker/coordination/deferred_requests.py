@@ -109,7 +109,7 @@ def _in_turn(
     answer: A | KafkaError = (yield found) if isinstance(found, Later) else found
     if not shard.gate.is_open:
         committed: Later[KafkaError | None] = Later()
-        shard.gate.when_committed(committed.reply)
+        shard.when_committed(committed.reply)
         lost = yield committed
         answer = answer if lost is None else lost
     return respond(answer)

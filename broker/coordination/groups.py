@@ -225,6 +225,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         initial_rebalance_delay_ms=config.get_int("group.initial.rebalance.delay.ms"),
         max_size=config.get_int("group.max.size"),
         offset_metadata_max_length=config.get_int("offset.metadata.max.bytes"),
+        offsets_commit_timeout_ms=config.get_int("offsets.commit.timeout.ms"),
         offsets_retention_ms=config.get_int("offsets.retention.minutes") * MINUTE_MS,
         offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
         consumer_max_size=config.get_int("group.consumer.max.size"),

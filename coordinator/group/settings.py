@@ -15,6 +15,7 @@ class GroupSettings:
     max_size: int = 2**31 - 1  # group.max.size
     new_member_join_timeout_ms: int = 300_000  # fixed in Kafka
     offset_metadata_max_length: int = 4_096  # offset.metadata.max.bytes: really UTF-16 units
+    offsets_commit_timeout_ms: int = 5_000  # offsets.commit.timeout.ms
     offsets_retention_ms: int = 10_080 * 60_000  # offsets.retention.minutes
     offsets_retention_check_interval_ms: int = 600_000  # offsets.retention.check.interval.ms
     consumer_max_size: int = 2**31 - 1  # group.consumer.max.size

@@ -45,7 +45,7 @@ from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
 from coordinator.group.undecided import Undecided
-from coordinator.ports import Runtime, WhenCommitted
+from coordinator.ports import Runtime, WhenCommitted, append_error
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer
 from protocol.messages.groups_admin import DescribedGroup, ListedGroup
@@ -79,6 +79,8 @@ class GroupShard:
     ) -> None:
         """`timeouts_of` gives those of a group by its id; `member_memory` is what all shards of a node have in
         common."""
+        self._runtime = runtime
+        self._commit_timeout_ms = settings.offsets_commit_timeout_ms
         self.groups = GroupStore(runtime.now_ms)
         self._member_memory = member_memory
         member_memory.count(self.groups)
@@ -161,7 +163,26 @@ class GroupShard:
         if self.gate.is_open:
             reply(answer)
         else:
-            self.gate.when_committed(lambda lost: reply(answer if lost is None else lost))
+            self.when_committed(lambda lost: reply(answer if lost is None else lost))
+
+    def when_committed(self, then: WhenCommitted) -> None:
+        """As `Gate.when_committed`, for as long as a client waits (`offsets.commit.timeout.ms`): then it is told
+        COORDINATOR_NOT_AVAILABLE. What was written may still be committed, and counts then."""
+        runtime, key = self._runtime, object()
+        is_told = False
+
+        def expired() -> None:
+            nonlocal is_told
+            is_told = True
+            then(KafkaError(append_error(Error.REQUEST_TIMED_OUT)))
+
+        def committed(lost: KafkaError | None) -> None:
+            if not is_told:
+                runtime.cancel(key)
+                then(lost)
+
+        runtime.schedule(key, self._commit_timeout_ms, expired)
+        self.gate.when_committed(committed)
 
     # --- members --------------------------------------------------------------------------------------------
 
