@@ -33,7 +33,7 @@ from protocol.messages.offsets import (
     ListOffsetsTopic,
 )
 from protocol.records.batch import CorruptRecordError
-from storage.log.following import append_as_follower
+from storage.log.following import append_as_follower, sync_cut
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -81,6 +81,7 @@ class FollowState(Enum):
     FETCHING = "it is in the next Fetch"
     OUT_OF_RANGE = "its end isn't in the leader's log: where that ends and begins is asked for"
     PAUSED = "for a while"
+    SYNCING = "until the disk has it as it was cut off"
     FAILED = "until there is another leader epoch: nothing more can come of this one"
 
 
@@ -147,7 +148,7 @@ class ReplicaFetcher:
         waits = [
             max(0.0, each.paused_until_s - now_s) if each.state is FollowState.PAUSED else 0.0
             for each in self._followed.values()
-            if each.state is not FollowState.FAILED
+            if each.state not in (FollowState.FAILED, FollowState.SYNCING)
         ]
         return min(waits, default=None)
 
@@ -164,8 +165,8 @@ class ReplicaFetcher:
             return self._ends_of(lost)
         topics: dict[bytes, FetchTopic] = {}
         for (topic_id, index), each in self._followed.items():
+            self._begin_at_hole(each)
             if each.state is FollowState.FETCHING:
-                self._begin_at_hole(each)
                 topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
                 topic.partitions.append(self._partition(index, each))
         return self._fetch([*topics.values()]) if topics else None
@@ -190,9 +191,23 @@ class ReplicaFetcher:
     def _begin_at_hole(self, followed: _Followed) -> None:
         """What a power loss took out of the middle the leader has, and all that lies behind."""
         logged, hole = followed.log, followed.log.hole
-        if hole is not None:
+        if hole is not None and followed.state is FollowState.FETCHING:
             log.warning("%s-%d is fetched again from offset %d", followed.name, logged.partition, hole)
             logged.truncate_to(hole, self._clock.now_ms())
+            self._go_on_once_synced(followed)
+
+    def _go_on_once_synced(self, followed: _Followed) -> None:
+        """What was cut off is fetched again once the disk has the cut: else a power loss might bring some of it back,
+        amid what came in its place. (Kafka relies on the file system for that.)"""
+
+        def synced(failure: Exception | None) -> None:
+            if followed.state is FollowState.SYNCING:
+                followed.state = FollowState.FETCHING
+                self.wake()
+
+        followed.state = FollowState.SYNCING
+        if not sync_cut(followed.log, synced):
+            followed.state = FollowState.FETCHING
 
     def _partition(self, index: int, followed: _Followed) -> FetchPartition:
         logged = followed.log
@@ -333,6 +348,7 @@ class ReplicaFetcher:
             offset = min(of_leader.end_offset, logged.log_end_offset)
         name, before = f"{followed.name}-{logged.partition}", logged.log_end_offset
         logged.truncate_to(max(offset, logged.log_start_offset), self._clock.now_ms())
+        self._go_on_once_synced(followed)
         if logged.log_end_offset < before:
             log.info("%s is cut off at offset %d of %d, where the leader's is another", name, offset, before)
 
@@ -362,4 +378,4 @@ class ReplicaFetcher:
             logged.truncate_to(max(offset, logged.log_start_offset), now_ms)
         elif offset > logged.log_end_offset:
             logged.truncate_fully_and_start_at(offset, now_ms)
-        followed.state = FollowState.FETCHING
+        self._go_on_once_synced(followed)

@@ -32,12 +32,16 @@ def too_large(log: LogState, size: int) -> KafkaError:
 
 
 def make_ready(log: LogState, now_ms: int) -> None:
-    """Makes the directory at the first append. Raises `OSError` where the log is closed or has failed."""
+    """Makes the directory at the first append, and waits for the disk where it may still have an end that was cut off.
+    Raises `OSError` where the log is closed or has failed."""
     if log.failure is not None:
         raise OSError(log.failure.errno, f"{log.directory} failed before: {log.failure}")
     if log.closed:
         raise log.closed_error()
-    recovery.create_directory(log, now_ms)
+    if log.created:
+        syncing.sync_cut(log)
+    else:
+        recovery.create_directory(log, now_ms)
 
 
 def check_data(

@@ -25,11 +25,11 @@ def begin_close(log: LogState, *, clean: bool) -> LastSync | None:
     remains, the log being closed then."""
     if log.closed:
         return None
-    was_ready = log.ready
+    was_usable = log.usable
     log.close_down()
     last_sync = None
     try:
-        if clean and was_ready:
+        if clean and was_usable:
             log.segments.active.become_inactive()
             rolling.keep_txn_index(log)
             last_sync = syncing.last_sync(log, log.snapshots.take(log.producers))

@@ -1,9 +1,24 @@
 """Appending what a leader's log has, as its follower (Kafka: `UnifiedLog.appendAsFollower`)."""
 
+from contextlib import suppress
+
 from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
 from protocol.wire.primitives import Bytes
+from storage.background import Then
+from storage.log import syncing
 from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
+
+
+def sync_cut(log: PartitionLog, then: Then) -> bool:
+    """Where the log's end was cut off and the disk may not have that yet: `then` is told once it has, and with the
+    failure where it refuses. Returns whether that is so. What is appended sooner waits for the disk."""
+    if log.cut is None:
+        return False
+    with suppress(MemoryError):
+        syncing.sync_cut_beside(log, then)
+        return True
+    return False
 
 
 def append_as_follower(

@@ -62,6 +62,7 @@ class LogState:
         "closed",
         "config",
         "created",
+        "cut",
         "directory",
         "failure",
         "files",
@@ -104,7 +105,10 @@ class LogState:
         """Whether the directory and its files are there."""
         self.closed = False
         self.ready = False
-        """Whether it may be appended to as it is: created, not closed, not failed."""
+        """Whether it may be appended to as it is: `usable`, and the disk has no end of it that was cut off."""
+        self.cut: object | None = None
+        """Stands for an end that was cut off, until the disk has the cut. A power loss before might bring some of it
+        back, amid what was appended in its place."""
         self.failure: OSError | None = None
         """Why nothing is appended any more: a write that couldn't be taken back, or a sync that failed."""
         self.logged_failures: tuple[int | None, ...] = ()
@@ -143,6 +147,11 @@ class LogState:
     def become_ready(self) -> None:
         """The directory and its files are there."""
         self.created = self.ready = True
+
+    @property
+    def usable(self) -> bool:
+        """It is created, not closed, and has not failed."""
+        return self.created and not self.closed and self.failure is None
 
     def end_cleaning(self) -> None:
         """The pass over its segments that is under way comes to nothing: they are about to be others."""
@@ -224,6 +233,15 @@ class LogState:
         self.high_watermark = min(self.high_watermark, offset)
         self.flushing.cut_at(offset)
         self.read_positions = None
+        if self.usable:
+            self.cut = object()
+            self.ready = False
+
+    def cut_is_synced(self, cut: object | None) -> None:
+        """The disk has this cut; perhaps there was another one since."""
+        if self.cut is cut:
+            self.cut = None
+            self.ready = self.usable
 
     def tell_truncated(self) -> None:
         """Tells who waits for the flush of what was cut off."""

@@ -30,7 +30,7 @@ def flush_to(log: LogState, offset: int, now_ms: int, *, at_once: bool = False) 
 def _start(log: LogState) -> None:
     flushing = log.flushing
     target = min(flushing.wanted_to, log.log_end_offset)
-    if target <= flushing.recovery_point or not log.ready:
+    if target <= flushing.recovery_point or not log.usable:
         return
     files = log.files
     paths, directories = unsynced(log, target)
@@ -158,6 +158,38 @@ def _sync(log: LogState, paths: list[str], directories: list[str]) -> None:
         raise
 
 
+def sync_cut(log: LogState) -> None:
+    """Waits until the disk has the end that truncation gave the log. Raises `OSError`."""
+    cut = log.cut
+    if cut is not None:
+        _sync(log, *_of_cut(log))
+        log.cut_is_synced(cut)
+
+
+def sync_cut_beside(log: LogState, then: Then) -> None:
+    """As `sync_cut`, in the background; `then` is told when it is over. MemoryError where there is no room for it."""
+    cut, files = log.cut, log.files
+    paths, directories = _of_cut(log)
+
+    def work() -> None:
+        sync_all(files, paths, directories)
+
+    def done(failure: Exception | None) -> None:
+        if failure is None:
+            log.cut_is_synced(cut)
+        elif is_out_of_descriptors(failure):
+            log.say_once(failure)  # the next append tries it again
+        else:
+            _fail(log, failure)
+        then(failure)
+
+    log.background(work, done, lane=log.flushing.lane)
+
+
+def _of_cut(log: LogState) -> tuple[list[str], list[str]]:
+    return [log.segments.active.log.path], [log.directory]
+
+
 class LastSync(NamedTuple):
     """What a clean end leaves to be synced."""
 
@@ -172,6 +204,9 @@ def last_sync(log: LogState, snapshot: str | None) -> LastSync:
     files = log.files
     paths, directories = unsynced(log, log.log_end_offset)
     parent = directories.pop() if len(directories) > 1 else None
+    if log.cut is not None:
+        of_cut = _of_cut(log)
+        paths, directories = paths or of_cut[0], directories or of_cut[1]
     if snapshot is None and log.flushing.made_anew:
         snapshot = log.snapshots.path(log.log_end_offset)
     if snapshot is not None:

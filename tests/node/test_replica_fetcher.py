@@ -359,3 +359,26 @@ def test_a_log_that_ends_while_it_is_synced_holds_nothing_up(tmp_path: Path, lea
     following.log.close(clean=False)
     assert woken == [True]
     assert following.fetcher.request() is not None
+
+
+def test_what_was_cut_off_is_fetched_again_once_the_disk_has_the_cut(tmp_path: Path, leader: Leading) -> None:
+    """Else a power loss might bring some of it back, amid what came in its place."""
+    background = HeldBackground()
+    following = Following(open_log(tmp_path / "follower", background=background))
+    following.until_level(leader)
+    following.log.append(batch("lost"), leader_epoch=0, now_ms=0)
+    new = Leading(leader.log, 1)
+    new.append("kept")
+    following.follow(1)
+    background.run_all()
+    woken: list[bool] = []
+    following.fetcher.wake = lambda: woken.append(True)
+    following.step(new)
+    assert (following.log.log_end_offset, following.state) == (3, FollowState.SYNCING)
+    for _ in range(2):
+        assert following.fetcher.request() is None
+        assert following.fetcher.wait_s() is None
+    background.run_all()
+    assert woken == [True]
+    following.until_level(new)
+    assert bytes_of(following.log) == bytes_of(new.log)

@@ -1,13 +1,15 @@
 """What is on the disk when, so that a machine that loses its power keeps what was synced."""
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import KafkaError
 from storage.checkpoints import CheckpointError
+from storage.log.following import sync_cut
+from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, file, open_log, produced
@@ -284,3 +286,93 @@ def test_no_hole_is_seen_in_what_was_synced(tmp_path: Path) -> None:
     log.close(clean=False)
     file(log, 0, ".log").unlink()
     assert open_log(tmp_path, clean=False, recovery_point=4, log_start_offset=4).hole is None
+
+
+class CutLog:
+    """A log of which the end was cut off; its background does nothing until it is told to."""
+
+    def __init__(self, directory: Path, cut: Callable[[PartitionLog], object]) -> None:
+        self.background = HeldBackground()
+        self.log = open_log(directory, background=self.background)
+        append(self.log, batch(3))
+        self.log.roll(NOW_MS)
+        append(self.log, batch(3))
+        append(self.log, batch(3))
+        self.background.run_all()
+        cut(self.log)
+
+
+CUTS = [
+    lambda log: log.truncate_to(6, NOW_MS),
+    lambda log: log.truncate_to(0, NOW_MS),
+    lambda log: log.truncate_fully_and_start_at(20, NOW_MS),
+]
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_nothing_is_appended_in_the_place_of_what_the_disk_may_bring_back(
+    tmp_path: Path, synced: list[str], cut: Callable[[PartitionLog], object]
+) -> None:
+    log = CutLog(tmp_path, cut).log
+    synced.clear()
+    append(log, batch())
+    assert synced == [f"{log.segments.active.base_offset:020d}.log", "orders-0"]
+    synced.clear()
+    append(log, batch())
+    assert synced == []
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_what_was_synced_beside_need_not_be_waited_for(
+    tmp_path: Path, synced: list[str], cut: Callable[[PartitionLog], object]
+) -> None:
+    scene = CutLog(tmp_path, cut)
+    told: list[object] = []
+    assert sync_cut(scene.log, told.append)
+    assert told == []
+    scene.background.run_all()
+    assert told == [None]
+    synced.clear()
+    append(scene.log, batch())
+    assert synced == []
+    assert not sync_cut(scene.log, told.append)
+
+
+def test_a_second_cut_is_not_taken_for_synced_with_the_first(tmp_path: Path, synced: list[str]) -> None:
+    scene = CutLog(tmp_path, CUTS[0])
+    assert sync_cut(scene.log, lambda failure: None)
+    append(scene.log, batch(3))
+    scene.log.truncate_to(6, NOW_MS)
+    scene.background.run_all()
+    synced.clear()
+    append(scene.log, batch())
+    assert "orders-0" in synced
+
+
+def test_a_clean_end_syncs_a_cut(tmp_path: Path, synced: list[str]) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(3))
+    append(log, batch(3))
+    log.sync()
+    log.truncate_to(3, NOW_MS)
+    synced.clear()
+    log.close()
+    assert "00000000000000000000.log" in synced
+    assert "orders-0" in synced
+
+
+def test_a_disk_that_does_not_take_a_cut_takes_nothing_more(tmp_path: Path) -> None:
+    scene = CutLog(tmp_path, CUTS[0])
+    told: list[object] = []
+
+    def fail(operation: str, path: str, size: int) -> None:
+        if operation == "sync":
+            raise OSError(errno.EIO, "the disk is broken", path)
+
+    assert sync_cut(scene.log, told.append)
+    files.set_fault_hook(fail)
+    scene.background.run_all()
+    files.set_fault_hook(None)
+    assert [type(each) for each in told] == [OSError]
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        append(scene.log, batch())
