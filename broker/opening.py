@@ -70,15 +70,18 @@ def read_metadata(
     # it, beside a mark that stays in a start that comes to nothing (`broker.starting`). What lies behind is fetched
     # again.
     as_synced = directory.clean and only_voter
-    damage = find_damage(environment.files, path, clean=as_synced) if only_voter else None
-    if damage is not None:
-        raise StartError(f"{damage}; {REMEDY}")
+    begins_at = 0
+    if only_voter:
+        damage, begins_at = find_damage(environment.files, path, clean=as_synced)
+        if damage is not None:
+            raise StartError(f"{damage}; {REMEDY}")
     opened = directory.open_log(
         METADATA_TOPIC,
         0,
         log_config_of_metadata(config),
         now_ms=clock.now_ms(),
         topic_id=uuid_to_text(METADATA_TOPIC_ID),
+        begins_at=begins_at,
     )
     if not only_voter and opened.hole is not None:
         opened.truncate_to(opened.hole, clock.now_ms())

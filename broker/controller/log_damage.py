@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.controller.quorum_state import LEADER_CHANGE, control_key
+from broker.controller.snapshot_file import newest_whole_snapshot
 from protocol.records.batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
@@ -37,19 +38,31 @@ class LogDamage(NamedTuple):
         return f"{self.path}: damaged at position {self.position}, offset {self.offset}: {self.reason}"
 
 
+class FoundLog(NamedTuple):
+    """What is to be known of a log before it is opened."""
+
+    damage: LogDamage | None
+    begins_at: int
+    """Nothing below is needed, and something of it is missing: a snapshot has it. 0: nothing is."""
+
+
 class _End(NamedTuple):
     position: int
     offset: int
     epoch: int
 
 
-def find_damage(files: Files, directory: str, *, clean: bool) -> LogDamage | None:
+def find_damage(files: Files, directory: str, *, clean: bool) -> FoundLog:
     """What a recovery would cut that isn't a torn end. `clean`: the last run synced all and stopped.
+
+    A loss of power amid the deletion of what lies below a snapshot may leave any of its segments: disks don't keep the
+    order of names. That is no damage.
 
     Raises `OSError`.
     """
     if not files.exists(directory):
-        return None
+        return FoundLog(None, 0)
+    begins_at = 0
     names = [name for name in files.list_directory(directory) if name.endswith(LOG_SUFFIX)]
     bases = sorted(base for name in names if (base := offset_of(name)) is not None)
     epoch = -1
@@ -61,15 +74,19 @@ def find_damage(files: Files, directory: str, *, clean: bool) -> LogDamage | Non
         following = bases[index + 1] if index + 1 < len(bases) else None
         if end.position < len(data):
             if clean or following is not None:
-                return LogDamage(path, end.position, end.offset, "what stands there is no whole batch")
+                return FoundLog(
+                    LogDamage(path, end.position, end.offset, "what stands there is no whole batch"), 0
+                )
             begun = _epoch_begun_behind(data, end)
             if begun >= 0:
-                return LogDamage(
-                    path, end.position, end.offset, f"whole batches follow, up to leader epoch {begun}"
-                )
+                reason = f"whole batches follow, up to leader epoch {begun}"
+                return FoundLog(LogDamage(path, end.position, end.offset, reason), 0)
         elif following is not None and end.offset < following:
-            return LogDamage(path, end.position, end.offset, f"the next segment begins at {following}")
-    return None
+            if newest_whole_snapshot(files, directory) < following:
+                reason = f"the next segment begins at {following}"
+                return FoundLog(LogDamage(path, end.position, end.offset, reason), 0)
+            begins_at = following
+    return FoundLog(None, begins_at)
 
 
 def _valid_end(data: memoryview, end: _End) -> _End:

@@ -8,6 +8,7 @@ the same form. Source: Snapshots, RecordsSnapshotWriter, BatchFileWriter.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from broker.controller.pause import Pause
@@ -71,6 +72,16 @@ def parse_name(name: str) -> tuple[SnapshotId, str] | None:
     ):
         return SnapshotId(int(epoch), int(offset)), suffix
     return None
+
+
+def newest_whole_snapshot(files: Files, directory: str) -> int:
+    """The offset that it ends at; -1 where there is none. Nothing is changed. Raises OSError."""
+    parsed = [parse_name(name) for name in files.list_directory(directory)]
+    for snapshot_id in sorted((found[0] for found in parsed if found and found[1] == SUFFIX), reverse=True):
+        with suppress(SnapshotError, CodecError):
+            read_snapshot(files, f"{directory}/{snapshot_id.name}{SUFFIX}")
+            return snapshot_id.offset
+    return -1
 
 
 def encode_snapshot(

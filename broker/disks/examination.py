@@ -137,7 +137,7 @@ def _metadata(files: Files, path: str, clean: bool, found: list[Finding]) -> Clu
     if not files.exists(path):
         return image
     try:
-        damage = find_damage(files, path, clean=clean)
+        damage = find_damage(files, path, clean=clean).damage
         names = files.list_directory(path)
     except OSError as failure:
         found.append(Finding(Severity.ERROR, path, failure.strerror or str(failure), _METADATA_TODO))

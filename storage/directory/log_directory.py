@@ -133,9 +133,11 @@ class LogDirectory(DirectoryState):
         now_ms: int,
         topic_id: str | None,
         jitter: Jitter = lambda limit: 0,
+        begins_at: int = 0,
     ) -> PartitionLog:
         """Opens the partition's log, recovered where the last stop wasn't clean. See `PartitionLog.open`. What was
-        known to be replicated at the last checkpoint is, as far as the log has it.
+        known to be replicated at the last checkpoint is, as far as the log has it. `begins_at`: where the metadata log
+        begins, of which no checkpoint says it.
 
         Raises `OSError` too where what the checkpoints say of a deleted partition of that name can't be forgotten.
         """
@@ -144,7 +146,7 @@ class LogDirectory(DirectoryState):
         self.name_is_free(key)
         metadata = topic == METADATA_TOPIC
         recovery_point, log_start_offset, high_watermark = (
-            (0, 0, 0) if metadata else self.offsets.of_unopened(key)
+            (begins_at, begins_at, 0) if metadata else self.offsets.of_unopened(key)
         )
         folder = self.unopened.get(key)
         log = PartitionLog.open(
