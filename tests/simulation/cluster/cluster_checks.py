@@ -100,6 +100,8 @@ def _behind(simulation: ClusterSimulation) -> list[str]:
         )
         if known != end:
             found.append(f"{machine.name} knows the metadata up to {known} of {end}")
+    if found:  # who leads may be news to them
+        return found
     for leader, followers in _of_partitions(simulation):
         end = leader.partition.log.log_end_offset
         for copy in (leader, *followers):
