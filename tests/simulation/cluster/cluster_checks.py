@@ -151,8 +151,14 @@ def check_replicas(simulation: ClusterSimulation) -> None:
     for machine in simulation.nodes.brokers.values():
         assert machine.server is not None
         known_here = {repr(record) for record in image_records(machine.server.metadata.image)}
-        here = {name: {*topic.partitions} for name, topic in machine.server.partitions.by_name.items()}
-        if here != {name: {*topic.partitions} for name, topic in image.topics.items()}:
+        hosted = machine.server.partitions.by_name.items()
+        here = {name: {*topic.partitions} for name, topic in hosted if topic.partitions}
+        node_id = machine.server.config.node_id
+        assigned = {
+            name: {index for index, each in topic.partitions.items() if node_id in each.replicas}
+            for name, topic in image.topics.items()
+        }
+        if here != {name: indexes for name, indexes in assigned.items() if indexes}:
             complain(f"{machine.name} has {here}")
         different = sorted(known_here ^ known_by_controller)
         if different:

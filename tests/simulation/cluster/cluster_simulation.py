@@ -15,6 +15,7 @@ from tests.simulation import checks
 from tests.simulation.cluster import cluster_checks
 from tests.simulation.cluster.cluster_client import ClusterClient
 from tests.simulation.cluster.faults import Deaths, Faults
+from tests.simulation.cluster.move_work import MoveWork
 from tests.simulation.cluster.nodes import BROKERS, Nodes
 from tests.simulation.cluster.topic_work import TopicWork
 from tests.simulation.course import LONGEST_S, Amounts, Course
@@ -88,7 +89,12 @@ class ClusterSimulation(Course):
 
     def _working(self) -> list[Coroutine[Any, Any, None]]:
         topics = TopicWork(self.client("topics"), self.work, self.replication_factor)
-        return [*super()._working(), topics.run(self.luck.randint(0, 10))]
+        moves = MoveWork(self.client("moves"), self.work, self.nodes.broker_ids)
+        return [
+            *super()._working(),
+            topics.run(self.luck.randint(0, 10)),
+            moves.run(self.luck.randint(0, 8)),
+        ]
 
     async def run(self) -> Result:
         self.world.history.note("simulation", f"seed {self.world.seed}, {self.deaths.value}")

@@ -14,6 +14,7 @@ from tests.simulation.machine import Machine, World
 from tests.simulation.virtual_scheduler import MEAN_WORK_S
 
 CONTROLLER = "controller"
+FIRST_BROKER_ID = 2
 BROKERS = ("broker-2", "broker-3", "broker-4")
 CONTROLLER_PORT = 9090
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -89,13 +90,17 @@ class Nodes:
                 variables=variables,
                 mean_work_s=luck.choice((MEAN_WORK_S, MEAN_WORK_S, SLOW_WORK_S)),
             )
-            for node_id, name in enumerate(BROKERS, 2)
+            for node_id, name in enumerate(BROKERS, FIRST_BROKER_ID)
         }
         self._image: ClusterImage | None = None
 
     @property
     def all(self) -> dict[str, Machine]:
         return {CONTROLLER: self.controller, **self.brokers}
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return [*range(FIRST_BROKER_ID, FIRST_BROKER_ID + len(self.brokers))]
 
     def by_id(self, node_id: int) -> Machine | None:
         return self.brokers.get(f"broker-{node_id}")
