@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.network.connection_limits import ConnectionLimits
     from broker.quotas.client_quotas import ClientQuotas
+    from broker.quotas.replication_quotas import ReplicationQuotas
     from broker.replicas.partitions import Partitions
 
 log = logging.getLogger("barnabas.server")
@@ -74,6 +75,7 @@ class MetadataSubscribers(NamedTuple):
     groups: Groups
     transactions: Transactions
     cleaner: LogCleaner
+    replication_quotas: ReplicationQuotas
     follow_leaders: Callable[[TopicChanges], None] = lambda changes: None
     """Of partitions that other nodes lead."""
 
@@ -93,6 +95,7 @@ class BrokerMetadataPublisher:
         to = self._subscribers
         at_once(self._publish_settings())
         changes = to.partitions.open_all(self._metadata.image)
+        at_once(to.replication_quotas.follow(self._metadata.image, changes))
         to.follow_leaders(changes)
         at_once(to.groups.follow(changes))
         to.transactions.follow()  # after the groups: it may end transactions, and their offsets
@@ -105,6 +108,7 @@ class BrokerMetadataPublisher:
         to = self._subscribers
         yield from self._publish_settings()
         changes = yield from to.partitions.follow(self._metadata.image)
+        yield from to.replication_quotas.follow(self._metadata.image, changes)
         to.follow_leaders(changes)
         yield from to.groups.follow(changes)
         to.transactions.follow()

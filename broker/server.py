@@ -41,6 +41,7 @@ from broker.network.turns import Turns
 from broker.own_settings import own_settings
 from broker.peers.own_cluster import OwnCluster
 from broker.quotas.client_quotas import ClientQuotas
+from broker.quotas.replication_quotas import ReplicationQuotas
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
 from broker.replicas.partition import Partition
@@ -96,6 +97,7 @@ class Server:
         self.authorizer: Authorizer = AllowEverything()
         self.host_names = HostNames(environment.names, environment.computing)
         self.quotas = ClientQuotas(config, self.host_names)
+        self.replication_quotas = ReplicationQuotas(self.node_id, config, self.clock)
         self.endpoints = opened.endpoints
         self.connection_limits = opened.connection_limits
         self.turns = Turns(self.scheduler, environment.computing, self.watchdog)
@@ -181,7 +183,7 @@ class Server:
             clock=self.clock,
             scheduler=self.scheduler,
             chance=self.chance,
-            max_bytes_per_s=lambda: config.get_int("replica.alter.log.dirs.io.max.bytes.per.second"),
+            quota=self.replication_quotas.alter_log_dirs,
         )
         self.log_dir_failures = LogDirFailures(
             self.log_dirs, self.partitions, self.moves, self.cluster.losses(self.log_dirs, self.partitions)
@@ -224,7 +226,8 @@ class Server:
                 self.groups,
                 self.transactions,
                 self.cleaner,
-                self.cluster.following(self.partitions),
+                self.replication_quotas,
+                self.cluster.following(self.partitions, self.replication_quotas.follower),
             ),
         )
         self.dispatcher = Dispatcher(

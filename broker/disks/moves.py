@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from broker.disks.log_dir_move import LogDirMove
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from broker.environment.chance import Chance
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from storage.directory.log_directory import LogDirectory
@@ -34,7 +35,6 @@ log = logging.getLogger("barnabas.log_dir_moves")
 SLICE_BYTES = 512 * 1024
 SLICE_BATCHES = 128
 RETRY_S = 1.0  # replica.fetch.backoff.ms
-BURST_S = 1.0  # alter.log.dirs.replication.quota.window.size.seconds
 
 
 class LogDirMoves:
@@ -49,8 +49,9 @@ class LogDirMoves:
         clock: Clock,
         scheduler: Scheduler,
         chance: Chance,
-        max_bytes_per_s: Callable[[], int],
+        quota: ReplicationQuota,
     ) -> None:
+        """While the quota is exceeded nothing is copied."""
         self._log_dirs = log_dirs
         self._partitions = partitions
         self._assign = assign
@@ -58,8 +59,7 @@ class LogDirMoves:
         self._scheduler = scheduler
         self._new_folder_name = chance.folder_name
         self._jitter = chance.randrange
-        self._max_bytes_per_s = max_bytes_per_s
-        self._paid_until_s = 0.0  # what was copied is as much as may be up to then
+        self._quota = quota
         self._moving: dict[Partition, None] = {}
         self._next: Scheduled | None = None
         self._stopped = False
@@ -193,13 +193,13 @@ class LogDirMoves:
         self._next = scheduler.call_later(delay_s, self._turn) if delay_s else scheduler.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """A slice of each move."""
+        """A slice of each move, of the first ones as long as the quota allows it."""
         self._next = None
-        if self._paid_until_s > self._clock.monotonic_s() + BURST_S:
-            self._soon(RETRY_S)
-            return
         busy = failed = False
         for partition in [*self._moving]:
+            if self._quota.is_exceeded():
+                self._soon(RETRY_S)
+                return
             move = partition.move
             if move is None or partition.is_gone:
                 self._moving.pop(partition, None)
@@ -230,8 +230,7 @@ class LogDirMoves:
         )
         if copied:
             move.failed = False
-            now_s = self._clock.monotonic_s()
-            self._paid_until_s = max(self._paid_until_s, now_s) + copied / max(1, self._max_bytes_per_s())
+            self._quota.record(copied)
         if not future_log_copying.is_caught_up(future, present):
             return True
         if move.syncing or move.assigning:

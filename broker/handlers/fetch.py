@@ -4,7 +4,8 @@ v5: log start offset; v7: sessions (KIP-227); v9: current leader epoch (KIP-320)
 fetched epoch and the diverging epoch (KIP-595); v13: topic ids (KIP-516); v15: ReplicaState (KIP-903); v16: the
 current leader in answers (KIP-951); v17: the replica's directory; v18: the replica's high watermark.
 
-A follower takes what isn't committed yet, and by what it asks for its leader knows what it has. A consumer may read
+A follower takes what isn't committed yet, as far as no quota on replication throttles it, and by what it asks for its
+leader knows what it has. A consumer may read
 from any replica since v11, and is sent to the one in its rack where `replica.selector.class` says so; snapshots and
 tiered storage have nothing to say here.
 """
@@ -16,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.handlers.fetch_answers import FetchAnswers, failed_fetch
+from broker.handlers.follower_answers import FollowerAnswers
 from broker.handlers.long_fetch import MOST_READ_IN_PASSING, LongFetch, read_in_turns
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.turns import RequestSteps, Turns
     from broker.quotas.client_quotas import ClientQuotas
+    from broker.quotas.replication_quotas import ReplicationQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.fetch_sessions import FetchSessions
     from broker.replicas.partitions import Partitions
@@ -62,6 +65,7 @@ def handle(
     scheduler: Scheduler,
     turns: Turns,
     replica_selector: Callable[[RequestContext, str], RackAwareReplicaSelector] | None,
+    replication_quotas: ReplicationQuotas,
     context: RequestContext,
     request: FetchRequest,
 ) -> FetchResponse | Later[FetchResponse]:
@@ -79,6 +83,7 @@ def handle(
         scheduler,
         turns,
         replica_selector,
+        replication_quotas,
         context,
         request,
     )
@@ -115,6 +120,7 @@ def _fetch(
     scheduler: Scheduler,
     turns: Turns,
     replica_selector: Callable[[RequestContext, str], RackAwareReplicaSelector] | None,
+    replication_quotas: ReplicationQuotas,
     context: RequestContext,
     request: FetchRequest,
     plan: FetchPlan,
@@ -122,20 +128,23 @@ def _fetch(
     """Once the session has taken the request over."""
     if plan.error:
         return FetchResponse(error_code=plan.error)
+    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
     parameters = FetchParameters(
         api_version=context.api_version,
-        replica_id=request.replica_id if request.replica_state is None else request.replica_state.replica_id,
+        replica_id=replica_id,
         replica_epoch=NO_BROKER_EPOCH
         if request.replica_state is None
         else request.replica_state.replica_epoch,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
-        max_bytes=_max_bytes(fetch_max_bytes, quotas, context, request),
+        max_bytes=_max_bytes(fetch_max_bytes, quotas, context, request, replica_id),
         read_committed=request.isolation_level == READ_COMMITTED,
         selector=replica_selector(context, request.rack_id) if replica_selector and request.rack_id else None,
     )
     answers = FetchAnswers(fetch_sessions, quotas, current_leaders, clock)
     if parameters.from_follower:
+        parameters.leader_quota = leader_quota = replication_quotas.leader
+        answers = FollowerAnswers(fetch_sessions, quotas, current_leaders, clock, leader_quota)
         if not authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
             return turns.answer(_refuse_all(answers, turns, context, plan, parameters), context)
 
@@ -240,11 +249,16 @@ def _refuse_all(
 
 
 def _max_bytes(
-    fetch_max_bytes: int, quotas: ClientQuotas, context: RequestContext, request: FetchRequest
+    fetch_max_bytes: int,
+    quotas: ClientQuotas,
+    context: RequestContext,
+    request: FetchRequest,
+    replica_id: int,
 ) -> int:
-    """At most what a quota lets through at once, or the consumer would be throttled by each of its fetches."""
+    """At most what a quota lets through at once, or the consumer would be throttled by each of its fetches. A
+    follower has no such quota."""
     allowed = min(request.max_bytes, fetch_max_bytes)
-    if quotas.enforced:
+    if quotas.enforced and replica_id < 0:
         most = quotas.fetch.most_at_once(context.principal.name, context.client_id or "")
         if most is not None:
             return int(min(allowed, most))

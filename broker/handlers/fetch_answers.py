@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from broker.network.pieces import EntryList, pieces
 from broker.network.turns import PER_TURN, portions
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from broker.replicas.fetch_sessions import FetchPlan, FetchSessions
     from broker.replicas.fetch_targets import FetchTarget
     from broker.replicas.fetching import FetchParameters, Results
+
+Listed: TypeAlias = "Sequence[tuple[FetchTarget, PartitionData]]"
 
 FRAME_SIZE_BYTES = 4  # counted by quotas on fetched bytes, beside the body
 
@@ -123,7 +125,7 @@ class FetchAnswers:
     def _tell_leaders(
         self,
         response: FetchResponse,
-        listed: Sequence[tuple[FetchTarget, PartitionData]],
+        listed: Listed,
         context: RequestContext,
         parameters: FetchParameters,
     ) -> None:
@@ -151,17 +153,27 @@ class FetchAnswers:
 
     def _throttled(self, context: RequestContext, plan: FetchPlan, results: Results) -> int:
         """For how long the consumer has to wait instead of being answered; what it isn't given isn't charged."""
-        told = _news(plan, results)
-        answer: list[bytes | bytearray | memoryview] = []
-        encoder(FetchResponse, context.api_version)(FetchResponse(responses=_by_topic(told, [])), answer)
-        return self._charge(context, FRAME_SIZE_BYTES + sum(map(len, answer)))
+        return self._charge(context, self._size(context, news_of(plan, results)))
 
     def _throttled_in_turns(
         self, turns: Turns, context: RequestContext, plan: FetchPlan, results: Results
     ) -> RequestSteps[int]:
+        size = yield from self._size_in_turns(turns, context, results, lambda some: news_of(plan, some))
+        return self._charge(context, size)
+
+    def _size(self, context: RequestContext, listed: Listed) -> int:
+        """Of an answer that lists these, as quotas count it."""
+        chunks: list[bytes | bytearray | memoryview] = []
+        encoder(FetchResponse, context.api_version)(FetchResponse(responses=_by_topic(listed, [])), chunks)
+        return FRAME_SIZE_BYTES + sum(map(len, chunks))
+
+    def _size_in_turns(
+        self, turns: Turns, context: RequestContext, results: Results, listed_of: Callable[[Listed], Listed]
+    ) -> RequestSteps[int]:
+        """The same of many: `listed_of` says of some results which of them count."""
         topics: list[FetchableTopicResponse] = []
         for some in portions(results):
-            _by_topic(_news(plan, some), topics)
+            _by_topic(listed_of(some), topics)
             if len(some) == PER_TURN:
                 yield None
         size = FRAME_SIZE_BYTES
@@ -173,7 +185,7 @@ class FetchAnswers:
             chunks.clear()
             if turns.is_over:
                 yield None
-        return self._charge(context, size + sum(map(len, chunks)))
+        return size + sum(map(len, chunks))
 
     def _charge(self, context: RequestContext, size: int) -> int:
         quota = self._quotas.fetch
@@ -185,9 +197,7 @@ class FetchAnswers:
         return throttle_ms
 
 
-def _news(
-    plan: FetchPlan, results: Sequence[tuple[FetchTarget, PartitionData]]
-) -> Sequence[tuple[FetchTarget, PartitionData]]:
+def news_of(plan: FetchPlan, results: Listed) -> Listed:
     """What the answer will list."""
     return results if plan.session is None else [each for each in results if each[0].is_news(each[1])]
 
@@ -199,9 +209,7 @@ def _withheld(plan: FetchPlan, throttle_ms: int) -> FetchResponse:
     )
 
 
-def _by_topic(
-    listed: Sequence[tuple[FetchTarget, PartitionData]], topics: list[FetchableTopicResponse]
-) -> list[FetchableTopicResponse]:
+def _by_topic(listed: Listed, topics: list[FetchableTopicResponse]) -> list[FetchableTopicResponse]:
     """Put behind the topics that are there."""
     last = topics[-1].topic or topics[-1].topic_id if topics else None
     for target, answer in listed:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.peers.controller_channel import ToController
     from broker.peers.forwarding import Forwarding
+    from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
     from protocol.errors import KafkaError
@@ -50,8 +51,9 @@ class Cluster(Protocol):
         """The way to the coordinators of transactions on other nodes; None where there are none. `partition_of`: the
         partition of `__transaction_state` that a transactional id is in."""
 
-    def following(self, partitions: Partitions) -> Callable[[TopicChanges], None]:
-        """What is told of each change of the partitions' roles: those that others lead are fetched."""
+    def following(self, partitions: Partitions, quota: ReplicationQuota) -> Callable[[TopicChanges], None]:
+        """What is told of each change of the partitions' roles: those that others lead are fetched, the
+        throttled ones within the quota."""
 
     async def leave(self) -> None:
         """The node is about to stop: returns once others lead what it led, where there are others. Raises what the node

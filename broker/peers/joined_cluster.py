@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from broker.environment.environment import Environment
     from broker.fault_handler import FaultHandler
     from broker.network.endpoints import Endpoints
+    from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
     from protocol.errors import KafkaError
@@ -182,9 +183,9 @@ class JoinedCluster:
         """See `Cluster`."""
         return self._others.coordinators(partition_of)
 
-    def following(self, partitions: Partitions) -> Callable[[TopicChanges], None]:
+    def following(self, partitions: Partitions, quota: ReplicationQuota) -> Callable[[TopicChanges], None]:
         """See `Cluster`."""
-        return self._others.following(self.incarnation, partitions)
+        return self._others.following(self.incarnation, partitions, quota)
 
     # --- coming and going -----------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from broker.peers.marker_channels import MarkerChannels
 from broker.peers.peer import PeerSettings
 from broker.peers.replica_fetchers import ReplicaFetchers
 from broker.peers.transaction_channels import TransactionChannels
-from broker.replicas.replica_fetcher import FetchSettings
+from broker.replicas.fetch_settings import FetchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
     from broker.environment.environment import Environment
     from broker.fault_handler import FaultHandler
+    from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
 
@@ -55,7 +56,7 @@ class OtherBrokers:
         return channels.ask
 
     def following(
-        self, incarnation: BrokerIncarnation, partitions: Partitions
+        self, incarnation: BrokerIncarnation, partitions: Partitions, quota: ReplicationQuota
     ) -> Callable[[TopicChanges], None]:
         """What follows partitions elsewhere from now on, to be told of each change of the image."""
         fetchers = ReplicaFetchers(
@@ -66,6 +67,7 @@ class OtherBrokers:
             software_version=self._software_version,
             environment=self._environment,
             settings=self._fetch_settings,
+            quota=quota,
             failed=self._faults.stop_on_failure,
         )
         self._to_stop.append(fetchers.stop)

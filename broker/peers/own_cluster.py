@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
     from broker.peers.controlled_shutdown import ControlledShutdown
     from broker.peers.controller_channel import ToController
+    from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
     from protocol.errors import KafkaError
@@ -76,11 +77,11 @@ class OwnCluster:
         """See `Cluster`."""
         return None if self._others is None else self._others.coordinators(partition_of)
 
-    def following(self, partitions: Partitions) -> Callable[[TopicChanges], None]:
+    def following(self, partitions: Partitions, quota: ReplicationQuota) -> Callable[[TopicChanges], None]:
         """See `Cluster`."""
         if self._others is None:
             return lambda changes: None
-        return self._others.following(self._broker, partitions)
+        return self._others.following(self._broker, partitions, quota)
 
     async def leave(self) -> None:
         """See `Cluster`. Others are told by this controller, which serves on until they know."""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.controller.listener_view import alive_node
 from broker.peers.peer import Peer, PeerSettings
 from broker.peers.replica_fetching import ReplicaFetching
+from broker.replicas.fetch_settings import FetchSettings
 from broker.replicas.follower import Follower
-from broker.replicas.replica_fetcher import FetchSettings, ReplicaFetcher
+from broker.replicas.replica_fetcher import ReplicaFetcher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from broker.controller.registration import BrokerIncarnation
     from broker.environment.environment import Environment
     from broker.network.endpoints import Address
+    from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.partition import HostedTopic
     from broker.replicas.partitions import Partitions
     from broker.replicas.replication import PartitionKey
@@ -46,9 +48,11 @@ class ReplicaFetchers:
         software_version: str,
         environment: Environment,
         settings: FetchSettings,
+        quota: ReplicationQuota,
         failed: Callable[[BaseException], None],
     ) -> None:
-        """`listener_name` is the one that brokers speak to each other by. `failed` is told of what the node has to stop
+        """`listener_name` is the one that brokers speak to each other by. `quota` is what all of them together may take
+        of throttled partitions. `failed` is told of what the node has to stop
         for."""
         self._broker = broker
         self._image = image
@@ -57,6 +61,7 @@ class ReplicaFetchers:
         self._software_version = software_version
         self._environment = environment
         self._settings = settings
+        self._quota = quota
         self._failed = failed
         self._of_leaders: dict[int, _OfLeader] = {}
         self._leader_ids: dict[PartitionKey, int] = {}
@@ -123,7 +128,7 @@ class ReplicaFetchers:
     def _begin(self, leader_id: int, address: Address) -> _OfLeader:
         environment, node_id = self._environment, self._broker.node_id
         fetcher = ReplicaFetcher(
-            node_id, lambda: self._broker.broker_epoch, environment.clock, self._settings
+            node_id, lambda: self._broker.broker_epoch, environment.clock, self._quota, self._settings
         )
         for (topic_id, index), of in self._leader_ids.items():
             hosted = self._partitions.by_id.get(topic_id)

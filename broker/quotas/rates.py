@@ -1,7 +1,7 @@
 """What a quota is held against: a rate over sliding windows, and a bucket of tokens.
 
 Both say how long a client has to be kept waiting for its average to be back within the quota. Source: Kafka's
-`SampledStat`, `Rate`, `TokenBucket`, `QuotaUtils`.
+`SampledStat`, `Rate`, `SimpleRate`, `TokenBucket`, `QuotaUtils`.
 """
 
 from __future__ import annotations
@@ -60,13 +60,16 @@ class Rate:
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
         """How long nothing must come for the rate to be back at `limit` (per second); 0 where it isn't above it."""
-        self._purge(now_ms)
-        total = sum(sample.value for sample in self._samples)
+        rate = self.per_second(now_ms)
         window_ms = self._elapsed_ms(now_ms)
-        rate = total / (window_ms / 1000)
         if not rate > limit:  # nor where the limit is no number
             return 0
         return _milliseconds((rate - limit) / limit * window_ms if limit else math.inf)
+
+    def per_second(self, now_ms: int) -> float:
+        """What came, by the time that counts as elapsed."""
+        self._purge(now_ms)
+        return sum(sample.value for sample in self._samples) / (self._elapsed_ms(now_ms) / 1000)
 
     def _purge(self, now_ms: int) -> None:
         expiry_ms = self._windows.samples * self._windows.window_ms
@@ -83,6 +86,18 @@ class Rate:
         if missing > 0:
             elapsed_ms += missing * windows.window_ms
         return max(elapsed_ms, 1)
+
+
+class SimpleRate(Rate):
+    """By the time that has passed, of which one window counts at least: the first bytes may make a high rate. Who asks
+    before anything came begins that time."""
+
+    __slots__ = ()
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        if not self._samples:
+            self._samples.append(_Sample(now_ms))
+        return max(now_ms - min(sample.start_ms for sample in self._samples), self._windows.window_ms)
 
 
 class TokenBucket:

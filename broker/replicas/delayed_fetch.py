@@ -138,5 +138,7 @@ def bytes_to_read(parameters: FetchParameters, target: FetchTarget, partition: P
         return ENOUGH_BYTES if offset > bound and offset > partition.log.log_end_offset else 0
     bytes_there = partition.log.available_bytes(offset, bound)
     if bytes_there == ENOUGH_BYTES:
-        return ENOUGH_BYTES  # the offset lies in an older segment: such a fetch never waits
+        return (
+            ENOUGH_BYTES  # the offset lies in an older segment: such a fetch waits only while it is throttled
+        )
     return min(bytes_there, target.partition_max_bytes)

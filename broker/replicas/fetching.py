@@ -14,6 +14,7 @@ from storage.log.leader_epochs import UNDEFINED_OFFSET
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
+    from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.fetch_targets import FetchTarget
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
@@ -41,6 +42,7 @@ class FetchParameters:
     __slots__ = (
         "by_id",
         "from_follower",
+        "leader_quota",
         "max_bytes",
         "max_wait_ms",
         "min_bytes",
@@ -69,6 +71,8 @@ class FetchParameters:
         self.replica_epoch = replica_epoch
         """The broker epoch of the follower, as far as it says one (from version 15 on)."""
         self.from_follower = replica_id >= 0
+        self.leader_quota: ReplicationQuota
+        """What throttles replication here; of a follower's fetch, and set before anything is read."""
         self.only_leader = self.from_follower or (
             replica_id == CONSUMER and api_version < FIRST_VERSION_AT_FOLLOWERS
         )
@@ -79,10 +83,20 @@ class FetchParameters:
         self.selector = selector
 
     def bound(self, partition: Partition) -> int:
-        """The offset below which may be read: a follower takes what isn't committed yet."""
+        """The offset below which may be read: a follower takes what isn't committed yet, and nothing for now where it
+        is throttled."""
         if self.from_follower:
-            return partition.log.log_end_offset
+            return 0 if self._throttles(partition) else partition.log.log_end_offset
         return partition.log.last_stable_offset if self.read_committed else partition.log.high_watermark
+
+    def _throttles(self, partition: Partition) -> bool:
+        """Who is in sync stays so (Kafka: `ReplicaManager.shouldLeaderThrottle`)."""
+        quota, role = self.leader_quota, partition.role
+        return (
+            quota.is_throttled(partition.topic.name, partition.index)
+            and not (isinstance(role, Leader) and self.replica_id in role.isr)
+            and quota.is_exceeded()
+        )
 
 
 class Reading:

@@ -4,7 +4,8 @@
     fetcher.answered(request, answer)
 
 Of each partition the log is fetched from its end, batches are appended as they are, and what the leader hasn't is cut
-off. Nothing waits here: whoever drives it asks again once there is something to ask (`wait_s`).
+off. Nothing waits here: whoever drives it asks again once there is something to ask (`wait_s`). What is throttled and
+not in sync is left out as long as the quota is exceeded.
 Source: `AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`; KIP-101, KIP-595, KIP-903.
 """
 
@@ -12,10 +13,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from broker.replicas.fetch_settings import FetchSettings
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -36,8 +37,8 @@ from protocol.records.batch import CorruptRecordError
 from storage.log.following import append_as_follower, sync_cut
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
     from broker.environment.clock import Clock
+    from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.follower import Follower
     from broker.replicas.replication import PartitionKey
     from storage.log.partition_log import PartitionLog
@@ -51,30 +52,6 @@ LIST_OFFSETS_VERSION = 11
 OF_ITS_START, OF_ITS_END = -2, -1  # as timestamps of ListOffsets
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
-    """Kafka's `replica.fetch.*`, and `replica.socket.timeout.ms`."""
-
-    wait_max_ms: int = 500
-    min_bytes: int = 1
-    response_max_bytes: int = 10 * 1024 * 1024
-    max_bytes: int = 1024 * 1024
-    backoff_ms: int = 1_000
-    timeout_ms: int = 30_000
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> FetchSettings:
-        """Those of a start: none of them can be altered."""
-        return cls(
-            wait_max_ms=config.get_int("replica.fetch.wait.max.ms"),
-            min_bytes=config.get_int("replica.fetch.min.bytes"),
-            response_max_bytes=config.get_int("replica.fetch.response.max.bytes"),
-            max_bytes=config.get_int("replica.fetch.max.bytes"),
-            backoff_ms=config.get_int("replica.fetch.backoff.ms"),
-            timeout_ms=config.get_int("replica.socket.timeout.ms"),
-        )
-
-
 class FollowState(Enum):
     """Of one partition."""
 
@@ -86,13 +63,16 @@ class FollowState(Enum):
 
 
 class _Followed:
-    __slots__ = ("name", "paused_until_s", "role", "state", "wanted")
+    __slots__ = ("lag", "name", "paused_until_s", "role", "state", "wanted")
 
     def __init__(self, name: str, role: Follower) -> None:
         self.name = name
         self.role = role
         self.state = FollowState.FETCHING
         self.paused_until_s = 0.0
+        self.lag: int | None = (
+            None  # behind what was committed when records came last; None: nothing has come yet
+        )
         self.wanted = OF_ITS_END  # which end of the leader's log is asked for, where it is out of range
 
     @property
@@ -108,12 +88,15 @@ class ReplicaFetcher:
         broker_id: int,
         broker_epoch: Callable[[], int],
         clock: Clock,
+        quota: ReplicationQuota,
         settings: FetchSettings | None = None,
     ) -> None:
-        """`broker_epoch` of the present registration: by it the leader knows who may join the ISR."""
+        """`broker_epoch` of the present registration: by it the leader knows who may join the ISR. `quota` is that of
+        all fetchers of this node."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._clock = clock
+        self._quota = quota
         self._settings = settings or FetchSettings()
         self._followed: dict[PartitionKey, _Followed] = {}
         self._is_syncing = False
@@ -145,11 +128,15 @@ class ReplicaFetcher:
         if self._is_syncing:
             return None
         now_s = self._clock.monotonic_s()
-        waits = [
-            max(0.0, each.paused_until_s - now_s) if each.state is FollowState.PAUSED else 0.0
-            for each in self._followed.values()
-            if each.state not in (FollowState.FAILED, FollowState.SYNCING)
-        ]
+        throttles = self._throttles_now()
+        waits = []
+        for (_, index), each in self._followed.items():
+            if each.state is FollowState.PAUSED:
+                waits.append(max(0.0, each.paused_until_s - now_s))
+            elif each.state is FollowState.FETCHING and throttles and self._is_throttled(each, index):
+                waits.append(self._settings.backoff_ms / 1000)
+            elif each.state not in (FollowState.FAILED, FollowState.SYNCING):
+                waits.append(0.0)
         return min(waits, default=None)
 
     def request(self) -> FetchRequest | ListOffsetsRequest | None:
@@ -164,12 +151,22 @@ class ReplicaFetcher:
         if lost:
             return self._ends_of(lost)
         topics: dict[bytes, FetchTopic] = {}
+        throttles = self._throttles_now()
         for (topic_id, index), each in self._followed.items():
             self._begin_at_hole(each)
-            if each.state is FollowState.FETCHING:
+            if each.state is FollowState.FETCHING and not (throttles and self._is_throttled(each, index)):
                 topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
                 topic.partitions.append(self._partition(index, each))
         return self._fetch([*topics.values()]) if topics else None
+
+    def _throttles_now(self) -> bool:
+        quota = self._quota
+        return bool(quota.throttled) and quota.is_exceeded()
+
+    def _is_throttled(self, followed: _Followed, index: int) -> bool:
+        """Where the quota is exceeded. Who has all that is committed goes on, or would leave the ISR (Kafka:
+        `RemoteLeaderEndPoint.shouldFollowerThrottle`)."""
+        return followed.lag != 0 and self._quota.is_throttled(followed.name, index)
 
     def _waits_for_sync(self) -> bool:
         """Where `flush.messages` is reached the next request, which says what is here, waits for the disk. (Kafka's
@@ -335,9 +332,19 @@ class ReplicaFetcher:
         except KafkaError as error:
             self._fail(followed, str(error))
             return
+        else:
+            self._count(followed, len(records), data.high_watermark)
         followed.role.learn_high_watermark(data.high_watermark)
         if data.log_start_offset > logged.log_start_offset:
             logged.delete_records_before(min(data.log_start_offset, logged.high_watermark))
+
+    def _count(self, followed: _Followed, size: int, committed: int) -> None:
+        """What was appended. The bytes of replicas in sync count as well."""
+        logged, quota = followed.log, self._quota
+        if size or followed.lag is None:
+            followed.lag = max(0, committed - logged.log_end_offset)
+        if quota.throttled and quota.is_throttled(followed.name, logged.partition):
+            quota.record(size)
 
     def _truncate(self, followed: _Followed, of_leader: EpochEndOffset) -> None:
         """To where this log and the leader's part."""

@@ -28,6 +28,7 @@ from tests.interop.observing import NODE, PATIENCE_S, Node, registration, until
 from tests.support import apache_kafka, waiting
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.immediate_background import run_at_once
+from tests.support.replication_quota import AdjustableQuota
 from tests.support.requirements import need_apache_kafka
 
 SNAPSHOTS_OFTEN = ("metadata.log.max.record.bytes.between.snapshots=2000", "metadata.max.idle.interval.ms=0")
@@ -185,7 +186,7 @@ class Following:
         )
         partition = topic.partitions[0]
         role = Follower(self.log, WaitingFetches(), partition.leader, partition.leader_epoch)
-        fetcher = ReplicaFetcher(NODE, broker_epoch, clock)
+        fetcher = ReplicaFetcher(NODE, broker_epoch, clock, AdjustableQuota(clock))
         fetcher.follow(topic.topic_id, name, 0, role)
         settings = PeerSettings(f"broker-{NODE}-fetcher-0", "0")
         scheduler = LoopScheduler()

@@ -23,6 +23,7 @@ from protocol.records.records import build_batch
 from protocol.wire.codec import decode, encode
 from storage.log.partition_log import PartitionLog
 from tests.support.manual_clock import ManualClock
+from tests.support.replication_quota import AdjustableQuota
 
 TOPIC = b"T" * 16
 FETCHING, PAUSED = FollowState.FETCHING, FollowState.PAUSED
@@ -99,7 +100,8 @@ class Following:
     def __init__(self, log: PartitionLog, epoch: int = 0) -> None:
         self.log = log
         self.clock = ManualClock()
-        self.fetcher = ReplicaFetcher(7, lambda: 99, self.clock)
+        self.quota = AdjustableQuota(self.clock)
+        self.fetcher = ReplicaFetcher(7, lambda: 99, self.clock, self.quota)
         self.fetches = WaitingFetches()
         self.follow(epoch)
 

@@ -10,7 +10,7 @@ from typing import Any
 from broker.controller.image import TopicChanges
 from broker.controller.registration import BrokerIncarnation
 from broker.peers.replica_fetchers import ReplicaFetchers
-from broker.replicas.replica_fetcher import FetchSettings
+from broker.replicas.fetch_settings import FetchSettings
 from broker.server import Server
 from protocol.messages.metadata_records import (
     BrokerEndpoint,
@@ -45,6 +45,7 @@ def fetchers_of(node: Server, network: Connections) -> ReplicaFetchers:
         software_version="0",
         environment=environment,
         settings=FetchSettings(),
+        quota=node.replication_quotas.follower,
         failed=node.stop_on_failure,
     )
 

@@ -1,0 +1,16 @@
+"""A quota on replication, whose rate a test sets."""
+
+from __future__ import annotations
+
+from broker.environment.clock import Clock
+from broker.quotas.rates import Windows
+from broker.quotas.replication_quotas import ReplicationQuota
+from storage.log.log_config import LONG_MAX
+
+
+class AdjustableQuota(ReplicationQuota):
+    """`limit` in bytes a second. As many windows as Kafka has, where nobody says otherwise: 11 of a second."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.limit = LONG_MAX
+        super().__init__(Windows(11, 1_000), clock, lambda: self.limit)
