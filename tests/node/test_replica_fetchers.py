@@ -7,18 +7,20 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from broker.controller.image import TopicChanges
+from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, TopicChanges
 from broker.controller.registration import BrokerIncarnation
 from broker.peers.replica_fetchers import ReplicaFetchers
+from broker.quotas.replication_quotas import FOLLOWER_RATE, FOLLOWER_REPLICAS
 from broker.replicas.fetch_settings import FetchSettings
 from broker.server import Server
 from protocol.messages.metadata_records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     RegisterBrokerRecord,
 )
 from tests.node.replicated import ME, OTHER, change, replicated
-from tests.support.whole_server import configured, crash
+from tests.support.whole_server import clock_of, configured, crash
 
 THIRD = 3
 
@@ -88,6 +90,28 @@ async def test_a_leader_that_has_gone_is_left_until_it_is_back(tmp_path: Path) -
         )
         fetchers.follow(TopicChanges({}, []))
         assert network.open == there
+    fetchers.stop()
+    crash(node)
+
+
+async def test_what_is_throttled_is_fetched_within_the_nodes_quota(tmp_path: Path) -> None:
+    node, network = await replicated(tmp_path), Connections()
+    register(node, OTHER)
+    quota = node.replication_quotas.follower
+    quota.record(1_000_000)
+    for resource_type, resource, name, value in (
+        (BROKER_RESOURCE, str(ME), FOLLOWER_RATE, "100"),
+        (TOPIC_RESOURCE, "t", FOLLOWER_REPLICAS, f"0:{ME}"),
+    ):
+        config = ConfigRecord(resource_type=resource_type, resource_name=resource, name=name, value=value)
+        node.metadata.append([config])
+    fetchers = fetchers_of(node, network)
+    change(node, leader=OTHER)
+    fetchers.follow(TopicChanges({"t": None}, []))
+    assert network.open == []
+    clock_of(node).advance_ms(11_000)
+    fetchers.follow(TopicChanges({}, []))
+    assert network.open == [("broker", OTHER)]
     fetchers.stop()
     crash(node)
 
