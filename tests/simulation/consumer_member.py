@@ -128,6 +128,8 @@ class ConsumerMember(Member):
             self._join_anew()
 
     def must_not_commit(self, life: Life, epoch: int, place: Place) -> str:
+        if epoch == life.epoch and not self.group.is_replaced(life):
+            return ""  # who is still in its epoch may, as in Kafka, though it has given up the partition meanwhile
         if self.group.owners[place] is not life:
             return "another one was given it"
         if epoch <= life.others.get(place, -1):
