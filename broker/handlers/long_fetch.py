@@ -64,7 +64,7 @@ class LongFetch:
         reading = self._reading
         reading.forget()
         timer = self._scheduler.call_later(reading.parameters.max_wait_ms / 1000, self._end)
-        every = range(len(reading.found))
+        every = range(len(reading.waited_for))
         try:
             yield from in_turns(every, self._begin_to_wait)
             readable = Readable(reading)
@@ -81,7 +81,7 @@ class LongFetch:
             self.is_over = True
             timer.cancel()
             # also where the client has hung up, and this is to end now
-            self._turns.carry_out(in_turns(reading.found, _wait_no_more(self)), _failed)
+            self._turns.carry_out(in_turns(reading.waited_for, _wait_no_more(self)), _failed)
         yield from reading.read_in_parts(PER_TURN)
 
     def recheck(self, place: int) -> None:
@@ -100,7 +100,7 @@ class LongFetch:
         self._wake()
 
     def _begin_to_wait(self, places: Iterable[int]) -> None:
-        found = self._reading.found
+        found = self._reading.waited_for
         for place in places:
             found[place][1].waiting.add(self, place)
 

@@ -39,7 +39,7 @@ class DelayedFetch:
         self._reply = reply
         self._fail = fail
         self.is_over = False
-        found = reading.found
+        found = reading.waited_for
         reading.forget()
         self._readable = Readable(reading) if len(found) > 1 else None  # of one there is nothing to sum up
         self._timer = scheduler.call_later(reading.parameters.max_wait_ms / 1000, self._complete)
@@ -61,11 +61,11 @@ class DelayedFetch:
         reading, readable = self._reading, self._readable
         try:
             if readable is None:
-                [(target, partition)] = reading.found
+                [(target, partition)] = reading.waited_for
                 parameters = reading.parameters
                 is_enough = bytes_to_read(parameters, target, partition) >= parameters.min_bytes
             else:
-                every = range(len(reading.found))
+                every = range(len(reading.waited_for))
                 is_enough = readable.is_enough_with(every if place is None else (place,))
                 if is_enough and place is not None:
                     is_enough = readable.is_enough_with(every)
@@ -82,7 +82,7 @@ class DelayedFetch:
         """It doesn't wait any more: it is answered, or its client has gone."""
         self.is_over = True
         self._timer.cancel()
-        for _, partition in self._reading.found:
+        for _, partition in self._reading.waited_for:
             partition.waiting.discard(self)
 
     def _complete(self) -> None:
@@ -108,8 +108,8 @@ class Readable:
 
     def __init__(self, reading: Reading) -> None:
         self._parameters = reading.parameters
-        self._found = reading.found
-        self._of_each = [0] * len(reading.found)
+        self._found = reading.waited_for
+        self._of_each = [0] * len(reading.waited_for)
         self._sum = 0
 
     def is_enough_with(self, places: Iterable[int]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from broker.replicas.leader import Leader
 from broker.replicas.replica import NO_BROKER_EPOCH
@@ -102,8 +102,9 @@ class FetchParameters:
 class Reading:
     """One pass over the partitions: an answer for each, and whether the fetch may wait for more.
 
-    `found` are those that were there at first sight; only they keep a fetch waiting. What is unknown then, or isn't
-    for this client to read, is answered behind the others, ids before partitions, as in Kafka.
+    `found` are those of the cluster, as it was known at first sight. None is one that isn't here: nothing waits then,
+    and so only those that are here keep a fetch waiting. What is unknown, or isn't for this client to read, is answered
+    behind the others, ids before partitions, as in Kafka.
     """
 
     __slots__ = (
@@ -131,7 +132,7 @@ class Reading:
         """`may_read(topic)` is asked once for each topic. What was read `before` of the same fetch counts as read."""
         self._partitions = partitions
         self.parameters = parameters
-        self.found: list[tuple[FetchTarget, Partition]] = []
+        self.found: list[tuple[FetchTarget, Partition | None]] = []
         unknown_ids: Results = []
         refused: Results = []
         readable: dict[str, bool] = {}
@@ -145,8 +146,10 @@ class Reading:
             partition = partitions.find(topic, target.index)
             if not readable[topic]:
                 refused.append((target, refusal(target, Error.TOPIC_AUTHORIZATION_FAILED)))
-            elif partition is None:
-                refused.append((target, refusal(target, partitions.missing(topic, target.index))))
+            elif partition is None and (
+                (missing := partitions.missing(topic, target.index)) == Error.UNKNOWN_TOPIC_OR_PARTITION
+            ):
+                refused.append((target, refusal(target, missing)))
             else:
                 self.found.append((target, partition))
         self.unknown_ids = unknown_ids
@@ -170,6 +173,11 @@ class Reading:
             and parameters.max_wait_ms > 0
             and bool(self.found)
         )
+
+    @property
+    def waited_for(self) -> list[tuple[FetchTarget, Partition]]:
+        """What was found, where the answer may wait: all of it is here."""
+        return cast("list[tuple[FetchTarget, Partition]]", self.found)
 
     def read(self) -> None:
         """Read what was found, anew: `results` is what is there now."""
@@ -222,8 +230,11 @@ class Reading:
         """What a follower asks for tells what it has (Kafka: `Partition.updateFollowerFetchState`)."""
         follower, epoch = self.parameters.replica_id, self.parameters.replica_epoch
         for number, (target, partition) in enumerate(self.found):
-            role, answer = partition.role, self.results[number][1]
-            if answer.error_code or answer.diverging_epoch is not None or not isinstance(role, Leader):
+            answer = self.results[number][1]
+            if partition is None or answer.error_code or answer.diverging_epoch is not None:
+                continue
+            role = partition.role
+            if not isinstance(role, Leader):
                 continue
             try:
                 role.follower_fetched(follower, target.fetch_offset, target.log_start_offset, epoch)
@@ -233,7 +244,7 @@ class Reading:
 
     def _read(self, partition: Partition | None, target: FetchTarget) -> PartitionData:
         try:
-            if partition is None:  # deleted while the fetch waited, or its disk failed
+            if partition is None:  # elsewhere, deleted while the fetch waited, or its disk failed
                 raise KafkaError(self._partitions.missing(target.topic_name, target.index))
             if self.parameters.by_id and partition.topic.topic_id != target.topic:
                 raise KafkaError(Error.INCONSISTENT_TOPIC_ID)  # created again under the same name

@@ -13,6 +13,7 @@ from broker.network.later import Later
 from broker.replicas.follower import Follower
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.transactions_admin import DescribeProducersRequest, DescribeProducersTopic
 from tests.node.replicated import (
     LONG_MS,
@@ -293,6 +294,27 @@ async def test_a_partition_that_moved_to_other_nodes_is_deleted_and_answered_so(
     )
     assert described.topics[0].partitions[0].error_code == NOT_LEADER
     assert node.partitions.missing("t", 1) is Error.UNKNOWN_TOPIC_OR_PARTITION
+    crash(node)
+
+
+async def test_a_fetch_of_a_partition_that_is_elsewhere_does_not_wait_for_the_others(tmp_path: Path) -> None:
+    node = await replicated(tmp_path)
+    change(node, leader=OTHER, replicas=[OTHER], isr=[OTHER], directories=[UNASSIGNED])
+    here = PartitionRecord(
+        partition_id=1, topic_id=TOPIC_ID, replicas=[ME], isr=[ME], leader=ME, directories=[UNASSIGNED]
+    )
+    node.metadata.append([here])
+    partitions = [
+        FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1_000_000) for index in (0, 1)
+    ]
+    request = FetchRequest(
+        max_wait_ms=LONG_MS,
+        min_bytes=1,
+        topics=[FetchTopic(topic="t", topic_id=TOPIC_ID, partitions=partitions)],
+    )
+    [topic] = ask(node, request, 12).responses
+    told = [(each.partition_index, each.error_code, each.aborted_transactions) for each in topic.partitions]
+    assert told == [(0, NOT_LEADER, None), (1, Error.NONE, None)]
     crash(node)
 
 
