@@ -13,10 +13,11 @@ from pathlib import Path
 from broker.handlers import HANDLERS
 
 from . import recordings
-from .brokers import Barnabas, Kafka, barnabas_broker, kafka
+from .clusters import barnabas_for, kafka_for
 from .diff import differences
 from .known_differences import compared, expected_of_barnabas
 from .play import Script, load_scripts, play
+from .scene import Broker
 
 
 class _Running:
@@ -35,12 +36,12 @@ class _Running:
 
 def _scripts(patterns: list[str]) -> list[Script]:
     found = load_scripts().values()
-    return [s for s in found if not patterns or any(fnmatchcase(s.name, pattern) for pattern in patterns)]
+    return [s for s in found if not patterns or any(fnmatchcase(s.key, pattern) for pattern in patterns)]
 
 
 def _show(args: argparse.Namespace) -> None:
     for script in _scripts(args.scripts):
-        print(f"# {script.name}")
+        print(f"# {script.key}")
         for entry in play(script, _Running(args.port)):
             print(" ", json.dumps(entry, ensure_ascii=False))
 
@@ -48,7 +49,7 @@ def _show(args: argparse.Namespace) -> None:
 def _compare(args: argparse.Namespace) -> None:
     for script in _scripts(args.scripts):
         found = differences(play(script, _Running(args.kafka)), play(script, _Running(args.barnabas)))
-        print(f"# {script.name}: {len(found)} cases differ")
+        print(f"# {script.key}: {len(found)} cases differ")
         print("\n".join(found), end="\n" if found else "")
 
 
@@ -60,9 +61,9 @@ def _record(args: argparse.Namespace) -> None:
         for script in _scripts(args.scripts):
             if script.properties not in brokers:
                 place = Path(folder) / script.properties
-                brokers[script.properties] = stack.enter_context(kafka(place, script.properties))
-            transcripts[script.name] = play(script, brokers[script.properties])
-            print(f"{len(transcripts[script.name]):4} cases  {script.name}")
+                brokers[script.properties] = stack.enter_context(kafka_for(place, script.properties))
+            transcripts[script.key] = play(script, brokers[script.properties])
+            print(f"{len(transcripts[script.key]):4} cases  {script.key}")
     recordings.write(transcripts, keep_others=bool(args.scripts))
 
 
@@ -77,8 +78,8 @@ def _check(args: argparse.Namespace) -> int:
             if script.properties not in brokers:
                 place = Path(folder) / script.properties
                 place.mkdir()
-                brokers[script.properties] = stack.enter_context(barnabas_broker(place, script.properties))
-            theirs = expected_of_barnabas(script.name, recordings.read(script.name) or [])
+                brokers[script.properties] = stack.enter_context(barnabas_for(place, script.properties))
+            theirs = expected_of_barnabas(script.name, recordings.read(script.key) or [])
             ours = play(script, brokers[script.properties])
             found = differences(
                 compared(script.name, theirs),
@@ -87,28 +88,28 @@ def _check(args: argparse.Namespace) -> int:
             )
             if found:
                 different += 1
-                print(f"# {script.name}: {len(found)} cases differ", *found, sep="\n")
+                print(f"# {script.key}: {len(found)} cases differ", *found, sep="\n")
     return different
 
 
 def _both(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-"))
-        brokers: dict[str, tuple[Kafka, Barnabas]] = {}
+        brokers: dict[str, tuple[Broker, Broker]] = {}
         different = 0
         for script in _scripts(args.scripts):
             if script.properties not in brokers:
                 place = Path(folder) / script.properties
                 place.mkdir()
                 brokers[script.properties] = (
-                    stack.enter_context(kafka(place / "kafka", script.properties)),
-                    stack.enter_context(barnabas_broker(place, script.properties)),
+                    stack.enter_context(kafka_for(place / "kafka", script.properties)),
+                    stack.enter_context(barnabas_for(place, script.properties)),
                 )
             theirs, ours = (play(script, broker) for broker in brokers[script.properties])
             theirs = expected_of_barnabas(script.name, theirs)
             found = differences(compared(script.name, theirs), compared(script.name, ours))
             different += bool(found)
-            print(f"# {script.name}: {len(theirs)} cases, {len(found)} differ", *found, sep="\n")
+            print(f"# {script.key}: {len(theirs)} cases, {len(found)} differ", *found, sep="\n")
     return different
 
 

@@ -11,7 +11,8 @@ from protocol.records.records import read_records
 from .config_requests import SET, TOPIC, change, changed, until_set
 from .play import Play
 from .requests import fetch, list_offsets
-from .scene import ScriptStuck, Topic
+from .scene import Topic
+from .waiting import ScriptStuck
 
 CHECKPOINT = "cleaner-offset-checkpoint"
 DELETE_HORIZON = 0x40

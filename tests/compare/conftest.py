@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 import pytest
 
 from . import recordings
-from .brokers import barnabas_broker, kafka
+from .clusters import barnabas_for, kafka_for
 from .diff import Entry
 from .play import Script, load_scripts, play
 from .sampling import ALL, WANTED, drawn
@@ -45,7 +45,7 @@ def _is_left_out(item: pytest.Item, played: frozenset[str]) -> bool:
     script = _script_of(item)
     return (
         script is not None
-        and script.name not in played
+        and script.key not in played
         and getattr(item, "originalname", "") == "test_the_recording_is_what_kafka_answers"
     )
 
@@ -94,13 +94,13 @@ class OneAtATime(Generic[AnyBroker]):
 @pytest.fixture(scope="session")
 def kafka_answers(needs_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcribe]:
     """What Kafka answers to a script: played once. The test skips where Kafka can't be had."""
-    brokers = OneAtATime(kafka, tmp_path_factory)
+    brokers = OneAtATime(kafka_for, tmp_path_factory)
     transcripts: dict[str, list[Entry]] = {}
 
     def answers(script: Script) -> list[Entry]:
-        if script.name not in transcripts:
-            transcripts[script.name] = play(script, brokers.broker(script.properties))
-        return transcripts[script.name]
+        if script.key not in transcripts:
+            transcripts[script.key] = play(script, brokers.broker(script.properties))
+        return transcripts[script.key]
 
     yield answers
     brokers.end()
@@ -116,11 +116,11 @@ def reference_answers(request: pytest.FixtureRequest) -> Transcribe:
         live = None
 
     def answers(script: Script) -> list[Entry]:
-        recorded = recordings.read(script.name)
-        if live is not None and (recorded is None or script.name in request.config.stash[_played_to_kafka]):
+        recorded = recordings.read(script.key)
+        if live is not None and (recorded is None or script.key in request.config.stash[_played_to_kafka]):
             return live(script)
         assert recorded is not None, (
-            f"nothing recorded for {script.name}; `python -m tests.compare record` does"
+            f"nothing recorded for {script.key}; `python -m tests.compare record` does"
         )
         return recorded
 
@@ -130,6 +130,6 @@ def reference_answers(request: pytest.FixtureRequest) -> Transcribe:
 @pytest.fixture(scope="session")
 def barnabas_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcribe]:
     """What barnabas answers to a script."""
-    brokers = OneAtATime(barnabas_broker, tmp_path_factory)
+    brokers = OneAtATime(barnabas_for, tmp_path_factory)
     yield lambda script: play(script, brokers.broker(script.properties))
     brokers.end()

@@ -35,6 +35,8 @@ class Names:
     start_ms: int
     other_topics: frozenset[str] = frozenset()
     sent_payloads: set[str] = field(default_factory=set)
+    other_ports: dict[int, str] = field(default_factory=dict)
+    """Of a cluster's other listeners, and what they are called."""
     given: dict[str, dict[Any, str]] = field(default_factory=dict)
 
     def name(self, kind: str, value: Any) -> str:
@@ -110,7 +112,7 @@ def roughly(value: Any, names: Names) -> Any:
 
 
 def own_port(value: Any, names: Names) -> Any:
-    return "<port>" if value == names.port else value
+    return "<port>" if value == names.port else names.other_ports.get(value, value)
 
 
 def in_any_order(value: Any, names: Names) -> Any:

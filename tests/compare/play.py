@@ -23,7 +23,9 @@ from .diff import Entry
 from .frames import API_KEYS, Client
 from .masks import masked
 from .plain import plain
-from .scene import Broker, Scene, ScriptStuck
+from .replica_records import replica_records
+from .scene import Broker, Scene
+from .waiting import ScriptStuck
 
 SILENCE_S = 0.12
 """How long we listen where no answer is expected."""
@@ -33,6 +35,9 @@ LONG_MS = 30_000
 
 SHORT_MS = 150
 """A wait of a Fetch that runs to its end."""
+
+REPLICAS = "what all replicas have"
+"""The last case of each script that is played to a cluster."""
 
 STUCK = "the script could not go on"
 
@@ -50,6 +55,11 @@ class Script:
     @property
     def name(self) -> str:
         return f"{self.family}/{self.title}"
+
+    @property
+    def key(self) -> str:
+        """What it is recorded by: one that is written for a single broker can be played to a cluster, too."""
+        return self.name
 
     def served_by(self, api_keys: Collection[int]) -> bool:
         """Whether these APIs are all that the script needs beside those that are always compared."""
@@ -235,6 +245,11 @@ class Play(Scene):
         """A finding of the script's own."""
         self._record({"case": case, "found": what})
 
+    def compare_replicas(self) -> None:
+        """What the replicas of the script's topics have, which is the same, into the transcript."""
+        found = replica_records(self.cluster, self.prefix)
+        self._record({"case": REPLICAS, "found": masked("Replicas", found, self.names, self.script.name)})
+
     def _remember_payloads(self, fields: Fields) -> None:
         for topic in fields["topic_data"]:
             for partition in topic["partition_data"]:
@@ -267,6 +282,9 @@ def play(script: Script, broker: Broker) -> list[Entry]:
     playing = Play(broker, script)
     try:
         script.run(playing)
+        if playing.on_cluster:
+            playing.cluster.settle()
+            playing.compare_replicas()
     except (ScriptStuck, AttributeError, IndexError, TypeError, OSError) as error:
         # An answer that isn't there, or lacks what the script needs of it, shows as None or an empty list.
         playing.transcript.append({"case": STUCK, "found": f"{type(error).__name__}: {error}"})

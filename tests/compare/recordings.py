@@ -11,29 +11,35 @@ from .diff import Entry
 FOLDER = Path(__file__).parent / "recorded"
 
 
-def read(script_name: str) -> list[Entry] | None:
+def read(script_key: str) -> list[Entry] | None:
     """None where nothing was recorded for that script."""
-    family, title = script_name.split("/")
+    family, _, title = script_key.rpartition("/")
     return _read_family(FOLDER / f"{family}.json.gz").get(title)
 
 
 def write(transcripts: dict[str, list[Entry]], *, keep_others: bool) -> None:
     """Keep these transcripts, and those of other scripts if told. The same transcripts make the same bytes."""
     families: dict[str, dict[str, list[Entry]]] = {}
-    for name, transcript in transcripts.items():
-        family, title = name.split("/")
+    for key, transcript in transcripts.items():
+        family, _, title = key.rpartition("/")
         families.setdefault(family, {})[title] = transcript
-    FOLDER.mkdir(exist_ok=True)
     for family, recorded in families.items():
         path = FOLDER / f"{family}.json.gz"
+        path.parent.mkdir(exist_ok=True)
         if keep_others:
             recorded = _read_family(path) | recorded
         text = json.dumps(dict(sorted(recorded.items())), ensure_ascii=False, separators=(",", ":"))
         path.write_bytes(gzip.compress(text.encode("utf-8", "surrogatepass"), mtime=0))
     if not keep_others:
-        for path in FOLDER.glob("*.json.gz"):
-            if path.name.removesuffix(".json.gz") not in families:
-                path.unlink()
+        for family in recorded_families() - families.keys():
+            (FOLDER / f"{family}.json.gz").unlink()
+
+
+def recorded_families() -> set[str]:
+    """With the folder in front, where there is one."""
+    return {
+        path.relative_to(FOLDER).as_posix().removesuffix(".json.gz") for path in FOLDER.rglob("*.json.gz")
+    }
 
 
 def _read_family(path: Path) -> dict[str, list[Entry]]:

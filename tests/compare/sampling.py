@@ -2,7 +2,7 @@
 
 What Kafka answers was recorded, and stays what it was as long as neither the script nor Kafka's version changes. So
 barnabas is held against the recordings, and these against Kafka, some in each run: a broker of Kafka's takes seconds to
-start, and each set of properties wants one of its own.
+start, and each set of properties wants one of its own. Its clusters, four JVMs each, are for `make compare` alone.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import random
 from collections.abc import Iterable
 
+from .cluster_properties import is_cluster
 from .play import Script
 
 ALL = "all"
@@ -28,8 +29,10 @@ OTHERS = 2
 def drawn(scripts: Iterable[Script], seed: object) -> frozenset[str]:
     """The names of those that are played to Apache Kafka in a run with this seed."""
     by_properties: dict[str, list[str]] = {}
-    for script in sorted(scripts, key=lambda script: script.name):
-        by_properties.setdefault(script.properties, []).append(script.name)
+    for script in sorted(scripts, key=lambda script: script.key):
+        if is_cluster(script.properties):
+            continue
+        by_properties.setdefault(script.properties, []).append(script.key)
     chance = random.Random(str(seed))
     common = by_properties.pop(COMMON, [])
     found = chance.sample(common, len(common) // ONE_OF)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from tests.support.wire import Answer
 
+from .cluster import Cluster
+from .cluster_properties import BROKERS
 from .frames import Client, connect
 from .masks import Names
+from .waiting import PATIENCE_S, ScriptStuck, until
 
 
 class Broker(Protocol):
@@ -23,10 +26,6 @@ class Broker(Protocol):
     def data(self) -> Path: ...
 
     def restart(self, *, kill: bool) -> None: ...
-
-
-class ScriptStuck(Exception):
-    """The broker's answers leave the script no way to go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +42,32 @@ class Scene:
         self.prefix = prefix
         self.now_ms = int(time.time() * 1000)
         self.names = Names(broker.port, prefix, self.now_ms)
+        self.on_cluster = isinstance(broker, Cluster)
+        if self.on_cluster:
+            self.names.other_ports |= {
+                port: f"<port of {listener}>" for listener, port in self.cluster.ports.items()
+            }
         self._clients: dict[str, Client] = {}
+
+    @property
+    def cluster(self) -> Cluster:
+        """What the broker is one of."""
+        assert isinstance(self.broker, Cluster), "this script is played to a single broker"
+        return self.broker
 
     # --- connections -------------------------------------------------------------------------------------------
 
     def client(self, on: str = "main", *, from_host: str = "127.0.0.1") -> Client:
-        """The connection of that name, opened where there is none or the broker closed it."""
+        """The connection of that name, opened where there is none or the broker closed it.
+
+        In a cluster it goes to broker 1, unless its name is that of another listener, or begins with it and a colon:
+        "broker 2", "broker 2 inter-broker", "controller", "broker 3: another".
+        """
         client = self._clients.get(on)
         if client is None or client.closed:
-            client = self._clients[on] = connect(self.broker.port, from_host=from_host)
+            ports = self.cluster.ports if self.on_cluster else {}
+            port = ports.get(on.partition(":")[0], self.broker.port)
+            client = self._clients[on] = connect(port, from_host=from_host)
         return client
 
     def drop(self, on: str) -> None:
@@ -65,9 +81,11 @@ class Scene:
 
     # --- setting the scene -------------------------------------------------------------------------------------
 
-    def quietly(self, api: str, version: int, fields: Mapping[str, Any], **how: Any) -> Any:
+    def quietly(
+        self, api: str, version: int, fields: Mapping[str, Any], *, on: str = "scene", **how: Any
+    ) -> Any:
         """A request whose answer isn't recorded."""
-        client = self.client("scene")
+        client = self.client(on)
         answer = client.receive(client.say(api, version, fields, **how))
         if not isinstance(answer, Answer):
             raise ScriptStuck(f"{api} v{version} to set the scene: {answer.value}")
@@ -77,9 +95,15 @@ class Scene:
         """A topic name that no other script uses."""
         return self.prefix + suffix
 
-    def topic(self, suffix: str, partitions: int = 1, **configs: str) -> Topic:
-        """A new topic, there once this returns. A config's dots are underscores here."""
+    def topic(
+        self, suffix: str, partitions: int = 1, *, replicas: Sequence[int] = BROKERS, **configs: str
+    ) -> Topic:
+        """A new topic, there once this returns. A config's dots are underscores here.
+
+        replicas: of each partition in a cluster, the one that leads first.
+        """
         name = self.name(suffix)
+        placed = [{"partition_index": index, "broker_ids": list(replicas)} for index in range(partitions)]
         answer = self.quietly(
             "CreateTopics",
             7,
@@ -87,8 +111,9 @@ class Scene:
                 "topics": [
                     {
                         "name": name,
-                        "num_partitions": partitions,
-                        "replication_factor": 1,
+                        "num_partitions": -1 if self.on_cluster else partitions,
+                        "replication_factor": -1 if self.on_cluster else 1,
+                        "assignments": placed if self.on_cluster else [],
                         "configs": [
                             {"name": key.replace("_", "."), "value": value} for key, value in configs.items()
                         ],
@@ -100,7 +125,11 @@ class Scene:
         (created,) = answer.topics
         if created.error_code != 0:
             raise ScriptStuck(f"topic {name} can't be created: {created.error_code} {created.error_message}")
-        self.until_there(name, partitions)
+        if self.on_cluster:
+            for index in range(partitions):
+                self.cluster.until_led(name, by=replicas[0], partition=index)
+        else:
+            self.until_there(name, partitions)
         self.names.given.setdefault("topic id", {})[created.topic_id.hex()] = f"<id of {suffix}>"
         return Topic(name, bytes(created.topic_id))
 
@@ -131,12 +160,8 @@ class Scene:
 
         self.until(f"{', '.join(names)} are gone", gone)
 
-    def until(self, what: str, holds: Callable[[], bool], *, within_s: float = 60.0) -> None:
-        deadline_s = time.monotonic() + within_s
-        while not holds():
-            if time.monotonic() > deadline_s:
-                raise ScriptStuck(f"waited {within_s:g} s until {what}")
-            time.sleep(0.002)
+    def until(self, what: str, holds: Callable[[], bool], *, within_s: float = PATIENCE_S) -> None:
+        until(what, holds, within_s=within_s)
 
     def tick(self) -> None:
         """Let the clock go on by two milliseconds, where the broker's times must differ."""

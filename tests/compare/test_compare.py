@@ -15,29 +15,29 @@ from .play import STUCK, Script, load_scripts
 # One worker plays all scripts, so that each broker is started once.
 pytestmark = pytest.mark.xdist_group("compare")
 
-SCRIPTS = sorted(load_scripts().values(), key=lambda script: script.name)
+SCRIPTS = sorted(load_scripts().values(), key=lambda script: script.key)
 SERVED = [script for script in SCRIPTS if script.served_by(HANDLERS)]
 
 
-@pytest.mark.parametrize("script", SERVED, ids=lambda script: script.name)
+@pytest.mark.parametrize("script", SERVED, ids=lambda script: script.key)
 def test_barnabas_answers_as_kafka_does(
     script: Script, reference_answers: Transcribe, barnabas_answers: Transcribe
 ) -> None:
     theirs = expected_of_barnabas(script.name, reference_answers(script))
     found = differences(compared(script.name, theirs), compared(script.name, barnabas_answers(script)))
-    assert not found, f"{script.name}: {len(found)} cases differ\n" + "\n".join(found)
+    assert not found, f"{script.key}: {len(found)} cases differ\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.key)
 def test_the_recording_is_what_kafka_answers(script: Script, kafka_answers: Transcribe) -> None:
-    recorded = recordings.read(script.name)
-    assert recorded is not None, f"nothing recorded for {script.name}; `python -m tests.compare record` does"
+    recorded = recordings.read(script.key)
+    assert recorded is not None, f"nothing recorded for {script.key}; `python -m tests.compare record` does"
     found = differences(recorded, kafka_answers(script), names=("recorded", "Kafka"))
-    assert not found, f"{script.name}: {len(found)} cases differ\n" + "\n".join(found)
+    assert not found, f"{script.key}: {len(found)} cases differ\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.key)
 def test_kafka_lets_every_script_go_through(script: Script) -> None:
-    recorded = recordings.read(script.name)
+    recorded = recordings.read(script.key)
     assert recorded is not None
     assert STUCK not in {entry["case"] for entry in recorded}

@@ -118,5 +118,5 @@ def test_each_difference_is_a_case_that_kafka_answers_otherwise(difference: Any)
 
 
 def test_every_recording_belongs_to_a_script() -> None:
-    families = {script.family for script in load_scripts().values()}
-    assert {path.name.removesuffix(".json.gz") for path in recordings.FOLDER.iterdir()} == families
+    families = {script.key.rpartition("/")[0] for script in load_scripts().values()}
+    assert recordings.recorded_families() == families

@@ -14,7 +14,8 @@ from .masks import moment
 from .plain import message_from, plain
 from .play import Play
 from .requests import UNKNOWN_ID, fetch, list_offsets, produce
-from .scene import ScriptStuck, Topic
+from .scene import Topic
+from .waiting import ScriptStuck
 
 TOPIC = Topic("__transaction_state", UNKNOWN_ID)
 PARTITIONS = 3

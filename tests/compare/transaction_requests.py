@@ -11,7 +11,8 @@ from .masks import masked
 from .plain import plain
 from .play import Play
 from .requests import fetch, produce
-from .scene import ScriptStuck, Topic
+from .scene import Topic
+from .waiting import ScriptStuck
 
 Fields = dict[str, Any]
 Part = tuple[Topic | str, int]

@@ -16,8 +16,9 @@ from ..batches import CODECS, TRANSACTIONAL, batch, record
 from ..compacting import MINUTE_MS, compact, look
 from ..play import Play, script
 from ..requests import list_offsets, produce
-from ..scene import ScriptStuck, Topic
+from ..scene import Topic
 from ..transaction_requests import PRODUCE_VERSION, Producer, coordinator_is_there, init
+from ..waiting import ScriptStuck
 
 SEEDS = 6
 MORE = os.environ.get("COMPARE_MORE_HISTORIES", "")

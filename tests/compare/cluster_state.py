@@ -1,0 +1,162 @@
+"""What a cluster's brokers say of it, and the waiting until they say what is to come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.errors import Error
+from tests.support.wire import Answer
+
+from .frames import Client, connect
+from .waiting import ScriptStuck, until
+
+Partition = tuple[str, int]
+
+_OFFSETS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
+_TRANSACTIONS = {
+    "cleanup.policy": "compact",
+    "compression.type": "uncompressed",
+    "min.insync.replicas": "2",
+    "segment.bytes": "104857600",
+    "unclean.leader.election.enable": "false",
+}
+INTERNAL_TOPICS = {"__consumer_offsets": _OFFSETS, "__transaction_state": _TRANSACTIONS}
+INTERNAL_PARTITIONS = 3
+"""As many as `properties.py` has brokers make."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one broker's metadata says."""
+
+    brokers: frozenset[int]
+    partitions: Mapping[Partition, Any]
+
+
+class ClusterState:
+    """What the brokers of a cluster know that are asked: those that run and aren't paused."""
+
+    def __init__(self, ports: Mapping[int, int]) -> None:
+        self.asked = set(ports)
+        self._ports = ports
+        self._clients: dict[int, Client] = {}
+
+    def seen(self) -> Iterator[Seen]:
+        """By each broker."""
+        for node_id in sorted(self.asked):
+            answer = self.ask(node_id, "Metadata", 12, {"topics": None, "allow_auto_topic_creation": False})
+            yield Seen(
+                frozenset(broker.node_id for broker in answer.brokers),
+                {
+                    (topic.name, partition.partition_index): partition
+                    for topic in answer.topics
+                    for partition in topic.partitions
+                },
+            )
+
+    def partitions_of(self, topic: str) -> Iterator[list[Any]]:
+        """By each broker; none where it doesn't know the topic."""
+        asked = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+        for node_id in sorted(self.asked):
+            (found,) = self.ask(node_id, "Metadata", 12, asked).topics
+            yield sorted(found.partitions, key=lambda partition: partition.partition_index)
+
+    def ask(self, node_id: int, api: str, version: int, fields: Mapping[str, Any]) -> Any:
+        client = self._clients.get(node_id)
+        if client is None or client.closed:
+            client = self._clients[node_id] = connect(self._ports[node_id])
+        answer = client.receive(client.say(api, version, fields))
+        if not isinstance(answer, Answer):
+            raise ScriptStuck(f"{api} v{version} of broker {node_id}: {answer.value}")
+        return answer.message
+
+    def forget(self, node_id: int) -> None:
+        """It has ended."""
+        self.asked.discard(node_id)
+        client = self._clients.pop(node_id, None)
+        if client is not None:
+            client.close()
+
+    def close(self) -> None:
+        for node_id in list(self._clients):
+            self._clients.pop(node_id).close()
+
+    def settle(self) -> None:
+        """All brokers are asked for, and there; all replicas are in sync, and the first one of each partition leads."""
+        until("all replicas are in sync", lambda: self._all(_in_sync))
+        self.ask(min(self.asked), "ElectLeaders", 2, {"topic_partitions": None, "timeout_ms": 30_000})
+        until("the first replicas lead", lambda: self._all(_led_by_the_first))
+        until("all leaders serve", lambda: all(self._serves(node_id) for node_id in self.asked))
+
+    def _all(self, holds: Callable[[Any], bool]) -> bool:
+        return all(
+            seen.brokers == self.asked and all(map(holds, seen.partitions.values())) for seen in self.seen()
+        )
+
+    def _serves(self, node_id: int) -> bool:
+        """Whether the broker leads what its metadata says so of, and knows how far it is committed."""
+        answer = self.ask(node_id, "Metadata", 12, {"topics": None, "allow_auto_topic_creation": False})
+        topics = [
+            {
+                "name": topic.name,
+                "partitions": [
+                    {"partition_index": partition.partition_index, "timestamp": -1}
+                    for partition in topic.partitions
+                    if partition.leader_id == node_id
+                ],
+            }
+            for topic in answer.topics
+        ]
+        answer = self.ask(node_id, "ListOffsets", 7, {"replica_id": -1, "topics": topics, "timeout_ms": 1000})
+        return all(partition.error_code == 0 for topic in answer.topics for partition in topic.partitions)
+
+    def leads(self, node_id: int, topic: str, partition: int) -> bool:
+        """Whether the broker serves as the leader; how far it is committed it may not know yet."""
+        asked = {"name": topic, "partitions": [{"partition_index": partition, "timestamp": -1}]}
+        answer = self.ask(
+            node_id, "ListOffsets", 7, {"replica_id": -1, "topics": [asked], "timeout_ms": 1000}
+        )
+        return answer.topics[0].partitions[0].error_code in (Error.NONE, Error.OFFSET_NOT_AVAILABLE)
+
+    def high_watermark(self, node_id: int, topic: str, partition: int) -> int:
+        """Of a replica of that broker's."""
+        asked = {"topic": topic, "partitions": [{"partition": partition, "partition_max_bytes": 0}]}
+        answer = self.ask(node_id, "Fetch", 12, {"topics": [asked], "session_epoch": -1})
+        return int(answer.responses[0].partitions[0].high_watermark)
+
+    def make_internal_topics(self) -> None:
+        """By hand: brokers would place them at random."""
+        until("all brokers are there", lambda: self._all(_in_sync))
+        topics = [
+            {
+                "name": name,
+                "num_partitions": -1,
+                "replication_factor": -1,
+                "assignments": [
+                    {"partition_index": index, "broker_ids": sorted(self.asked)}
+                    for index in range(INTERNAL_PARTITIONS)
+                ],
+                "configs": [{"name": key, "value": value} for key, value in configs.items()],
+            }
+            for name, configs in INTERNAL_TOPICS.items()
+        ]
+        made = self.ask(1, "CreateTopics", 7, {"topics": topics, "timeout_ms": 30_000})
+        if any(topic.error_code for topic in made.topics):
+            raise ScriptStuck(f"no internal topics: {made}")
+        until(
+            "all brokers know them",
+            lambda: all(
+                {name for name, _ in seen.partitions} >= INTERNAL_TOPICS.keys() for seen in self.seen()
+            ),
+        )
+        self.settle()
+
+
+def _in_sync(partition: Any) -> bool:
+    return partition.leader_id >= 0 and sorted(partition.isr_nodes) == sorted(partition.replica_nodes)
+
+
+def _led_by_the_first(partition: Any) -> bool:
+    return bool(partition.leader_id == partition.replica_nodes[0])

@@ -1,0 +1,46 @@
+"""The records that the replicas of a script's topics have on disk."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from .batches import describe
+from .cluster import Cluster
+
+PATIENCE_S = 15.0
+"""What a leader has beyond its high watermark is on its way to the followers."""
+
+
+def replica_records(cluster: Cluster, prefix: str) -> dict[str, Any]:
+    """By topic and partition. Of replicas that differ all are told of, with their bytes' sizes."""
+    topics: dict[str, list[Any]] = {}
+    (seen, *_) = cluster.state.seen()
+    for (topic, index), partition in sorted(seen.partitions.items()):
+        if topic.startswith(prefix):
+            told = {"partition": index, **_on_all(cluster, f"{topic}-{index}", partition.replica_nodes)}
+            topics.setdefault(topic, []).append(told)
+    return {"topics": [{"name": name, "partitions": told} for name, told in topics.items()]}
+
+
+def _on_all(cluster: Cluster, folder: str, replicas: list[int]) -> dict[str, Any]:
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        found = {node_id: log_bytes(cluster.nodes[node_id].data / folder) for node_id in sorted(replicas)}
+        if len(set(found.values())) == 1:
+            (data,) = set(found.values())
+            return {"replicas": len(found), "records": describe(data)}
+        if time.monotonic() > deadline_s:
+            return {
+                "differ": [
+                    {"broker": node_id, "bytes": len(data), "records": describe(data)}
+                    for node_id, data in found.items()
+                ]
+            }
+        time.sleep(0.005)
+
+
+def log_bytes(folder: Path) -> bytes:
+    """All batches of a replica; brokers may begin their segments at different offsets."""
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
