@@ -147,7 +147,7 @@ class InSyncReplicas:
         self.state = state
         self._asked = WantedIsr(
             self.leader_epoch,
-            [(broker_id, self._epoch_of(broker_id)) for broker_id in isr],
+            [(broker_id, self._epoch_of(broker_id)) for broker_id in sorted(isr, key=_hash_order)],
             self._leader_recovery_state,
             self.partition_epoch,
         )
@@ -157,3 +157,9 @@ class InSyncReplicas:
         self.state, self._asked = IsrState.COMMITTED, None
         self.partition_epoch, self._leader_recovery_state = partition_epoch, leader_recovery_state
         self.isr = self.maximal_isr = isr
+
+
+def _hash_order(broker_id: int) -> tuple[int, int]:
+    """The order in which Metadata lists an ISR that was altered: that of Scala's hash set of it, of 16 buckets."""
+    mixed = broker_id ^ broker_id >> 16
+    return mixed & 15, mixed

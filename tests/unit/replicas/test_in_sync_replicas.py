@@ -54,6 +54,14 @@ def test_what_is_only_asked_for_never_makes_less_count(
     assert counts(leader) == (isr, maximal_isr)
 
 
+def test_what_is_asked_for_is_in_the_order_of_scalas_hash_set() -> None:
+    leader = InSyncReplicas(lambda broker_id: -1)
+    leader.follow(LEADER_EPOCH, PARTITION_EPOCH, [100, 3, 17, 1])
+    wanted = leader.expand(2)
+    assert wanted is not None
+    assert [broker_id for broker_id, _ in wanted.isr] == [1, 17, 2, 3, 100]
+
+
 def test_what_is_asked_for_names_the_state_that_it_changes_and_the_run_of_each_broker() -> None:
     _, expanding = leader_in(EXPANDING)
     assert expanding == WantedIsr(LEADER_EPOCH, [(1, 40), (2, 55), (3, -1)], 0, PARTITION_EPOCH)
