@@ -23,10 +23,11 @@ class ListenerView:
 
     def __init__(self, image: ClusterImage, listener_name: str) -> None:
         self.nodes: dict[int, BrokerNode] = {}
-        """Those that are advertised to clients of the listener, fenced ones among them."""
+        """Those that are advertised to clients of the listener, fenced ones among them, by id: Kafka has them in a hash
+        map, whose order is that of ids where they aren't far apart."""
         self._registered = frozenset(image.brokers)
         self._reachable: dict[int, BrokerImage] = {}
-        for node_id, broker in image.brokers.items():
+        for node_id, broker in sorted(image.brokers.items()):
             node = broker.node(listener_name)
             if node is not None:
                 self.nodes[node_id] = node

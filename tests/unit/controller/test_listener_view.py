@@ -52,6 +52,17 @@ def node(node_id: int, *, fenced: bool = False) -> BrokerNode:
     return BrokerNode(node_id, f"outer.{node_id}", node_id, f"rack-{node_id}", fenced)
 
 
+def test_brokers_are_told_of_by_id_whoever_registered_first() -> None:
+    image = cluster()
+    late = records.RegisterBrokerRecord(
+        broker_id=0, end_points=[records.BrokerEndpoint(name=OUTER, host="outer.0", port=1)], fenced=False
+    )
+    image.apply(late)
+    view = ListenerView(image, OUTER)
+    assert [*view.nodes] == [0, ALIVE, FENCED, WITHOUT_DIRECTORIES]
+    assert [node.node_id for node in view.alive_nodes()] == [0, ALIVE, WITHOUT_DIRECTORIES]
+
+
 def test_those_are_alive_that_are_not_fenced_and_advertised_to_the_listener() -> None:
     view = ListenerView(cluster(), OUTER)
     assert view.alive_nodes() == [node(ALIVE), node(WITHOUT_DIRECTORIES)]
