@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
 from broker.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from broker.controller.listener_view import ListenerView
 from broker.controller.pause import Pause
 from broker.security.authorizer import Operation
 from broker.security.denials import allows_on_cluster
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 def handle(
     metadata: MetadataLog,
     authorizer: Authorizer,
-    node_id: int,
     turns: Turns,
     context: RequestContext,
     request: ListConfigResourcesRequest,
@@ -40,18 +40,19 @@ def handle(
     wanted = request.resource_types or supported
     if any(resource_type not in supported for resource_type in wanted):
         return ListConfigResourcesResponse(error_code=Error.UNSUPPORTED_VERSION)
-    return turns.answer(_listed(metadata.image, node_id, wanted), context)
+    return turns.answer(_listed(metadata.image, context.listener_name, wanted), context)
 
 
 def _listed(
-    image: ClusterImage, node_id: int, wanted: Collection[int]
+    image: ClusterImage, listener_name: str, wanted: Collection[int]
 ) -> RequestSteps[ListConfigResourcesResponse]:
     pause = Pause()
+    brokers = [str(node_id) for node_id in ListenerView(image, listener_name).nodes]
     names: dict[int, list[str]] = {
         GROUP_RESOURCE: [],
         CLIENT_METRICS_RESOURCE: [],
-        BROKER_LOGGER_RESOURCE: [str(node_id)],
-        BROKER_RESOURCE: [str(node_id)],
+        BROKER_LOGGER_RESOURCE: brokers,
+        BROKER_RESOURCE: brokers,
         TOPIC_RESOURCE: [*image.topics],
     }
     kinds = {GROUP_RESOURCE, CLIENT_METRICS_RESOURCE}.intersection(wanted)

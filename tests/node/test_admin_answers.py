@@ -6,9 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from broker.handlers import alter_partition_reassignments, elect_leaders, update_features
+from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE
+from broker.controller.image import BROKER_RESOURCE
+from broker.handlers import (
+    alter_partition_reassignments,
+    elect_leaders,
+    list_config_resources,
+    update_features,
+)
 from broker.server import Server
 from protocol.errors import Error
+from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic
 from tests.node.log_dirs import ask
 from tests.support.topics import topics_of
@@ -78,3 +86,13 @@ async def test_an_update_of_features_says_that_one_failed_it_for_all(node: Serve
         "The update failed for all features since the following feature had an error: "
         "Unsupported metadata.version downgrade from 30 to 21."
     )
+
+
+async def test_brokers_are_resources_to_be_configured_each_by_each_other_fenced_ones_too(
+    node: Server,
+) -> None:
+    endpoint = records.BrokerEndpoint(name="PLAINTEXT", host="b", port=1)
+    node.metadata.append([records.RegisterBrokerRecord(broker_id=2, end_points=[endpoint], fenced=True)])
+    for kind in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE):
+        answer = ask(node, list_config_resources, 74, 1, {"resource_types": [kind]})
+        assert [resource.resource_name for resource in answer.config_resources] == ["1", "2"]
