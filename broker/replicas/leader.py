@@ -17,7 +17,7 @@ from storage.log.log_config import LONG_MAX
 from storage.log.results import CLIENT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from broker.replicas.fetch_wakeups import WaitingFetches
     from broker.replicas.led_replicas import LedReplicas
@@ -40,6 +40,7 @@ class Leader:
 
     __slots__ = (
         "_commits_alone",
+        "_deletions",
         "_failed",
         "_fetches",
         "_is_resigned",
@@ -75,6 +76,7 @@ class Leader:
         self._fetches = fetches
         self._failed = failed
         self._waiters: CommitWaiters | None = None  # until somebody has to wait
+        self._deletions: tuple[Callable[[], None], ...] = ()
         self._syncs_by_messages = self._waits_for_sync = self._is_resigned = self._lags = False
         self._commits_alone = True  # so that a node that has no others pays nothing for the rule
 
@@ -289,6 +291,25 @@ class Leader:
         others.expand(node_id, max(log.high_watermark, self.leader_epoch_start_offset))
         if has_moved:
             self.advance()
+        self._recheck_deletions()
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest start of the logs of the replicas whose brokers are alive (Kafka: `lowWatermarkIfLeader`)."""
+        start, others = self.log.log_start_offset, self.replicas
+        return start if others is None else others.low_watermark(start)
+
+    def await_deletion(self, recheck: Callable[[], None]) -> None:
+        """It is called whenever a replica may have followed, and where this one leads no more."""
+        self._deletions = (*self._deletions, recheck)
+
+    def end_deletion(self, recheck: Callable[[], None]) -> None:
+        """Nothing where it isn't awaited."""
+        self._deletions = tuple(each for each in self._deletions if each != recheck)
+
+    def _recheck_deletions(self) -> None:
+        for recheck in self._deletions:
+            recheck()
 
     def shrink_isr(self) -> None:
         """Ask the controller to let those leave who have lagged for too long."""
@@ -299,6 +320,7 @@ class Leader:
         """The node doesn't lead the partition any more: who waits for a commit is told why."""
         self._is_resigned = True
         self._tell_lost(error)
+        self._recheck_deletions()
 
     def _tell_lost(self, error: KafkaError) -> None:
         # made even where nobody waits: whoever comes from here on is told the same

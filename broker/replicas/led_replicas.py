@@ -105,6 +105,16 @@ class LedReplicas:
             and replica.broker_epoch in (NO_BROKER_EPOCH, broker.broker_epoch)
         )
 
+    def low_watermark(self, own_start: int) -> int:
+        """The lowest log start of the leader's and of those whose brokers are alive."""
+        brokers = self._common.image.brokers
+        alive = (
+            replica.log_start_offset
+            for broker_id, replica in self.others.items()
+            if (broker := brokers.get(broker_id)) is not None and not broker.fenced
+        )
+        return min((own_start, *alive))
+
     # --- coming and leaving ---------------------------------------------------------------------------------
 
     def fetched(
