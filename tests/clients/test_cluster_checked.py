@@ -8,15 +8,23 @@ import barnabas
 from tests.clients.checker.anomalies import find
 from tests.clients.checker.cluster import CLUSTER_FAULTS, PATIENCE_S, SETTINGS, CheckedCluster
 from tests.clients.checker.history import Outcome
-from tests.clients.checker.workload import Plan, Workload
+from tests.clients.checker.plan import Plan
+from tests.clients.checker.roles import CONSUMER, MODULES, Kind, Role, copying, reading, transacting
+from tests.clients.checker.workload import Workload
 from tests.support.waiting import until
 
 FAULTS = 12
+ROLES = (
+    *transacting(3, [*MODULES]),
+    copying("confluent-kafka", CONSUMER),
+    reading("kafka-python"),
+    Role(Kind.SENDS, "aiokafka"),
+)
 
 
 def test_clients_see_no_anomaly_whatever_befalls_three_brokers_and_their_controller() -> None:
     faults = random.Random(1).sample([*CLUSTER_FAULTS], FAULTS)
-    plan = Plan(seed=1, operations=900, clients=3, faults=tuple(faults))
+    plan = Plan(seed=1, operations=900, roles=ROLES, faults=tuple(faults))
     with barnabas.Cluster(brokers=3, config=SETTINGS) as cluster:
         served = CheckedCluster(cluster)
         work = Workload(served, plan)

@@ -1,7 +1,7 @@
-"""`python -m tests.clients.checker`: rounds of the workload, each with faults of its own, and what was found in them.
+"""`python -m tests.clients.checker`: rounds of the workload, each with its own faults, and what was found in them.
 
-Ends with status 1 at the first round with an anomaly, whose history it leaves in a file. Of a cluster the replicas'
-files are compared as well, at the end of a round.
+Ends with status 1 at the first round with an anomaly. It leaves the history in a file, and beside it what the nodes of
+a cluster printed. Of a cluster the replicas' files are compared as well, at the end of a round.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +21,9 @@ import barnabas
 from tests.clients.checker.anomalies import Found, find
 from tests.clients.checker.cluster import CLUSTER_FAULTS, PATIENCE_S, SETTINGS, CheckedCluster
 from tests.clients.checker.history import History
-from tests.clients.checker.workload import FAULTS, Plan, Served, Workload
+from tests.clients.checker.plan import FAULTS, OF_CLIENTS, Plan
+from tests.clients.checker.roles import mixed
+from tests.clients.checker.workload import ONE_BROKER, OneBroker, Served, Workload
 from tests.clients.java_programs import java_classes
 from tests.clients.transactions import running_server
 from tests.support.apache_kafka import tool, why_unavailable
@@ -35,23 +36,26 @@ def main() -> int:
         os.environ["BARNABAS_CLIENTS_KAFKA"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         java = _java()
-        faults = [*CLUSTER_FAULTS] if options.cluster else FAULTS
+        faults = [*CLUSTER_FAULTS, *OF_CLIENTS] if options.cluster else FAULTS
         for number in range(options.rounds):
             seed = options.seed + number
             # Java speaks the second version of transactions where the cluster has it, librdkafka always the first.
             version = options.version or 2 - seed % 2
+            chance = random.Random(seed)
             plan = Plan(
                 seed=seed,
                 operations=options.operations,
-                clients=options.clients,
-                java_clients=options.clients // 2 if java else 0,
+                roles=mixed(options.clients, chance, java=java is not None),
                 java=java,
-                faults=tuple(random.Random(seed).choices(faults, k=options.faults)),
+                faults=tuple(chance.choices(faults, k=options.faults)),
                 waits=True,
             )
+            for role in plan.roles:
+                print(f"  {role}")
             print(f"seed {seed}, transaction.version {version}: {', '.join(plan.faults)}", flush=True)
-            serving = _cluster if options.cluster else running_server
-            if not _round(plan, version, serving(Path(folder, str(number))), options.history):
+            place = Path(folder, str(number))
+            serving = _cluster(place) if options.cluster else _one_broker(place)
+            if not _round(plan, version, serving, options.history):
                 return 1
     print("No anomaly.")
     return 0
@@ -65,7 +69,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--operations", type=int, default=3_000, help="transactions in a round")
     parser.add_argument(
-        "--clients", type=int, default=6, help="that write and read, half of them Java's; one copies"
+        "--clients",
+        type=int,
+        default=6,
+        help="that do transactions, of all libraries by turns; others are beside",
     )
     parser.add_argument("--faults", type=int, default=20, help="in a round")
     parser.add_argument(
@@ -97,6 +104,12 @@ def _cluster(folder: Path) -> Iterator[CheckedCluster]:
         yield CheckedCluster(cluster)
 
 
+@contextlib.contextmanager
+def _one_broker(folder: Path) -> Iterator[OneBroker]:
+    with running_server(folder, **ONE_BROKER) as server:
+        yield OneBroker(server)
+
+
 def _round(
     plan: Plan,
     version: int,
@@ -126,9 +139,12 @@ def _round(
                 )
         except (AssertionError, subprocess.SubprocessError) as error:
             found = {"stuck": [str(error)], **find(workload.history)}
-    outcomes = Counter(operation.outcome.value for operation in workload.history)
-    counts = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items()))
-    print(f"{time.monotonic() - began_s:7.1f} s  {counts}; {_summary(found)}", flush=True)
+        if found and isinstance(server, CheckedCluster):
+            left_behind.with_suffix(".log").write_text(server.log)
+    for role, (clients, outcomes) in sorted(workload.outcomes().items()):
+        counts = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(outcomes.items()))
+        print(f"  {role}: {counts}, by {clients} clients")
+    print(f"{time.monotonic() - began_s:7.1f} s  {_summary(found)}", flush=True)
     if found:
         left_behind.write_text(_told(workload.history, found))
         print(f"The history is in {left_behind}.")

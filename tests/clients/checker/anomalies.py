@@ -56,7 +56,7 @@ def _precommitted_reads(index: Index) -> tuple[str, Iterable[str]]:
     return "precommitted-read", (
         f"{value} was read by {reader} before its transaction ({writer}) asked to commit"
         for (key, value), writer in index.writer_of.items()
-        if writer.commit_at_ns is not None
+        if writer.commit_at_ns is not None and not writer.singly
         for reader, poll in index.readers_of.get((key, value), ())
         if poll.at_ns < writer.commit_at_ns
     )
@@ -88,10 +88,9 @@ def _unseen(index: Index) -> tuple[str, Iterable[str]]:
 
 def _unread(index: Index) -> Iterator[tuple[Operation, Send]]:
     for operation in index.history:
-        if index.is_committed(operation):
-            for send in operation.sends:
-                if (send.key, send.value) not in index.readers_of:
-                    yield operation, send
+        for send in operation.sends:
+            if (send.key, send.value) not in index.readers_of and index.must_be_there(operation, send):
+                yield operation, send
 
 
 def _is_passed(index: Index, send: Send) -> bool:
@@ -101,19 +100,58 @@ def _is_passed(index: Index, send: Send) -> bool:
 
 def _copied_twice(index: Index) -> tuple[str, Iterable[str]]:
     return "copied-twice", (
-        f"{source} was copied to {copies}" for source, copies in index.copies_of.items() if len(copies) > 1
+        f"{source} was copied to {key} as {copies}"
+        for (key, source), copies in index.copies_of.items()
+        if len(copies) > 1
     )
 
 
 def _not_copied(index: Index) -> tuple[str, Iterable[str]]:
     """Where anything was copied, everything that was read of the same key must have been."""
-    sources = {(record.key, record.value) for op in index.history for record in op.records}
-    keys = {key for key, value in sources if value in index.copies_of}
-    return "not-copied", (
-        f"{value} of {key} has no copy"
-        for key, value in sorted(sources)
-        if key in keys and value not in index.copies_of
+    sources = sorted({(record.key, record.value) for op in index.history for record in op.records})
+    uncopied: list[str] = []
+    for to in sorted({to for to, _source in index.copies_of}):
+        keys = {key for key, value in sources if (to, value) in index.copies_of}
+        uncopied += [
+            f"{value} of {key} has no copy in {to}"
+            for key, value in sources
+            if key in keys and (to, value) not in index.copies_of
+        ]
+    return "not-copied", uncopied
+
+
+def _skipped_by_a_group(index: Index) -> tuple[str, Iterable[str]]:
+    """What a group has committed, one of its members must have read."""
+    last = {sample.group: sample.ends for op in index.history for sample in op.samples}
+    return "skipped-by-group", (
+        f"{key}@{offset} was not read by {group}, which has committed {end}"
+        for group, ends in last.items()
+        for key, end in ends.items()
+        for offset in index.read_offsets.get(key, ())
+        if offset < end and (key, offset) not in index.read_by[group]
     )
+
+
+def _offsets_back(index: Index) -> tuple[str, Iterable[str]]:
+    """What a group has committed is no less than it was before, and than what was acknowledged before."""
+    samples = [(sample.at_ns, 1, sample.group, sample.ends) for op in index.history for sample in op.samples]
+    acknowledged = [
+        (op.done_at_ns, 0, op.group, op.ends)
+        for op in index.history
+        if op.group and op.outcome is Outcome.OK and op.done_at_ns is not None
+    ]
+    found: list[str] = []
+    most: dict[tuple[str, Key], int] = {}
+    for _at_ns, is_sample, group, ends in sorted(samples + acknowledged, key=lambda each: each[:2]):
+        if is_sample:
+            found += [
+                f"{group} had committed {end} of {key}, and later {ends.get(key, 'nothing')}"
+                for (of, key), end in most.items()
+                if of == group and ends.get(key, 0) < end
+            ]
+        for key, end in ends.items():
+            most[group, key] = max(end, most.get((group, key), 0))
+    return "offset-back", found
 
 
 def _circular_information(index: Index) -> tuple[str, Iterable[str]]:
@@ -141,6 +179,8 @@ CHECKS: tuple[Check, ...] = (
     _unseen,
     _copied_twice,
     _not_copied,
+    _skipped_by_a_group,
+    _offsets_back,
     _circular_information,
 )
 
@@ -153,7 +193,7 @@ def _orders(index: Index) -> Iterator[tuple[str, str]]:
     sent: dict[tuple[int, Key], int] = {}
     for operation in index.history:
         yield from _poll_order(index, operation, polled)
-        yield from _send_order(operation, sent)
+        yield from _send_order(index, operation, sent)
 
 
 def _poll_order(
@@ -163,7 +203,7 @@ def _poll_order(
     here: dict[Key, int] = {}
     for record in operation.records:
         before, prefix = here.get(record.key), "int-"
-        if before is None and not operation.in_group:
+        if before is None and not operation.group:
             before, prefix = polled.get((operation.process, record.key)), ""
         here[record.key] = record.offset
         if before is None:
@@ -177,15 +217,19 @@ def _poll_order(
         polled.update({(operation.process, key): offset for key, offset in here.items()})
 
 
-def _send_order(operation: Operation, sent: dict[tuple[int, Key], int]) -> Iterator[tuple[str, str]]:
+def _send_order(
+    index: Index, operation: Operation, sent: dict[tuple[int, Key], int]
+) -> Iterator[tuple[str, str]]:
+    """Of what was not acknowledged, too, where it was read."""
     here: dict[Key, int] = {}
     for send in operation.sends:
-        if send.offset is None:
+        offset = index.offset_of(send)
+        if offset is None:
             continue
         before, prefix = here.get(send.key), "int-"
         if before is None:
             before, prefix = sent.get((operation.process, send.key)), ""
-        if before is not None and send.offset <= before:
-            yield f"{prefix}nonmonotonic-send", f"{send.key}@{send.offset} came after {before} ({operation})"
-        here[send.key] = send.offset
+        if before is not None and offset <= before:
+            yield f"{prefix}nonmonotonic-send", f"{send.key}@{offset} came after {before} ({operation})"
+        here[send.key] = offset
     sent.update({(operation.process, key): offset for key, offset in here.items()})

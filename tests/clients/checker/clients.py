@@ -8,12 +8,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.clients.checker.history import Operation, Outcome, Poll, Record, Send, Step
+from tests.clients.checker.roles import JAVA, MODULES, Kind, Role
 from tests.support.apache_kafka import RUNNER, TOOL_OPTIONS
 
 ROOT = Path(__file__).parents[3]
@@ -24,16 +26,19 @@ COPIES_START = 1_000_000
 class Client:
     """A process of its own; `process` is its number in the history."""
 
-    def __init__(self, process: int, config: Mapping[str, Any], java: str | None = None) -> None:
-        """java: the class path of `CheckerClient`, where it is to be that."""
+    def __init__(self, process: int, role: Role, config: Mapping[str, Any], java: str | None = None) -> None:
+        """java: the class path of `CheckerClient`, where the role is one of Java's."""
         self.process = process
-        self.in_group = config["group"] is not None
+        self.role = role
+        self.group: str = config["group"] or ""
         argument = json.dumps({**config, "first_copy": process * COPIES_START})
-        command = [sys.executable, "-m", "tests.clients.checker.worker", argument]
         environment = dict(os.environ)
-        if java is not None:
+        if role.library == JAVA:
+            assert java is not None
             command = [str(RUNNER), "class", "CheckerClient", argument]
             environment |= {"KAFKA_CP": java, "KAFKA_OPTS": TOOL_OPTIONS}
+        else:
+            command = [sys.executable, "-m", MODULES[role.library], argument]
         self._child = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -44,6 +49,7 @@ class Client:
             env=environment,
         )
         self.goes_on = True
+        self.since_superseded = 0
 
     def wait_until_ready(self) -> bool:
         """Whether it has its producer id; it may die before."""
@@ -51,7 +57,8 @@ class Client:
         return self.goes_on
 
     def transact(self, command: Mapping[str, Any], operation: Operation) -> None:
-        """Have it do a transaction, and note what became of it. Until it asks to commit, its operation is FAILED."""
+        """Have it do a transaction, and note what became of it. Until it asks to commit, its operation is FAILED; what
+        is sent singly is UNKNOWN from the start."""
         assert self._child.stdin is not None
         self.goes_on = False
         with contextlib.suppress(BrokenPipeError):
@@ -63,6 +70,7 @@ class Client:
             operation.outcome = Outcome(line.get("outcome", "unknown"))
             operation.error = line.get("error", "")
             if "outcome" in line:
+                operation.done_at_ns = time.monotonic_ns()
                 self.goes_on = line["goes_on"]
                 return
 
@@ -79,7 +87,12 @@ class Client:
     def is_stopped(self) -> bool:
         """By SIGSTOP, or for good."""
         flags = os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT
-        return self._child.returncode is not None or os.waitid(os.P_PID, self._child.pid, flags) is not None
+        try:
+            return (
+                self._child.returncode is not None or os.waitid(os.P_PID, self._child.pid, flags) is not None
+            )
+        except ChildProcessError:  # its end was waited for meanwhile
+            return True
 
     def end(self) -> None:
         self._child.kill()
@@ -106,13 +119,22 @@ def _step(step: Sequence[Any]) -> Step:
 
 @dataclass(slots=True)
 class Slot:
-    """Clients of one transactional id, one after the other; a superseded one may still be there.
+    """Clients of one role, and of one transactional id, if any, one after the other; a superseded one may still be
+    there.
 
     ends_with: what the next transaction ends with instead of its commit, "crash" or "pause".
+    seen: how many operations were done when the last of its own began.
     """
 
     number: int
-    copies: bool
-    java: bool
+    role: Role
     client: Client | None = None
     ends_with: str = ""
+    seen: int = -1
+
+    @property
+    def transacts(self) -> bool:
+        return self.role.kind is Kind.TRANSACTS
+
+    def __str__(self) -> str:
+        return f"{self.number}, {self.role}"

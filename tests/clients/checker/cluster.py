@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import barnabas
+from tests.clients.checker.plan import CONSUMER_GROUPS
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 120.0
 MEANWHILE = 15
-"""Operations that are done while the controller is away, which the others do without."""
+"""Operations that are done while a node is away, as far as the others do without it."""
+MEANWHILE_S = 5.0
+"""A deaf leader goes on leading, and soon all clients wait for it."""
 
 SETTINGS = {
     "broker.session.timeout.ms": 2_000,
@@ -30,6 +33,7 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 100,
+    **CONSUMER_GROUPS,
 }
 
 
@@ -42,6 +46,11 @@ class CheckedCluster:
     @property
     def bootstrap(self) -> str:
         return self._cluster.bootstrap
+
+    @property
+    def log(self) -> str:
+        """What the nodes have printed."""
+        return self._cluster.log
 
     def befall(self, fault: str, chance: random.Random, work: Workload) -> None:
         """See `Served`. Returns once all replicas are in sync again."""
@@ -69,7 +78,7 @@ class CheckedCluster:
 
     def stop(self, node: ClusterNode, work: Workload) -> None:
         node.stop()
-        work.go_on(MEANWHILE)
+        work.go_on(MEANWHILE, MEANWHILE_S)
         node.start()
 
     def pause(self, node: ClusterNode, work: Workload) -> None:
@@ -84,7 +93,7 @@ class CheckedCluster:
 
     def deafen(self, node: ClusterNode, work: Workload) -> None:
         node.isolate(incoming=True, outgoing=False)
-        work.go_on(MEANWHILE)
+        work.go_on(MEANWHILE, MEANWHILE_S)
         node.heal()
 
     def mute(self, node: ClusterNode, work: Workload) -> None:
@@ -101,7 +110,7 @@ class CheckedCluster:
     def _until_others_lead(self, node: ClusterNode, work: Workload) -> None:
         """Of a controller nobody takes over: clients go on without one."""
         if node is self._cluster.controller:
-            work.go_on(MEANWHILE)
+            work.go_on(MEANWHILE, MEANWHILE_S)
             return
 
         def others_lead() -> bool:
@@ -111,7 +120,7 @@ class CheckedCluster:
                 return False
 
         until(others_lead, f"others lead what {node} led", PATIENCE_S)
-        work.go_on(MEANWHILE)
+        work.go_on(MEANWHILE, MEANWHILE_S)
 
     # --- afterwards -----------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ Value = int
 
 
 class Outcome(enum.Enum):
-    """OK: the commit was acknowledged. FAILED: no commit was tried. UNKNOWN: one was, and nobody knows."""
+    """OK: the commit was acknowledged, or all that was sent singly. FAILED: no commit was tried. UNKNOWN: one was, and
+    nobody knows."""
 
     OK = "ok"
     FAILED = "failed"
@@ -45,24 +46,39 @@ class Poll:
     at_ns: int = 0
 
 
-Step = Send | Poll
+@dataclass(slots=True)
+class Committed:
+    """What a group had committed, for each partition where it had anything; asked for at `at_ns`, of a cluster in which
+    nobody was left that might not know better."""
+
+    group: str
+    ends: dict[Key, int] = field(default_factory=dict)
+    at_ns: int = 0
+
+
+Step = Send | Poll | Committed
 
 
 @dataclass(slots=True)
 class Operation:
-    """One transaction of a client, or the reading at the end.
+    """One transaction of a client; or sends of an idempotent producer, or what a member of a group read before it
+    committed the offsets of that; or what the checker itself read and asked for.
 
     process: a client from its start to its death; whoever comes after it is another one.
     commit_at_ns: on the machine's monotonic clock, before the commit was asked for; None if it never was.
-    in_group: the consumer's partitions and positions came from its group, which may take them away.
+    done_at_ns: after its outcome was known; None if it never was.
+    group: the one from which the consumer's partitions and positions came, and which may take them away.
+    singly: its sends are no transaction: each is there once if it was acknowledged, and once or never if it wasn't.
     """
 
     process: int
     outcome: Outcome
     steps: list[Step] = field(default_factory=list)
     commit_at_ns: int | None = None
-    in_group: bool = False
+    group: str = ""
     error: str = ""
+    singly: bool = False
+    done_at_ns: int | None = None
 
     @property
     def sends(self) -> Iterator[Send]:
@@ -76,16 +92,28 @@ class Operation:
     def records(self) -> Iterator[Record]:
         return (record for poll in self.polls for record in poll.records)
 
+    @property
+    def ends(self) -> dict[Key, int]:
+        """The offset behind the last record that it read of each partition."""
+        return {record.key: record.offset + 1 for record in self.records}
+
+    @property
+    def samples(self) -> Iterator[Committed]:
+        return (step for step in self.steps if isinstance(step, Committed))
+
     def __str__(self) -> str:
         steps = []
         for step in self.steps:
             if isinstance(step, Send):
                 steps.append(f"send {step.value} to {step.key}@{'?' if step.offset is None else step.offset}")
+            elif isinstance(step, Committed):
+                steps.append(f"{step.group} has committed {step.ends}")
             else:
                 read = ", ".join(f"{each.value} from {each.key}@{each.offset}" for each in step.records)
                 steps.append(f"poll {read or 'nothing'}")
         end = f"; {self.error}" if self.error else ""
-        return f"process {self.process}, {self.outcome.value}: {'; '.join(steps)}{end}"
+        who = f"process {self.process}{f' in {self.group}' if self.group else ''}"
+        return f"{who}, {self.outcome.value}: {'; '.join(steps)}{end}"
 
 
 History = list[Operation]

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Self
 
-from tests.clients.checker.history import History, Key, Operation, Outcome, Poll, Value
+from tests.clients.checker.history import History, Key, Operation, Outcome, Poll, Send, Value
 
 
 @dataclass(slots=True)
@@ -20,8 +20,10 @@ class Index:
     readers_of: dict[tuple[Key, Value], list[tuple[Operation, Poll]]] = field(default_factory=dict)
     read_offsets: dict[Key, list[int]] = field(default_factory=dict)
     """Of all records that anybody read, in order."""
-    copies_of: dict[Value, list[Value]] = field(default_factory=lambda: defaultdict(list))
-    """Copies that were read."""
+    copies_of: dict[tuple[Key, Value], list[Value]] = field(default_factory=lambda: defaultdict(list))
+    """Copies that were read, by where they are and by what they are of."""
+    read_by: dict[str, set[tuple[Key, int]]] = field(default_factory=lambda: defaultdict(set))
+    """Partitions and offsets that members of a group read."""
 
     @classmethod
     def of(cls, history: History) -> Self:
@@ -38,7 +40,9 @@ class Index:
                     offsets[record.key].add(record.offset)
                     readers = index.readers_of.setdefault((record.key, record.value), [])
                     if record.source is not None and not readers:
-                        index.copies_of[record.source].append(record.value)
+                        index.copies_of[record.key, record.source].append(record.value)
+                    if operation.group:
+                        index.read_by[operation.group].add((record.key, record.offset))
                     readers.append((operation, poll))
         index.read_offsets = {key: sorted(found) for key, found in offsets.items()}
         return index
@@ -52,6 +56,15 @@ class Index:
         if operation.outcome is Outcome.UNKNOWN:
             return any((send.key, send.value) in self.readers_of for send in operation.sends)
         return operation.outcome is Outcome.OK
+
+    def must_be_there(self, operation: Operation, send: Send) -> bool:
+        return send.offset is not None if operation.singly else self.is_committed(operation)
+
+    def offset_of(self, send: Send) -> int | None:
+        """That was acknowledged, or else the first at which it was read."""
+        if send.offset is None:
+            return min(self.offsets_of.get((send.key, send.value), ()), default=None)
+        return send.offset
 
     def was_read_between(self, key: Key, after: int, before: int) -> bool:
         """Whether anybody read a record at an offset between these two."""

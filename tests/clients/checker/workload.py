@@ -3,65 +3,42 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, Protocol
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
-from confluent_kafka.admin import AdminClient
-
 from tests.clients.checker.clients import Client, Slot, planned
-from tests.clients.checker.history import History, Operation, Outcome, Poll, Record
-from tests.clients.confluent import PATIENCE_S, consumer_of, create_topic
-from tests.clients.transactions import READ_COMMITTED, log_end, new_producer, stable_end
+from tests.clients.checker.history import Committed, History, Operation, Outcome, Poll, Record
+from tests.clients.checker.plan import (
+    CONSUMER_GROUPS,
+    CRASH_A_CLIENT,
+    KILL_A_CLIENT,
+    KILL_THE_BROKER,
+    OF_CLIENTS,
+    PAUSE_A_CLIENT,
+    Plan,
+)
+from tests.clients.checker.questions import committed, read, until_nothing_is_open
+from tests.clients.checker.roles import Kind
+from tests.clients.confluent import PATIENCE_S, create_topic
 from tests.support.kafka_server import Server
-from tests.support.waiting import POLL_S, until
-
-KILL_A_CLIENT = "kill a client"
-CRASH_A_CLIENT = "crash a client"
-"""Within a transaction, before its commit."""
-STOP_A_CLIENT = "stop a client"
-"""Let another one take over its transactional id, and have it go on as if nothing had been."""
-PAUSE_A_CLIENT = "pause a client"
-"""The same within a transaction, before its commit."""
-KILL_THE_BROKER = "kill the broker"
-OF_CLIENTS = (KILL_A_CLIENT, CRASH_A_CLIENT, STOP_A_CLIENT, PAUSE_A_CLIENT)
-FAULTS = (*OF_CLIENTS, KILL_THE_BROKER)
+from tests.support.waiting import POLL_S
 
 STEPS = 4
-ABORTS = 1 / 32
-"""Chance that a transaction aborts, at each of its steps."""
+CHANCES_OF_ABORT = {Kind.TRANSACTS: 1 / 32, Kind.COPIES: 1 / 8}
+"""That a transaction aborts, at each of its steps."""
 START_ATTEMPTS = 5
 TIMEOUT_MS = 5_000
-PATIENCE_AT_THE_END_S = 30.0
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """seed: of what clients do, and of what befalls whom; how their steps interleave is up to the machine.
-
-    operations: transactions of those that write and read.
-    clients: how many do so; of them `java_clients` are Java's. One more copies, in a group.
-    faults: of OF_CLIENTS, or of those of who serves them; what happens, at even distances.
-    java: the class path of `CheckerClient`.
-    waits: transactions may take longer than they are allowed.
-    """
-
-    seed: int
-    operations: int
-    clients: int = 3
-    java_clients: int = 0
-    java: str | None = None
-    partitions: int = 2
-    topics: int = 2
-    faults: tuple[str, ...] = ()
-    waits: bool = False
+LAST_OPERATION_S = 5.0
+PATIENCE_AT_THE_END_S = 60.0
+MOST_SUPERSEDED = 3
+"""Operations that a client tries once another has taken its place: then it has shown that it does no harm."""
 
 
 class Served(Protocol):
@@ -72,6 +49,10 @@ class Served(Protocol):
 
     def befall(self, fault: str, chance: random.Random, work: Workload) -> None:
         """Something of what can happen to it; returns once it is over."""
+
+
+ONE_BROKER = {name.replace(".", "_"): value for name, value in CONSUMER_GROUPS.items()}
+"""Settings for `running_server`."""
 
 
 class OneBroker:
@@ -100,12 +81,13 @@ class Workload:
         names = [f"{self._name}-{index}" for index in range(plan.topics)]
         self._keys = [(name, index) for name in names for index in range(plan.partitions)]
         self._input_keys = len(self._keys)
-        self._keys.append((f"{self._name}-copies", 0))
+        self._keys += [(f"{self._name}-copies", index) for index, _ in enumerate(plan.copying_groups)]
+        self._groups = [f"{self._name}-{group}" for group in plan.groups]
         self._changed = threading.Condition()
         self._processes = itertools.count(1)
         self._values = itertools.count(1)
-        self._left = plan.operations
         self._done = 0
+        self._is_over = False
         self._threads: list[threading.Thread] = []
         self._clients: list[Client] = []
         self._errors: list[BaseException] = []
@@ -121,21 +103,41 @@ class Workload:
 
     def coordinated(self) -> list[dict[str, str]]:
         """Who has a coordinator: `group` or `transactional_id`."""
-        ids = [{"transactional_id": f"{self._name}-{index}"} for index in range(self._plan.clients + 1)]
-        return [{"group": self._name}, *ids]
+        ids = [
+            {"transactional_id": self._transactional_id(number)}
+            for number, role in enumerate(self._plan.roles)
+            if role.kind in (Kind.TRANSACTS, Kind.COPIES)
+        ]
+        return [*({"group": group} for group in self._groups), *ids]
 
-    def go_on(self, operations: int) -> None:
-        """Returns once so many more are done, or nothing is left to do."""
-        self._wait_for(self._done + operations)
+    def _transactional_id(self, number: int) -> str:
+        return f"{self._name}-{number}"
+
+    def outcomes(self) -> dict[str, tuple[int, Counter[str]]]:
+        """How many clients each role had, and what became of their operations."""
+        roles = {client.process: str(client.role) for client in self._clients}
+        found = {role: (count, Counter[str]()) for role, count in Counter(roles.values()).items()}
+        for operation in self.history:
+            if operation.process in roles:
+                found[roles[operation.process]][1][operation.outcome.value] += 1
+        return found
+
+    def go_on(self, operations: int, most_s: float = math.inf) -> None:
+        """Returns once so many more are done, or nothing is left to do, or after so long."""
+        target = self._done + operations
+        with self._changed:
+            came = self._changed.wait_for(
+                lambda: self._done >= target or self._is_over or self._errors,
+                timeout=min(most_s, 10 * PATIENCE_S),
+            )
+        assert came or most_s < math.inf, f"only {self._done} operations are done"
 
     def run(self) -> History:
         """What the clients saw, and at the end one that reads everything. AssertionError where that can't be."""
         for topic in sorted({topic for topic, _ in self._keys}):
             partitions = 1 + max(index for name, index in self._keys if name == topic)
             create_topic(self.bootstrap, topic, partitions=partitions, replication_factor=-1)
-        plan = self._plan
-        slots = [Slot(index, copies=False, java=index < plan.java_clients) for index in range(plan.clients)]
-        slots.append(Slot(plan.clients, copies=True, java=plan.java_clients == plan.clients))
+        slots = [Slot(number, role) for number, role in enumerate(self._plan.roles)]
         try:
             for slot in slots:
                 self._drive(slot)
@@ -159,27 +161,38 @@ class Workload:
         try:
             chance = random.Random(f"{self._plan.seed} {slot.number} {superseded is not None}")
             client = self._next_client(slot, superseded)
-            while client is not None and self._takes_one(slot):
+            while client is not None and self._takes_one(slot, client):
                 self._transact(client, self._command(slot, chance))
-                if not slot.copies:
+                if slot.transacts:
                     with self._changed:
                         self._done += 1
                         self._changed.notify_all()
                 if not client.goes_on:
+                    client.end()
                     client = self._next_client(slot, client)
+            if client is not None:
+                client.end()
         except BaseException as error:
             self._errors.append(error)
+            for each in [*self._clients]:
+                each.end()
             with self._changed:
                 self._changed.notify_all()
             raise
 
-    def _takes_one(self, slot: Slot) -> bool:
-        """Whether there is another operation to do. Copies are made as long as the others are at work."""
+    def _takes_one(self, slot: Slot, client: Client) -> bool:
+        """Whether there is another operation to do. Who does no transactions keeps pace with those who do."""
         with self._changed:
-            takes = self._left > 0 and not self._errors
-            if not slot.copies:
-                self._left -= 1
-            return takes
+            if slot.client is not client:
+                client.since_superseded += 1
+                if client.since_superseded > MOST_SUPERSEDED:
+                    return False
+            if not slot.transacts:
+                self._changed.wait_for(
+                    lambda: self._done > slot.seen or self._is_over or self._errors, timeout=PATIENCE_S
+                )
+                slot.seen = self._done
+            return not self._is_over and not self._errors
 
     def _next_client(self, slot: Slot, before: Client | None) -> Client | None:
         """A client in place of this one; None where there is another already."""
@@ -190,45 +203,58 @@ class Workload:
                 client = slot.client = self._new_client(slot)
             if client.wait_until_ready():
                 return client
+            client.end()
             before = client
-        raise AssertionError(f"{START_ATTEMPTS} clients in a row did not get a producer id")
+        raise AssertionError(f"{START_ATTEMPTS} clients in a row did not start: {slot}")
 
     def _new_client(self, slot: Slot) -> Client:
+        role, plan = slot.role, self._plan
+        copies = role.kind is Kind.COPIES
         config = {
             "bootstrap": self.bootstrap,
-            "transactional_id": f"{self._name}-{slot.number}",
+            "transactional_id": self._transactional_id(slot.number) if slot.transacts or copies else None,
             "timeout_ms": TIMEOUT_MS,
             "keys": self._keys,
             "input_keys": self._input_keys,
-            "group": self._name if slot.copies else None,
+            "copies_key": self._input_keys + plan.copying_groups.index(role.group) if copies else None,
+            "reads": role.kind is not Kind.SENDS,
+            "sends": role.kind is not Kind.READS,
+            "group": f"{self._name}-{role.group}" if role.group else None,
+            "protocol": role.protocol,
         }
-        client = Client(next(self._processes), config, self._plan.java if slot.java else None)
+        client = Client(next(self._processes), role, config, plan.java)
         self._clients.append(client)
         return client
 
     def _command(self, slot: Slot, chance: random.Random) -> dict[str, Any]:
+        kind = slot.role.kind
         steps: list[list[Any]] = []
         commit = True
-        for _ in range(1 if slot.copies else chance.randint(1, STEPS)):
-            if slot.copies:
+        for _ in range(1 if slot.role.group else chance.randint(1, STEPS)):
+            if kind is Kind.COPIES:
                 steps.append(["copy"])
-            elif chance.random() < 0.5:
+            elif kind is Kind.SENDS or (kind is Kind.TRANSACTS and chance.random() < 0.5):
                 steps.append(["send", chance.randrange(self._input_keys), next(self._values)])
             else:
                 steps.append(["poll"])
-            if chance.random() < ABORTS * (4 if slot.copies else 1):
+            if chance.random() < CHANCES_OF_ABORT.get(kind, 0):
                 commit = False
                 break
         if slot.ends_with:
             steps.append([slot.ends_with])
             slot.ends_with, commit = "", True
-        if self._plan.waits and chance.random() < 0.005:
+        if self._plan.waits and kind in CHANCES_OF_ABORT and chance.random() < 0.005:
             steps.append(["wait", TIMEOUT_MS / 1_000 * chance.random() * 2])
         return {"steps": steps, "commit": commit}
 
     def _transact(self, client: Client, command: dict[str, Any]) -> None:
+        singly = client.role.kind is Kind.SENDS
         operation = Operation(
-            client.process, Outcome.FAILED, planned(command["steps"]), None, in_group=client.in_group
+            client.process,
+            Outcome.UNKNOWN if singly else Outcome.FAILED,
+            planned(command["steps"]),
+            group=client.group,
+            singly=singly,
         )
         with self._changed:
             self.history.append(operation)
@@ -237,16 +263,19 @@ class Workload:
     # --- what befalls them
 
     def _strike(self, slots: list[Slot]) -> None:
-        """The faults, each when so many operations are done; then wait until all are."""
+        """The faults, with as many operations before each of them as after the last."""
         chance = random.Random(self._plan.seed)
         stopped: list[Client] = []
-        faults = self._plan.faults
-        for number, fault in enumerate(faults, 1):
-            self._wait_for(self._plan.operations * number // (len(faults) + 1))
+        pause = max(self._plan.operations // (len(self._plan.faults) + 1), 1)
+        for fault in self._plan.faults:
+            self.go_on(pause)
+            if self._errors:
+                break
             while stopped:
                 stopped.pop().signal(signal.SIGCONT)
             slot = chance.choice(slots)
-            self._say(f"{fault} ({slot.number}) after {self._done} operations")
+            whom = f" ({slot})" if fault in OF_CLIENTS else ""
+            self._say(f"{fault}{whom} after {self._done} operations")
             if fault == CRASH_A_CLIENT:
                 slot.ends_with = "crash"
             elif fault in OF_CLIENTS:
@@ -256,10 +285,15 @@ class Workload:
                     self._drive(slot, superseded=victim)
             else:
                 self._served.befall(fault, chance, self)
+            self._sample()
         if stopped:
-            self._wait_for(self._plan.operations * len(faults) // (len(faults) + 1) + 1)
+            self.go_on(1)
         while stopped:
             stopped.pop().signal(signal.SIGCONT)
+        self.go_on(pause)
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
 
     def _struck(self, slot: Slot, fault: str) -> Client:
         """The client of this slot, killed or stopped."""
@@ -272,76 +306,75 @@ class Workload:
             if fault != PAUSE_A_CLIENT:
                 victim.signal(signal.SIGKILL if fault == KILL_A_CLIENT else signal.SIGSTOP)
                 return victim
-            if victim.is_stopped or self._left <= 0:
+            if victim.is_stopped:
                 return victim
             time.sleep(POLL_S)
 
-    def _wait_for(self, done: int) -> None:
-        with self._changed:
-            came = self._changed.wait_for(
-                lambda: self._done >= done or self._left <= 0 or self._errors, timeout=10 * PATIENCE_S
-            )
-        assert came, f"only {self._done} operations are done"
-
     def _join(self) -> None:
+        """Clients that are slow to end, as those that hang, are killed."""
+        deadline_s = time.monotonic() + LAST_OPERATION_S
         for thread in self._threads:
-            thread.join(timeout=10 * PATIENCE_S)
-            assert not thread.is_alive(), "a client hangs"
+            thread.join(timeout=max(deadline_s - time.monotonic(), 0))
+        for client in self._clients:
+            client.end()
+        for thread in self._threads:
+            thread.join(timeout=PATIENCE_S)
+            assert not thread.is_alive(), "the thread of a client that was killed hangs"
         if self._errors:
             raise self._errors[0]
+
+    def _sample(self) -> None:
+        """What each group has committed by now."""
+        key_of = {place: key for key, place in enumerate(self._keys)}
+        for group in self._groups:
+            at_ns = time.monotonic_ns()
+            ends = {key_of[place]: end for place, end in committed(self.bootstrap, group).items()}
+            with self._changed:
+                self.history.append(Operation(0, Outcome.OK, [Committed(group, ends, at_ns)]))
 
     # --- afterwards
 
     def _settle(self, slots: list[Slot]) -> None:
-        """End what is open, copy the rest, and read it all."""
-        for client in self._clients:
-            client.end()
-        for slot in slots:
-            new_producer(self.bootstrap, f"{self._name}-{slot.number}")
+        """Wait for what is open to be over, have each group read the rest, and read it all."""
+        self._say("wait until nothing is open")
+        self._until_nothing_is_open()
+        self._say("read it all")
         everything = self._read_all(range(self._input_keys))
-        self._copy_up_to(slots[-1], everything)
         steps = [Poll(everything, time.monotonic_ns())]
-        steps.append(Poll(self._read_all([self._input_keys]), time.monotonic_ns()))
+        for slot in {slot.role.group: slot for slot in slots if slot.role.group}.values():
+            self._say(f"go on to the end ({slot})")
+            self._go_on_to_the_end(slot, everything)
+        self._until_nothing_is_open()
+        steps.append(Poll(self._read_all(range(self._input_keys, len(self._keys))), time.monotonic_ns()))
         self.history.append(Operation(0, Outcome.OK, list(steps)))
+        self._sample()
 
-    def _copy_up_to(self, slot: Slot, everything: list[Record]) -> None:
-        ends: dict[int, int] = {record.key: record.offset + 1 for record in everything}
-        client = self._next_client(slot, slot.client)
-        assert client is not None
-        deadline_s = time.monotonic() + PATIENCE_AT_THE_END_S
-        while any(self._copied_up_to().get(self._keys[key], 0) < end for key, end in ends.items()):
-            assert time.monotonic() < deadline_s, f"the copies end at {self._copied_up_to()}, not at {ends}"
-            self._transact(client, {"steps": [["copy"]], "commit": True})
-            if not client.goes_on:
-                client = self._next_client(slot, client)
-                assert client is not None
-
-    def _copied_up_to(self) -> dict[tuple[str, int], int]:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
-        asked = ConsumerGroupTopicPartitions(self._name)
-        found = admin.list_consumer_group_offsets([asked])[self._name].result(PATIENCE_S)
-        return {(each.topic, each.partition): each.offset for each in found.topic_partitions}
-
-    def _read_all(self, keys: range | list[int]) -> list[Record]:
-        return [record for key in keys for record in self._read(key)]
-
-    def _read(self, key: int) -> Iterator[Record]:
-        topic, partition = self._keys[key]
-
-        def at_rest() -> bool:
-            stable = stable_end(self.bootstrap, topic, partition=partition)
-            return stable == log_end(self.bootstrap, topic, partition=partition)
-
-        until(at_rest, f"nothing is open in {topic}-{partition}", PATIENCE_AT_THE_END_S)
-        consumer = consumer_of(
-            self.bootstrap, **{"isolation.level": READ_COMMITTED, "enable.partition.eof": True}
+    def _until_nothing_is_open(self) -> None:
+        until_nothing_is_open(
+            self.bootstrap, self._keys, self._name, TIMEOUT_MS / 1_000 + PATIENCE_AT_THE_END_S
         )
-        with closing(consumer):
-            consumer.assign([TopicPartition(topic, partition, 0)])
-            while True:
-                message = consumer.poll(PATIENCE_S)
-                assert message is not None, f"neither a record nor the end of {topic}-{partition} came"
-                if message.error() is not None:
-                    assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                    return
-                yield Record(key, message.offset(), *map(int, message.value().split()))
+
+    def _go_on_to_the_end(self, slot: Slot, everything: list[Record]) -> None:
+        ends: dict[int, int] = {record.key: record.offset + 1 for record in everything}
+        group = f"{self._name}-{slot.role.group}"
+        step = "copy" if slot.role.kind is Kind.COPIES else "poll"
+        client = self._next_client(slot, slot.client)
+        deadline_s = time.monotonic() + PATIENCE_AT_THE_END_S
+        while client is not None:
+            reached = committed(self.bootstrap, group)
+            if all(reached.get(self._keys[key], 0) >= end for key, end in ends.items()):
+                break
+            assert time.monotonic() < deadline_s, f"{slot} is at {reached}, not at {ends}"
+            self._transact(client, {"steps": [[step]], "commit": True})
+            if not client.goes_on:
+                client.end()
+                client = self._next_client(slot, client)
+        if client is not None:
+            client.end()
+
+    def _read_all(self, keys: range) -> list[Record]:
+        return [
+            Record(key, offset, *map(int, value.split()))
+            for key in keys
+            for offset, value in read(self.bootstrap, self._keys[key])
+        ]
