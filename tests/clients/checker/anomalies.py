@@ -208,11 +208,14 @@ def _poll_order(
         here[record.key] = record.offset
         if before is None:
             continue
-        where = f"{record.key}@{record.offset} came after {before} ({operation})"
+        # Told only where there is something to tell: the operation may be all that was read.
         if record.offset <= before:
-            yield f"{prefix}nonmonotonic-poll", where
+            anomaly = "nonmonotonic-poll"
         elif index.was_read_between(record.key, before, record.offset):
-            yield f"{prefix}poll-skip", where
+            anomaly = "poll-skip"
+        else:
+            continue
+        yield prefix + anomaly, f"{record.key}@{record.offset} came after {before} ({operation})"
     if operation.outcome is Outcome.OK:
         polled.update({(operation.process, key): offset for key, offset in here.items()})
 
