@@ -36,7 +36,8 @@ CHANCES_OF_ABORT = {Kind.TRANSACTS: 1 / 32, Kind.COPIES: 1 / 8}
 START_ATTEMPTS = 5
 TIMEOUT_MS = 5_000
 LAST_OPERATION_S = 5.0
-PATIENCE_AT_THE_END_S = 60.0
+PATIENCE_AT_THE_END_S = 90.0
+PATIENCE_WITH_ONE_S = 20.0
 MOST_SUPERSEDED = 3
 """Operations that a client tries once another has taken its place: then it has shown that it does no harm."""
 
@@ -355,17 +356,27 @@ class Workload:
         )
 
     def _go_on_to_the_end(self, slot: Slot, everything: list[Record]) -> None:
+        """By another client where one gets no further: that is up to the brokers only if none does."""
         ends: dict[int, int] = {record.key: record.offset + 1 for record in everything}
         group = f"{self._name}-{slot.role.group}"
         step = "copy" if slot.role.kind is Kind.COPIES else "poll"
         client = self._next_client(slot, slot.client)
-        deadline_s = time.monotonic() + PATIENCE_AT_THE_END_S
+        begun_s = gone_on_s = time.monotonic()
+        before: dict[tuple[str, int], int] = {}
         while client is not None:
             reached = committed(self.bootstrap, group)
             if all(reached.get(self._keys[key], 0) >= end for key, end in ends.items()):
                 break
-            assert time.monotonic() < deadline_s, f"{slot} is at {reached}, not at {ends}"
-            self._transact(client, {"steps": [[step]], "commit": True})
+            now_s = time.monotonic()
+            at = f"{slot} is at {reached}, not at {ends}, after {self.history[-1]}"
+            assert now_s - begun_s < PATIENCE_AT_THE_END_S, at
+            if reached != before:
+                gone_on_s, before = now_s, reached
+            elif now_s - gone_on_s > PATIENCE_WITH_ONE_S:
+                self._say(f"another client is to go on: {at}")
+                client.goes_on, gone_on_s = False, now_s
+            if client.goes_on:
+                self._transact(client, {"steps": [[step]], "commit": True})
             if not client.goes_on:
                 client.end()
                 client = self._next_client(slot, client)
