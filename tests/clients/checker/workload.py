@@ -33,7 +33,7 @@ from tests.support.waiting import POLL_S
 STEPS = 4
 CHANCES_OF_ABORT = {Kind.TRANSACTS: 1 / 32, Kind.COPIES: 1 / 8}
 """That a transaction aborts, at each of its steps."""
-START_ATTEMPTS = 5
+PATIENCE_TO_START_S = 200.0
 TIMEOUT_MS = 5_000
 LAST_OPERATION_S = 5.0
 PATIENCE_AT_THE_END_S = 90.0
@@ -195,18 +195,19 @@ class Workload:
                 slot.seen = self._done
             return not self._is_over and not self._errors
 
-    def _next_client(self, slot: Slot, before: Client | None) -> Client | None:
-        """A client in place of this one; None where there is another already."""
-        for _ in range(START_ATTEMPTS):
+    def _next_client(self, slot: Slot, before: Client | None, *, settles: bool = False) -> Client | None:
+        """A client in place of this one; None where there is another already, or nothing is left but to settle."""
+        deadline_s = time.monotonic() + PATIENCE_TO_START_S
+        while time.monotonic() < deadline_s:
             with self._changed:
-                if slot.client is not before:
+                if slot.client is not before or ((self._is_over or self._errors) and not settles):
                     return None
                 client = slot.client = self._new_client(slot)
             if client.wait_until_ready():
                 return client
             client.end()
             before = client
-        raise AssertionError(f"{START_ATTEMPTS} clients in a row did not start: {slot}")
+        raise AssertionError(f"after {PATIENCE_TO_START_S:g} s no client has started: {slot}")
 
     def _new_client(self, slot: Slot) -> Client:
         role, plan = slot.role, self._plan
@@ -316,7 +317,7 @@ class Workload:
         deadline_s = time.monotonic() + LAST_OPERATION_S
         for thread in self._threads:
             thread.join(timeout=max(deadline_s - time.monotonic(), 0))
-        for client in self._clients:
+        for client in [*self._clients]:
             client.end()
         for thread in self._threads:
             thread.join(timeout=PATIENCE_S)
@@ -360,7 +361,7 @@ class Workload:
         ends: dict[int, int] = {record.key: record.offset + 1 for record in everything}
         group = f"{self._name}-{slot.role.group}"
         step = "copy" if slot.role.kind is Kind.COPIES else "poll"
-        client = self._next_client(slot, slot.client)
+        client = self._next_client(slot, slot.client, settles=True)
         begun_s = gone_on_s = time.monotonic()
         before: dict[tuple[str, int], int] = {}
         while client is not None:
@@ -379,7 +380,7 @@ class Workload:
                 self._transact(client, {"steps": [[step]], "commit": True})
             if not client.goes_on:
                 client.end()
-                client = self._next_client(slot, client)
+                client = self._next_client(slot, client, settles=True)
         if client is not None:
             client.end()
 
