@@ -7,7 +7,10 @@ import contextlib
 import json
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from broker.handlers import HANDLERS
@@ -53,63 +56,56 @@ def _compare(args: argparse.Namespace) -> None:
         print("\n".join(found), end="\n" if found else "")
 
 
+def _with_brokers(
+    scripts: list[Script], *starts: Callable[[Path, str], contextlib.AbstractContextManager[Broker]]
+) -> Iterator[tuple[Script, list[Broker]]]:
+    """Each script, and what it is played to: one set of properties after the other, since a cluster of Kafka's takes
+    the room of four."""
+    for properties, group in groupby(sorted(scripts, key=attrgetter("properties")), attrgetter("properties")):
+        with contextlib.ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-")))
+            brokers = []
+            for number, start in enumerate(starts):
+                place = folder / str(number)
+                place.mkdir()
+                brokers.append(stack.enter_context(start(place, properties)))
+            for script in group:
+                yield script, brokers
+
+
 def _record(args: argparse.Namespace) -> None:
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-"))
-        brokers = {}
-        transcripts = {}
-        for script in _scripts(args.scripts):
-            if script.properties not in brokers:
-                place = Path(folder) / script.properties
-                brokers[script.properties] = stack.enter_context(kafka_for(place, script.properties))
-            transcripts[script.key] = play(script, brokers[script.properties])
-            print(f"{len(transcripts[script.key]):4} cases  {script.key}")
+    transcripts = {}
+    for script, (broker,) in _with_brokers(_scripts(args.scripts), kafka_for):
+        transcripts[script.key] = play(script, broker)
+        print(f"{len(transcripts[script.key]):4} cases  {script.key}")
     recordings.write(transcripts, keep_others=bool(args.scripts))
 
 
 def _check(args: argparse.Namespace) -> int:
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-"))
-        brokers = {}
-        different = 0
-        for script in _scripts(args.scripts):
-            if not script.served_by(HANDLERS):
-                continue
-            if script.properties not in brokers:
-                place = Path(folder) / script.properties
-                place.mkdir()
-                brokers[script.properties] = stack.enter_context(barnabas_for(place, script.properties))
-            theirs = expected_of_barnabas(script.name, recordings.read(script.key) or [])
-            ours = play(script, brokers[script.properties])
-            found = differences(
-                compared(script.name, theirs),
-                compared(script.name, ours),
-                names=("recorded", "barnabas"),
-            )
-            if found:
-                different += 1
-                print(f"# {script.key}: {len(found)} cases differ", *found, sep="\n")
+    different = 0
+    served = [script for script in _scripts(args.scripts) if script.served_by(HANDLERS)]
+    for script, (broker,) in _with_brokers(served, barnabas_for):
+        theirs = expected_of_barnabas(script.name, recordings.read(script.key) or [])
+        ours = play(script, broker)
+        found = differences(
+            compared(script.name, theirs),
+            compared(script.name, ours),
+            names=("recorded", "barnabas"),
+        )
+        if found:
+            different += 1
+            print(f"# {script.key}: {len(found)} cases differ", *found, sep="\n")
     return different
 
 
 def _both(args: argparse.Namespace) -> int:
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-"))
-        brokers: dict[str, tuple[Broker, Broker]] = {}
-        different = 0
-        for script in _scripts(args.scripts):
-            if script.properties not in brokers:
-                place = Path(folder) / script.properties
-                place.mkdir()
-                brokers[script.properties] = (
-                    stack.enter_context(kafka_for(place / "kafka", script.properties)),
-                    stack.enter_context(barnabas_for(place, script.properties)),
-                )
-            theirs, ours = (play(script, broker) for broker in brokers[script.properties])
-            theirs = expected_of_barnabas(script.name, theirs)
-            found = differences(compared(script.name, theirs), compared(script.name, ours))
-            different += bool(found)
-            print(f"# {script.key}: {len(theirs)} cases, {len(found)} differ", *found, sep="\n")
+    different = 0
+    for script, brokers in _with_brokers(_scripts(args.scripts), kafka_for, barnabas_for):
+        theirs, ours = (play(script, broker) for broker in brokers)
+        theirs = expected_of_barnabas(script.name, theirs)
+        found = differences(compared(script.name, theirs), compared(script.name, ours))
+        different += bool(found)
+        print(f"# {script.key}: {len(theirs)} cases, {len(found)} differ", *found, sep="\n")
     return different
 
 

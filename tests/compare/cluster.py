@@ -86,27 +86,36 @@ class Cluster:
         self.state.asked.add(node_id)
 
     def until_led(
-        self, topic: str, *, by: int, isr: Collection[int] | None = None, partition: int = 0
+        self,
+        topic: str,
+        *,
+        by: int | None = None,
+        isr: Collection[int] | None = None,
+        partition: int = 0,
     ) -> None:
         """Wait until all brokers that are asked know that this one leads, of this ISR if one is given, and it does.
-        -1 is nobody."""
+        -1 is nobody; where none is given anyone will do."""
 
         def led() -> bool:
+            leaders = set()
             for found in self.state.partitions_of(topic):
                 known = {each.partition_index: each for each in found}.get(partition)
-                if known is None or known.leader_id != by:
+                if known is None or (isr is not None and {*known.isr_nodes} != {*isr}):
                     return False
-                if isr is not None and {*known.isr_nodes} != {*isr}:
-                    return False
-            return by < 0 or self.state.leads(by, topic, partition)
+                leaders.add(known.leader_id)
+            if leaders == {-1}:
+                return by == -1
+            if len(leaders) > 1 or (by is not None and leaders != {by}):
+                return False
+            return self.state.leads(*leaders, topic, partition)
 
-        until(f"broker {by} leads {topic}-{partition}", led)
+        until(f"{topic}-{partition} is led by {'anyone' if by is None else by}, its ISR being {isr}", led)
 
     def until_committed(self, topic: str, offset: int, *, on: int, partition: int = 0) -> None:
         """Wait until that broker knows that the records before the offset are: it is told with its next fetch."""
         until(
             f"broker {on} knows that {topic}-{partition} is committed to {offset}",
-            lambda: self.state.high_watermark(on, topic, partition) >= offset,
+            lambda: self.state.is_committed(on, topic, partition, offset),
         )
 
     def settle(self) -> None:

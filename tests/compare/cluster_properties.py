@@ -26,6 +26,7 @@ share.coordinator.state.topic.replication.factor=3
 share.coordinator.state.topic.min.isr=2
 group.initial.rebalance.delay.ms=0
 auto.leader.rebalance.enable=false
+replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector
 broker.heartbeat.interval.ms=200
 replica.fetch.wait.max.ms=50
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from .frames import Client, connect
 from .waiting import ScriptStuck, until
 
 Partition = tuple[str, int]
+CONSUMER, DEBUGGER = -1, -2
+"""Replica ids of who asks: the one is told of what is committed, the other of all that there is."""
 
 _OFFSETS = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "104857600"}
 _TRANSACTIONS = {
@@ -120,11 +122,32 @@ class ClusterState:
         )
         return answer.topics[0].partitions[0].error_code in (Error.NONE, Error.OFFSET_NOT_AVAILABLE)
 
-    def high_watermark(self, node_id: int, topic: str, partition: int) -> int:
-        """Of a replica of that broker's."""
-        asked = {"topic": topic, "partitions": [{"partition": partition, "partition_max_bytes": 0}]}
-        answer = self.ask(node_id, "Fetch", 12, {"topics": [asked], "session_epoch": -1})
-        return int(answer.responses[0].partitions[0].high_watermark)
+    def is_committed(self, node_id: int, topic: str, partition: int, offset: int) -> bool:
+        """Whether a replica of that broker's is, up to that offset."""
+        wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 0}
+        fields = {"topics": [{"topic": topic, "partitions": [wanted]}], "session_epoch": -1}
+        answer = self.ask(node_id, "Fetch", 12, fields)
+        return bool(answer.responses[0].partitions[0].high_watermark >= offset)
+
+    def let_replicas_follow(self, topics: Iterable[str]) -> None:
+        """Wait until all that is in the topics' partitions that broker 1 leads is committed."""
+        asked = [
+            {
+                "name": topic,
+                "partitions": [
+                    {"partition_index": each.partition_index, "timestamp": -1}
+                    for each in next(self.partitions_of(topic))
+                    if each.leader_id == 1
+                ],
+            }
+            for topic in sorted({*topics})
+        ]
+
+        def ends(replica_id: int) -> list[Any]:
+            answer = self.ask(1, "ListOffsets", 7, {"replica_id": replica_id, "topics": asked})
+            return [partition.offset for topic in answer.topics for partition in topic.partitions]
+
+        until("the replicas have followed", lambda: ends(CONSUMER) == ends(DEBUGGER))
 
     def make_internal_topics(self) -> None:
         """By hand: brokers would place them at random."""

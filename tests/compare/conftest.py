@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -13,7 +13,7 @@ from . import recordings
 from .clusters import barnabas_for, kafka_for
 from .diff import Entry
 from .play import Script, load_scripts, play
-from .sampling import ALL, WANTED, drawn
+from .sampling import ALL, WANTED, drawn, drawn_for_barnabas
 
 AnyBroker = TypeVar("AnyBroker")
 Transcribe = Callable[[Script], list[Entry]]
@@ -21,17 +21,23 @@ Transcribe = Callable[[Script], list[Entry]]
 FOLDER = Path(__file__).parent
 
 
+_TO_KAFKA = "test_the_recording_is_what_kafka_answers"
+_TO_BARNABAS = "test_barnabas_answers_as_kafka_does"
+
 _played_to_kafka = pytest.StashKey[frozenset[str]]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Scripts of one broker follow on each other, and otherwise stay in the order that was drawn. What only plays to
-    Apache Kafka is left out for scripts that this run doesn't play to it."""
-    played = frozenset(load_scripts())
+    Apache Kafka is left out for scripts that this run doesn't play to it, and so is what plays to a cluster of ours."""
+    played = to_barnabas = frozenset(load_scripts())
     if WANTED != ALL and not config.getoption("keyword"):  # who names a script wants it played
-        played = drawn(load_scripts().values(), config.getoption("randomly_seed", 0))
+        seed = config.getoption("randomly_seed", 0)
+        played = drawn(load_scripts().values(), seed)
+        to_barnabas = drawn_for_barnabas(load_scripts().values(), seed)
     config.stash[_played_to_kafka] = played
-    left_out = {item for item in items if _is_left_out(item, played)}
+    by_test = {_TO_KAFKA: played, _TO_BARNABAS: to_barnabas}
+    left_out = {item for item in items if _is_left_out(item, by_test)}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
@@ -41,13 +47,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[place] = item
 
 
-def _is_left_out(item: pytest.Item, played: frozenset[str]) -> bool:
+def _is_left_out(item: pytest.Item, played: Mapping[str, frozenset[str]]) -> bool:
     script = _script_of(item)
-    return (
-        script is not None
-        and script.key not in played
-        and getattr(item, "originalname", "") == "test_the_recording_is_what_kafka_answers"
-    )
+    test = getattr(item, "originalname", "")
+    return script is not None and test in played and script.key not in played[test]
 
 
 def _properties_of(item: pytest.Item) -> str:

@@ -21,7 +21,7 @@ from protocol.wire.codec import encode
 from protocol.wire.schema import Message
 
 from .group_requests import LONG_MS, Fields
-from .masks import member_id
+from .mask_actions import member_id
 from .plain import plain
 from .play import Play
 from .scene import Topic

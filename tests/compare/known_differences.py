@@ -196,6 +196,11 @@ FAULTS = (
         for cases in ("then *: abort, *", "then *: commit, ongoing")
     ),
     Fault(
+        "produce_records/record_lengths_once_decompressed",
+        "what all replicas have",
+        "barnabas refuses what Kafka takes and can't read: see its other cases",
+    ),
+    Fault(
         "connections/lengths_that_lie",
         "a surrogate in UTF-8",
         "Java makes one replacement character of it, Python three",

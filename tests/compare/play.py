@@ -6,12 +6,13 @@ cases with what came of them, masks applied. Two brokers agree on a script where
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import pkgutil
 import struct
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from protocol.apis import APIS
@@ -19,9 +20,11 @@ from tests.support.wire import Answer, Outcome, Sent, frame
 
 from . import scripts as scripts_package
 from .batches import OVERHEAD, digest
+from .cluster_properties import CLUSTER, is_cluster, on_cluster
 from .diff import Entry
 from .frames import API_KEYS, Client
 from .masks import masked
+from .on_cluster import is_left_out
 from .plain import plain
 from .replica_records import replica_records
 from .scene import Broker, Scene
@@ -38,6 +41,9 @@ SHORT_MS = 150
 
 REPLICAS = "what all replicas have"
 """The last case of each script that is played to a cluster."""
+
+ON_CLUSTER = "on_cluster"
+"""What the keys of scripts for a single broker begin with that are played to a cluster."""
 
 STUCK = "the script could not go on"
 
@@ -58,8 +64,17 @@ class Script:
 
     @property
     def key(self) -> str:
-        """What it is recorded by: one that is written for a single broker can be played to a cluster, too."""
-        return self.name
+        """What it is recorded by: one that is written for a single broker is played to a cluster, too."""
+        return f"{ON_CLUSTER}/{self.name}" if self.is_for_one_on_cluster else self.name
+
+    @property
+    def is_for_one_on_cluster(self) -> bool:
+        """Whether it is one that is written for a single broker, to be played to a cluster."""
+        return is_cluster(self.properties) and self.properties != CLUSTER
+
+    def on_cluster(self) -> Script:
+        """The same for a cluster."""
+        return replace(self, properties=on_cluster(self.properties))
 
     def served_by(self, api_keys: Collection[int]) -> bool:
         """Whether these APIs are all that the script needs beside those that are always compared."""
@@ -80,7 +95,7 @@ def script(
     def register(run: Callable[[Play], None]) -> Callable[[Play], None]:
         family = run.__module__.rsplit(".", 1)[-1]
         found = Script(family, run.__name__, run, properties, needs)
-        SCRIPTS[found.name] = found
+        SCRIPTS[found.key] = found
         return run
 
     return register if run is None else register(run)
@@ -89,6 +104,9 @@ def script(
 def load_scripts() -> dict[str, Script]:
     for module in pkgutil.iter_modules(scripts_package.__path__):
         importlib.import_module(f"{scripts_package.__name__}.{module.name}")
+    for script in [*SCRIPTS.values()]:
+        if not is_cluster(script.properties) and not is_left_out(script.name):
+            SCRIPTS[script.on_cluster().key] = script.on_cluster()
     return SCRIPTS
 
 
@@ -127,7 +145,9 @@ class Play(Scene):
     ) -> Any:
         """One request and what comes of it. The decoded answer, or None."""
         pending = self.send(case, api, version, fields, on=on, **how)
-        return self.receive(pending, within_s=within_s)
+        answer = self.receive(pending, within_s=within_s)
+        self._let_replicas_follow(api, fields)
+        return answer
 
     def send(
         self, case: str, api: str, version: int, fields: Fields, *, on: str = "main", **how: Any
@@ -200,6 +220,7 @@ class Play(Scene):
         behind = client.say("ApiVersions", 0, {})
         entry: Entry = {"case": case, "request": f"{api} v{version}"}
         payload = client.receive_frame()
+        self._let_replicas_follow(api, fields)
         if isinstance(payload, Outcome):
             self._record(entry | {"outcome": payload.value})
             return
@@ -250,6 +271,11 @@ class Play(Scene):
         found = replica_records(self.cluster, self.prefix)
         self._record({"case": REPLICAS, "found": masked("Replicas", found, self.names, self.script.name)})
 
+    def _let_replicas_follow(self, api: str, fields: Fields) -> None:
+        """What is answered before it is committed is seen at once where there is one replica alone."""
+        if self.script.is_for_one_on_cluster and api == "Produce" and fields["acks"] != -1:
+            self.cluster.state.let_replicas_follow(topic["name"] for topic in fields["topic_data"])
+
     def _remember_payloads(self, fields: Fields) -> None:
         for topic in fields["topic_data"]:
             for partition in topic["partition_data"]:
@@ -288,6 +314,9 @@ def play(script: Script, broker: Broker) -> list[Entry]:
     except (ScriptStuck, AttributeError, IndexError, TypeError, OSError) as error:
         # An answer that isn't there, or lacks what the script needs of it, shows as None or an empty list.
         playing.transcript.append({"case": STUCK, "found": f"{type(error).__name__}: {error}"})
+        if playing.on_cluster:
+            with contextlib.suppress(ScriptStuck):  # the next script's comes to the same then
+                playing.cluster.settle()
     finally:
         playing.close()
     return playing.transcript

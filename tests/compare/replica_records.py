@@ -43,4 +43,12 @@ def _on_all(cluster: Cluster, folder: str, replicas: list[int]) -> dict[str, Any
 
 def log_bytes(folder: Path) -> bytes:
     """All batches of a replica; brokers may begin their segments at different offsets."""
-    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+    return b"".join(_batches_of(path.read_bytes()) for path in sorted(folder.glob("*.log")))
+
+
+def _batches_of(segment: bytes) -> bytes:
+    """Without the zeros behind them of a file that was made in its full size."""
+    end = 0
+    while end + 12 <= len(segment) and (size := int.from_bytes(segment[end + 8 : end + 12], "big")):
+        end += 12 + size
+    return segment[:end]

@@ -13,7 +13,7 @@ from tests.support.wire import Answer
 from .cluster import Cluster
 from .cluster_properties import BROKERS
 from .frames import Client, connect
-from .masks import Names
+from .mask_actions import Names
 from .waiting import PATIENCE_S, ScriptStuck, until
 
 
@@ -125,16 +125,16 @@ class Scene:
         (created,) = answer.topics
         if created.error_code != 0:
             raise ScriptStuck(f"topic {name} can't be created: {created.error_code} {created.error_message}")
-        if self.on_cluster:
-            for index in range(partitions):
-                self.cluster.until_led(name, by=replicas[0], partition=index)
-        else:
-            self.until_there(name, partitions)
+        self.until_there(name, partitions)
         self.names.given.setdefault("topic id", {})[created.topic_id.hex()] = f"<id of {suffix}>"
         return Topic(name, bytes(created.topic_id))
 
     def until_there(self, name: str, partitions: int = 1) -> None:
         """Wait until the topic's partitions answer: in Kafka a moment after they were created."""
+        if self.on_cluster:
+            for index in range(partitions):
+                self.cluster.until_led(name, partition=index)
+            return
         asked = {
             "replica_id": -1,
             "topics": [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,8 +13,11 @@ from . import recordings
 from .batches import GZIP, batch, describe, record
 from .diff import differences
 from .known_differences import DIFFERENCES, FAULTS, expected_of_barnabas
-from .masks import MASKS, Names, masked
+from .mask_actions import Names
+from .masks import MASKS, masked
+from .on_cluster import LEFT_OUT
 from .play import load_scripts
+from .replica_records import log_bytes
 
 A_ID, ANOTHER_ID, ZERO_ID = "aa" * 16, "bb" * 16, "00" * 16
 START_MS = 1_700_000_000_000
@@ -64,7 +69,7 @@ def test_topics_of_other_scripts_are_left_out() -> None:
 
 
 def test_times_of_the_script_are_told_from_times_of_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.compare.masks.time", SimpleNamespace(time=lambda: START_MS / 1000))
+    monkeypatch.setattr("tests.compare.mask_actions.time", SimpleNamespace(time=lambda: START_MS / 1000))
     given = {
         f"t{i}": {"timestamp": at} for i, at in enumerate((START_MS, START_MS + 60_000, START_MS + 37, -1, 5))
     }
@@ -120,3 +125,19 @@ def test_each_difference_is_a_case_that_kafka_answers_otherwise(difference: Any)
 def test_every_recording_belongs_to_a_script() -> None:
     families = {script.key.rpartition("/")[0] for script in load_scripts().values()}
     assert recordings.recorded_families() == families
+
+
+@pytest.mark.parametrize("pattern", LEFT_OUT)
+def test_what_is_left_out_of_clusters_is_there_for_one_broker_and_has_a_reason(pattern: str) -> None:
+    assert LEFT_OUT[pattern]
+    assert any(fnmatchcase(name, pattern) for name in load_scripts())
+
+
+def test_the_bytes_of_a_replica_do_not_tell_where_its_segments_begin(tmp_path: Path) -> None:
+    first, second = batch(2), batch(1, base_offset=2)
+    for name, segments in {"one": [first + second], "two": [first + bytes(100), second]}.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for base_offset, segment in enumerate(segments):
+            (folder / f"{2 * base_offset:020}.log").write_bytes(segment)
+        assert log_bytes(folder) == first + second

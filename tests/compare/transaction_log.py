@@ -10,7 +10,7 @@ from protocol.records.records import read_records
 from protocol.wire.codec import decode, encode
 
 from .batches import batch, record
-from .masks import moment
+from .mask_actions import moment
 from .plain import message_from, plain
 from .play import Play
 from .requests import UNKNOWN_ID, fetch, list_offsets, produce
