@@ -193,7 +193,7 @@ FAULTS = (
             "Kafka holds the end that it refused for pending, until the coordinator is loaded again: nothing of that "
             "transactional id goes on, not even its timeout",
         )
-        for cases in ("then *: abort, *", "then *: commit, ongoing")
+        for cases in ("then *: abort, *", "then *: commit, ongoing", "what all replicas have")
     ),
     Fault(
         "produce_records/record_lengths_once_decompressed",

@@ -5,6 +5,9 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 _PLACED = "brokers place its topics at random, and it speaks to one of them"
+_TIMED_OUT = (
+    "Kafka's coordinator waits for its records' replicas no longer than a transaction may take: here 1 ms"
+)
 _FORGOTTEN = "whether Kafka keeps the group of a refused join hangs on what is being replicated"
 
 LEFT_OUT: dict[str, str] = {
@@ -19,7 +22,9 @@ LEFT_OUT: dict[str, str] = {
     "reconfiguration/in_steps": "it is written for the threads of one listener, and these brokers have two",
     "topics/a_topic_grows": _PLACED,
     "topics/create_partitions": _PLACED,
-    "transactions_timeouts/after_the_timeout": "they are timed out before the coordinator's records are replicated",
+    "transactions_init/ids_and_timeouts": _TIMED_OUT,
+    "transactions_loaded/last_epochs": "transactions that are found prepared get markers in the order of a hash map",
+    "transactions_timeouts/after_the_timeout": _TIMED_OUT,
     "topics_deleted/deleted_and_created_again": _PLACED,
 }
 """By script, * standing for anything, why it isn't played to a cluster."""
