@@ -24,6 +24,7 @@ LEFT_OUT: dict[str, str] = {
     "topics/create_partitions": _PLACED,
     "transactions_init/ids_and_timeouts": _TIMED_OUT,
     "transactions_loaded/last_epochs": "transactions that are found prepared get markers in the order of a hash map",
+    "transactions_loaded/records_of_every_kind": _TIMED_OUT,
     "transactions_timeouts/after_the_timeout": _TIMED_OUT,
     "topics_deleted/deleted_and_created_again": _PLACED,
 }
