@@ -65,6 +65,7 @@ def altered(
         changes = alter_broker(
             config, stored, alterations, per_broker=bool(name), elr_enabled=is_elr_enabled(image)
         )
+        _check_node_is_registered(image, name)
     elif resource_type == GROUP_RESOURCE:
         changes = _checked(stored, alterations, lambda after: _check_group(config, name, after))
     else:
@@ -86,6 +87,7 @@ def replaced(
         changes = replace_broker(
             config, stored, wanted, per_broker=bool(name), elr_enabled=is_elr_enabled(image)
         )
+        _check_node_is_registered(image, name)
     else:
         if resource_type == GROUP_RESOURCE:
             _check_group(config, name, wanted)
@@ -126,6 +128,12 @@ def check_topic_name(name: str) -> None:
 def _check_topic_exists(image: ClusterImage, name: str) -> None:
     if name not in image.topics:
         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+
+
+def _check_node_is_registered(image: ClusterImage, name: str) -> None:
+    """A broker or a controller; settings of all of them have no name."""
+    if name and int(name) not in image.brokers and int(name) not in image.controllers:
+        raise KafkaError(Error.BROKER_ID_NOT_REGISTERED, f"No node with id {name} found.")
 
 
 def _check_group(config: BrokerConfig, name: str, after: Mapping[str, str]) -> None:

@@ -40,7 +40,7 @@ def handle(
     later: Later[UnregisterBrokerResponse] = Later()
 
     def decide(image: ClusterImage) -> Steps[ControllerResult[KafkaError | None]]:
-        if broker_id == node_id:
+        if broker_id == node_id and broker_id in image.brokers:
             raise KafkaError(
                 Error.INVALID_REQUEST, "The broker in the controller's own process can't be unregistered"
             )

@@ -19,6 +19,7 @@ from protocol.messages.cluster_admin import (
     DescribeQuorumPartition,
     DescribeQuorumRequest,
     DescribeQuorumTopic,
+    UnregisterBrokerRequest,
 )
 from protocol.messages.configs import (
     IncrementalAlterableConfig,
@@ -217,18 +218,26 @@ async def test_it_has_each_port_that_a_handler_of_its_names(tmp_path: Path) -> N
 
 async def test_settings_of_any_broker_are_altered(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
+        await PlayedBroker(node, 2).start()
         altered = [
             IncrementalAlterableConfig(name="log.cleaner.threads", config_operation=0, value="2"),
         ]
         resources = [
             IncrementalAlterConfigsResource(resource_type=kind, resource_name=name, configs=altered)
-            for kind, name in ((4, "2"), (4, "x"), (4, "-2"), (8, "2"))
+            for kind, name in ((4, "2"), (4, str(NODE)), (4, ""), (4, "7"), (4, "x"), (4, "-2"), (8, "2"))
         ]
         request = IncrementalAlterConfigsRequest(resources=resources)
         answer = await connected(node).answer(request, 1)
         invalid = Error.INVALID_REQUEST
-        assert [each.error_code for each in answer.responses] == [0, invalid, invalid, invalid]
+        codes = [0, 0, 0, Error.BROKER_ID_NOT_REGISTERED, invalid, invalid, invalid]
+        assert [each.error_code for each in answer.responses] == codes
         assert node.metadata.image.configs[4, "2"] == {"log.cleaner.threads": "2"}
+
+
+async def test_a_controller_that_is_no_broker_has_none_to_unregister(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        answer = await connected(node).answer(UnregisterBrokerRequest(broker_id=NODE), 0)
+        assert answer.error_code == Error.BROKER_ID_NOT_REGISTERED
 
 
 # --- the metadata log ---------------------------------------------------------------------------------------
