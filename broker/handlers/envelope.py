@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.answers import CloseConnectionError
+from broker.network.answers import CloseConnectionError, NotAdmittedError
 from broker.network.later import Later
-from broker.peers.forwarding_refusals import FORWARDED
+from broker.peers.forwarding_refusals import ENVELOPED
 from broker.quorum.forwarded_context import Sender, principal_of
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
@@ -61,11 +61,11 @@ def handle(
         later.on_abandon = None
         try:
             answer = take()
-        except CloseConnectionError as error:
+        except (CloseConnectionError, CodecError) as error:
             log.info("what %s hands on can't be served: %s", context.connection, error)
             later.reply(EnvelopeResponse(error_code=Error.UNSUPPORTED_VERSION))
-        except CodecError as error:
-            log.info("what %s hands on makes no sense: %s", context.connection, error)
+        except NotAdmittedError as error:
+            log.info("what %s hands on isn't taken: %s", context.connection, error)
             later.reply(EnvelopeResponse(error_code=Error.INVALID_REQUEST))
         except Exception as error:
             dispatcher.failed(context.connection, error)
@@ -79,7 +79,7 @@ def handle(
             answer.when_answered(partial(_go_on_later, scheduler, go_on, answer))
 
     sender = Sender(context.connection, principal, host)
-    go_on(lambda: dispatcher.serve_forwarded(sender, memoryview(request.request_data), FORWARDED))
+    go_on(lambda: dispatcher.serve_forwarded(sender, memoryview(request.request_data), ENVELOPED))
     return later.answer()
 
 

@@ -21,6 +21,10 @@ class CloseConnectionError(Exception):
     """The connection has to close and this is why: what the client sent can't be answered."""
 
 
+class NotAdmittedError(Exception):
+    """What a client asked of a broker isn't for brokers to hand on."""
+
+
 class PendingAnswer(Protocol):
     """The answer to a request that comes later."""
 

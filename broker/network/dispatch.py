@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from broker.environment.watchdog import LONGEST_HOLD_S
 from broker.handlers import HANDLERS
 from broker.network import request_log
-from broker.network.answers import Answer, CloseConnectionError
+from broker.network.answers import Answer, CloseConnectionError, NotAdmittedError
 from broker.network.context import RequestContext
 from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
 from broker.network.later import Later
@@ -200,11 +200,14 @@ class Dispatcher:
         self, sender: Sender, data: memoryview, admitted: Container[int]
     ) -> Answer | PendingAnswer:
         """As `serve`, of a client that is connected elsewhere: `data` is its request from the header on, of an API that
-        is `admitted`. Raises as `serve`. The client is told for how long it is throttled, by who handed it on."""
+        is `admitted`, else NotAdmittedError. Raises as `serve`. The client is told for how long it is throttled, by
+        who handed it on."""
         size = len(data)
         header = decode_request_header(data, 0, size)
+        if header.api_key not in APIS:
+            raise CodecError(f"there is no API of key {header.api_key}")
         if header.api_key not in admitted:
-            raise CodecError(f"api key {header.api_key} isn't handed on")
+            raise NotAdmittedError(f"api key {header.api_key} isn't handed on")
         route = self._routes.get(header.api_key << 16 | header.api_version & 0xFFFF)
         if route is None:
             route = self._route(header.api_key, header.api_version)

@@ -133,6 +133,10 @@ _SHAPES: dict[int, Shape] = {
     80: _with_no_form,
     81: _with_no_form,
 }
-"""By the key of each API that is forwarded (Kafka: `ApiKeys.forwardable`)."""
+"""By the key of each API that clients ask and that is forwarded (Kafka: `ApiKeys.forwardable`)."""
 
 FORWARDED = _SHAPES.keys()
+
+_ALLOCATE_PRODUCER_IDS = 67
+ENVELOPED = frozenset({*FORWARDED, _ALLOCATE_PRODUCER_IDS})
+"""Of which APIs a controller takes a request in an envelope: brokers' own requests for producer ids, too."""

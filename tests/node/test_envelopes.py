@@ -9,6 +9,7 @@ from broker.security.authorizer import AllowEverything
 from protocol.errors import Error
 from protocol.messages.configs import DescribeConfigsRequest
 from protocol.messages.envelope import EnvelopeRequest
+from protocol.messages.producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.quotas import AlterClientQuotasRequest, AlterEntryData, EntityData, OpData
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.wire.codec import decode
@@ -37,12 +38,20 @@ async def test_what_an_envelope_has_that_makes_no_sense_is_told(tmp_path: Path) 
         assert await refusal(request_principal=b"\0\1xyz") is principal
         assert await refusal(request_principal=b"\0\0\xff") is principal
         assert await refusal(client_host_address=b"abc") is Error.INVALID_REQUEST
-        assert await refusal(request_data=b"\0") is Error.INVALID_REQUEST
         data = bytes(good.request_data)
-        assert await refusal(request_data=data[:-3]) is Error.INVALID_REQUEST
-        assert await refusal(request_data=data[:2] + b"\0\x63" + data[4:]) is Error.UNSUPPORTED_VERSION
+        for unreadable in (b"", b"\0", data[:-3], data[:2] + b"\0\x63" + data[4:], b"\3\xe7" + data[2:]):
+            assert await refusal(request_data=unreadable) is Error.UNSUPPORTED_VERSION
         described = envelope(DescribeConfigsRequest(), 4)  # brokers answer it themselves
         assert await refusal(request_data=described.request_data) is Error.INVALID_REQUEST
+
+
+async def test_producer_ids_are_asked_for_in_an_envelope_too(tmp_path: Path) -> None:
+    async with controller(tmp_path) as node:
+        asked = envelope(AllocateProducerIdsRequest(broker_id=77, broker_epoch=1), 0)
+        answer = await connected(node).answer(asked, ENVELOPE)
+        assert answer.error_code == 0
+        told = decode(AllocateProducerIdsResponse, 0, bytes(answer.response_data), 5)
+        assert told.error_code == Error.STALE_BROKER_EPOCH
 
 
 async def test_an_envelope_counts_as_the_clients_who_sent_what_is_in_it(tmp_path: Path) -> None:
