@@ -201,6 +201,11 @@ FAULTS = (
         "barnabas refuses what Kafka takes and can't read: see its other cases",
     ),
     Fault(
+        "replication_forwarding/metadata_log",
+        "a snapshot, none: *",
+        "Kafka fails on writing the answer, which has no records: it is UNKNOWN_SERVER_ERROR whatever was wrong",
+    ),
+    Fault(
         "connections/lengths_that_lie",
         "a surrogate in UTF-8",
         "Java makes one replacement character of it, Python three",

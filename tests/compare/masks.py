@@ -8,8 +8,6 @@ turns up again, so a broker that mixes ids up is still caught.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from functools import cache
 from typing import Any
 
 from .mask_actions import (
@@ -54,10 +52,10 @@ def compared_apis(value: Any, names: Names) -> Any:
     return [entry for entry in value if entry["api_key"] in COMPARED_API_KEYS]
 
 
-_ZERO_UUID = bytes(16).hex()
+ZERO_UUID = bytes(16).hex()
 
 MASKS = (
-    Mask("*.topic_id", renamed("topic id", but=(_ZERO_UUID,)), "topic ids are random"),
+    Mask("*.topic_id", renamed("topic id", but=(ZERO_UUID,)), "topic ids are random"),
     Mask("*.cluster_id", renamed("cluster id", but=(None, "")), "a cluster's id is random"),
     Mask("*.session_id", renamed("session", but=(0,)), "fetch session ids are random"),
     Mask(
@@ -158,7 +156,7 @@ MASKS = (
     ),
     Mask(
         "DescribeQuorum.*.replica_directory_id",
-        renamed("directory id", but=(_ZERO_UUID,)),
+        renamed("directory id", but=(ZERO_UUID,)),
         "directory ids are random",
     ),
     Mask("DescribeQuorum.topics.partitions.observers", in_any_order, "Kafka's order is that of a hash map"),
@@ -214,31 +212,3 @@ MASKS = (
     Mask("Produce.responses", in_any_order, "Kafka's order is that of a hash map over random topic ids"),
     Mask("Produce.responses.partition_responses", in_any_order, "as for Produce.responses"),
 )
-
-
-def masked(api: str, value: Any, names: Names, script: str) -> Any:
-    """An answer of `api`, as plain values, after all masks."""
-    return _masked(value, api, script, names)
-
-
-@cache
-def _masks_of(script: str, path: str) -> tuple[Mask, ...]:
-    """Remembered, since an answer has the same path many times, and a script the same answer."""
-    return tuple(
-        mask for mask in MASKS if fnmatchcase(script, mask.scripts) and fnmatchcase(path, mask.where)
-    )
-
-
-def _masked(value: Any, path: str, script: str, names: Names) -> Any:
-    for mask in _masks_of(script, path):
-        value = mask.action(value, names)
-    # Lists are put in order before what is in them gets its names.
-    if isinstance(value, list):
-        return [_inside(element, path, script, names) for element in value]
-    return _inside(value, path, script, names)
-
-
-def _inside(value: Any, path: str, script: str, names: Names) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return {name: _masked(inner, f"{path}.{name}", script, names) for name, inner in value.items()}

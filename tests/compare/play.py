@@ -23,7 +23,7 @@ from .batches import OVERHEAD, digest
 from .cluster_properties import CLUSTER, is_cluster, on_cluster
 from .diff import Entry
 from .frames import API_KEYS, Client
-from .masks import masked
+from .masking import masked
 from .on_cluster import is_left_out
 from .plain import plain
 from .replica_records import replica_records

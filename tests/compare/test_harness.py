@@ -14,7 +14,7 @@ from .batches import GZIP, batch, describe, record
 from .diff import differences
 from .known_differences import DIFFERENCES, FAULTS, expected_of_barnabas
 from .mask_actions import Names
-from .masks import MASKS, masked
+from .masking import ALL_MASKS, masked
 from .on_cluster import LEFT_OUT
 from .play import load_scripts
 from .replica_records import log_bytes
@@ -109,7 +109,7 @@ def test_batches_are_read_back_as_they_were_made() -> None:
 
 
 def test_every_mask_and_every_difference_says_why() -> None:
-    assert all(entry.reason for entry in (*MASKS, *DIFFERENCES, *FAULTS))
+    assert all(entry.reason for entry in (*ALL_MASKS, *DIFFERENCES, *FAULTS))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .batches import TRANSACTIONAL, batch, record
-from .masks import masked
+from .masking import masked
 from .plain import plain
 from .play import Play
 from .requests import fetch, produce

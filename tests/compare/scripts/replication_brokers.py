@@ -164,7 +164,7 @@ def settings_of_brokers(play: Play) -> None:
         asked = changed(change(BROKER, "", (KEY, DELETE, None)))
         play.ask(f"what came of the bad ones taken back, by {on}", "IncrementalAlterConfigs", 1, asked, on=on)
         for each in NODES:
-            _until_told(play, "", each, "1")
+            _until_told(play, "", each, None)
         bad = {
             "resources": [
                 {"resource_type": 4, "resource_name": "2", "configs": [{"name": KEY, "value": "3"}]}
@@ -175,14 +175,16 @@ def settings_of_brokers(play: Play) -> None:
         play.ask(f"replaced by nothing for 2, by {on}", "AlterConfigs", 2, bad, on=on)
 
 
-def _until_told(play: Play, name: str, on: str, value: str) -> None:
-    """A value that is set, or the default."""
+def _until_told(play: Play, name: str, on: str, value: str | None) -> None:
+    """None where nothing is set."""
 
     def told() -> bool:
         (result,) = play.quietly(
             "DescribeConfigs", 4, described(resource(BROKER, name, KEY)), on=f"{on}: scene"
         ).results
-        return result.error_code != 0 or [each.value for each in result.configs] == [value]
+        return result.error_code != 0 or [each.value for each in result.configs] == (
+            [] if value is None else [value]
+        )
 
     play.until(f"{on} is told of {KEY} of broker {name!r}", told)
 

@@ -67,67 +67,52 @@ def _ask_for_all(play: Play, when: str, topics: dict[str, Topic], on: str) -> No
 
 
 @script(properties=CLUSTER)
-def unclean(play: Play) -> None:
-    """A leader that lacks what was committed is elected because somebody says so."""
-    topic = play.topic("a", replicas=(2, 3))
-    play.quietly("Produce", 9, produce((topic, 0, batch(2))), on="broker 2: scene")
-    play.cluster.stop(3)
-    play.cluster.until_led(topic.name, by=2, isr=(2,))
-    play.ask("written to one alone", "Produce", 9, produce((topic, 0, batch(3))), on="broker 2")
-    play.cluster.kill(2)
-    play.cluster.until_led(topic.name, by=-1)
-    show(play, "nobody is there", topic)
-    for kind in (PREFERRED, UNCLEAN):
-        asked = election((topic.name, [0]), kind=kind)
-        play.ask(f"nobody is there: kind {kind}", "ElectLeaders", 2, asked)
-    play.cluster.start(3)
-    play.until("broker 3 is back", lambda: all({1, 3} <= each.brokers for each in play.cluster.state.seen()))
-    show(play, "one that lacks a record is there", topic)
-    for kind in (PREFERRED, UNCLEAN):
-        asked = election((topic.name, [0]), kind=kind)
-        play.ask(f"one that lacks a record: kind {kind}", "ElectLeaders", 2, asked)
-    play.cluster.until_led(topic.name, by=3)
-    show(play, "it leads", topic)
-    play.ask("kind 1 again", "ElectLeaders", 2, election((topic.name, [0]), kind=UNCLEAN))
-    play.ask("written to the other", "Produce", 9, produce((topic, 0, batch())), on="broker 3")
-    play.cluster.start(2)
-    play.cluster.until_led(topic.name, by=3, isr=(2, 3))
-    show(play, "both are there", topic)
-    play.ask("what is left", "Fetch", 12, fetch((topic, 0, 0)), on="broker 3")
-
-
-@script(properties=CLUSTER)
-def unclean_by_setting(play: Play) -> None:
-    """One topic has it from the beginning, to the other it is given when it has no leader."""
-    before = play.topic("a", replicas=(2, 3), unclean_leader_election_enable="true")
-    later = play.topic("b", replicas=(2, 3))
-    for topic in (before, later):
+def without_the_last_of_the_isr(play: Play) -> None:
+    """A broker that left before, and lacks what was committed since, is elected because somebody says so, or by a
+    setting; or it is eligible, since nothing could be committed without it."""
+    plain = play.topic("a", replicas=(2, 3))
+    before = play.topic("b", replicas=(2, 3), unclean_leader_election_enable="true")
+    later = play.topic("c", replicas=(2, 3))
+    eligible = play.topic("d", replicas=(2, 3), min_insync_replicas="2")
+    topics = (plain, before, later, eligible)
+    for topic in topics:
         play.quietly("Produce", 9, produce((topic, 0, batch(2))), on="broker 2: scene")
     play.cluster.stop(3)
-    for topic in (before, later):
+    for topic in topics:
         play.cluster.until_led(topic.name, by=2, isr=(2,))
-        play.quietly("Produce", 9, produce((topic, 0, batch(3))), on="broker 2: scene")
+    asked = produce(*((topic, 0, batch(3)) for topic in topics))
+    play.ask("written to one alone", "Produce", 9, asked, on="broker 2")
     play.cluster.kill(2)
-    for topic in (before, later):
+    for topic in topics:
         play.cluster.until_led(topic.name, by=-1)
-    show(play, "nobody is there", before, later)
+    show(play, "nobody is there", *topics)
+    _each_kind(play, "nobody is there", plain)
     play.cluster.start(3)
-    play.cluster.until_led(before.name, by=3)
-    show(play, "one is elected", before, later)
+    for topic in (before, eligible):
+        play.cluster.until_led(topic.name, by=3)
+    show(play, "one is there that lacks a record", *topics)
+    _each_kind(play, "it lacks a record", plain)
     setting = {"name": "unclean.leader.election.enable", "config_operation": 0, "value": "true"}
     resource = {"resource_type": 2, "resource_name": later.name, "configs": [setting]}
-    play.ask("the other one may, too", "IncrementalAlterConfigs", 1, {"resources": [resource]})
-    show(play, "the other one may", before, later)
-    for kind in (PREFERRED, UNCLEAN):
-        asked = election((later.name, [0]), kind=kind)
-        play.ask(f"the other one may: kind {kind}", "ElectLeaders", 2, asked)
-    play.cluster.until_led(later.name, by=3)
-    show(play, "the other one is elected", before, later)
+    play.ask("another one may, too", "IncrementalAlterConfigs", 1, {"resources": [resource]})
+    show(play, "another one may", *topics)
+    _each_kind(play, "it may", later)
+    for topic in topics:
+        play.cluster.until_led(topic.name, by=3)
+    show(play, "it leads", *topics)
+    play.ask("kind 1 again", "ElectLeaders", 2, election((plain.name, [0]), kind=UNCLEAN))
+    asked = produce(*((topic, 0, batch()) for topic in topics))
+    play.ask("written to the other", "Produce", 9, asked, on="broker 3")
     play.cluster.start(2)
-    for topic in (before, later):
+    for topic in topics:
         play.cluster.until_led(topic.name, by=3, isr=(2, 3))
-        play.ask(f"what is left of {topic.name}", "Fetch", 12, fetch((topic, 0, 0)), on="broker 3")
-    show(play, "both are there", before, later)
+    show(play, "both are there", *topics)
+    play.ask("what is left", "Fetch", 12, fetch(*((topic, 0, 0) for topic in topics)), on="broker 3")
+
+
+def _each_kind(play: Play, when: str, topic: Topic) -> None:
+    for kind in (PREFERRED, UNCLEAN):
+        play.ask(f"{when}: kind {kind}", "ElectLeaders", 2, election((topic.name, [0]), kind=kind))
 
 
 @script(properties=CLUSTER)
@@ -171,23 +156,3 @@ def _eligible(play: Play, topic: Topic) -> list[int]:
     asked = {"topics": [{"name": topic.name}], "response_partition_limit": 2000}
     answer = play.quietly("DescribeTopicPartitions", 0, asked)
     return list(answer.topics[0].partitions[0].eligible_leader_replicas or ())
-
-
-@script(properties=CLUSTER)
-def an_eligible_one_elected(play: Play) -> None:
-    """The last of the ISR is killed while another one, which left well, may lead."""
-    topic = play.topic("a", replicas=(2, 3), min_insync_replicas="2")
-    play.quietly("Produce", 9, produce((topic, 0, batch(2))), on="broker 2: scene")
-    play.cluster.stop(3)
-    play.cluster.until_led(topic.name, by=2, isr=(2,))
-    play.ask("too few", "Produce", 9, produce((topic, 0, batch())), on="broker 2")
-    play.cluster.kill(2)
-    play.cluster.until_led(topic.name, by=-1)
-    show(play, "nobody is there", topic)
-    play.cluster.start(3)
-    play.cluster.until_led(topic.name, by=3)
-    show(play, "the eligible one leads", topic)
-    play.cluster.start(2)
-    play.cluster.until_led(topic.name, by=3, isr=(2, 3))
-    show(play, "both are there", topic)
-    play.ask("all of it", "Fetch", 12, fetch((topic, 0, 0)), on="broker 3")

@@ -122,7 +122,6 @@ def envelopes(play: Play) -> None:
         ("DescribeQuorum", 1),
         ("AllocateProducerIds", 0),
         ("DescribeAcls", 3),
-        ("ExpireDelegationToken", 2),
     ):
         play.ask(f"{api} in it", "Envelope", 0, _envelope(api, version, {}), on=f"{CONTROLLER}: {api}")
 
@@ -168,7 +167,10 @@ def metadata_log(play: Play) -> None:
             asked = snapshot(**fields)
             if "current_leader_epoch" not in fields:
                 asked["topics"][0]["partitions"][0]["current_leader_epoch"] = _epoch(play)
-            play.ask(f"a snapshot: {case} (v{version})", "FetchSnapshot", version, asked, on=CONTROLLER)
+            told = "refused" if case == "another cluster" else "none"
+            play.ask(
+                f"a snapshot, {told}: {case} (v{version})", "FetchSnapshot", version, asked, on=CONTROLLER
+            )
 
 
 def _epoch(play: Play) -> int:

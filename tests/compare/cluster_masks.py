@@ -1,0 +1,53 @@
+"""Where the answers of two clusters may differ, beside what `masks.py` has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .mask_actions import Names, any_number, in_any_order, renamed
+from .masks import ZERO_UUID, Mask
+
+
+def own_and_internal(value: Any, names: Names) -> Any:
+    """The topics of this script, those that brokers make, and those that there are none of."""
+    return [
+        each
+        for each in value
+        if not each["topic"].startswith("replication-") or each["topic"].startswith(names.topic_prefix)
+    ]
+
+
+CLUSTER_MASKS = (
+    Mask(
+        "*.coordinator_epoch",
+        any_number,
+        "how often the leader of the id's partition changed before",
+        "replication_transactions/*",
+    ),
+    Mask(
+        "ElectLeaders.replica_election_results",
+        own_and_internal,
+        "scripts share a cluster, and where all are asked for, topics of others may be led by another than their first",
+        "replication_elections/*",
+    ),
+    Mask(
+        "ElectLeaders.replica_election_results.partition_result",
+        in_any_order,
+        "Kafka's order is that of a hash set, where all are asked for",
+        "replication_elections/*",
+    ),
+    Mask("BrokerRegistration.broker_epoch", any_number, "how far the metadata log has come"),
+    Mask("AllocateProducerIds.producer_id_start", any_number, "how many were handed out before"),
+    Mask("DescribeQuorum.topics.partitions.observers", in_any_order, "Kafka's order is that of a hash map"),
+    Mask(
+        "DescribeQuorum.*.replica_directory_id",
+        renamed("directory id", but=(ZERO_UUID,)),
+        "directory ids are random",
+    ),
+    Mask(
+        "IncrementalAlterConfigs.responses",
+        in_any_order,
+        "a controller's order is that of a hash map",
+        "replication_brokers/*",
+    ),
+)
