@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .mask_actions import Names, any_number, in_any_order, renamed
-from .masks import ZERO_UUID, Mask
+from .mask_actions import Names, any_number, in_any_order
+from .masks import Mask
 
 
 def own_and_internal(value: Any, names: Names) -> Any:
@@ -38,12 +38,6 @@ CLUSTER_MASKS = (
     ),
     Mask("BrokerRegistration.broker_epoch", any_number, "how far the metadata log has come"),
     Mask("AllocateProducerIds.producer_id_start", any_number, "how many were handed out before"),
-    Mask("DescribeQuorum.topics.partitions.observers", in_any_order, "Kafka's order is that of a hash map"),
-    Mask(
-        "DescribeQuorum.*.replica_directory_id",
-        renamed("directory id", but=(ZERO_UUID,)),
-        "directory ids are random",
-    ),
     Mask(
         "IncrementalAlterConfigs.responses",
         in_any_order,

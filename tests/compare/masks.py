@@ -52,10 +52,10 @@ def compared_apis(value: Any, names: Names) -> Any:
     return [entry for entry in value if entry["api_key"] in COMPARED_API_KEYS]
 
 
-ZERO_UUID = bytes(16).hex()
+_ZERO_UUID = bytes(16).hex()
 
 MASKS = (
-    Mask("*.topic_id", renamed("topic id", but=(ZERO_UUID,)), "topic ids are random"),
+    Mask("*.topic_id", renamed("topic id", but=(_ZERO_UUID,)), "topic ids are random"),
     Mask("*.cluster_id", renamed("cluster id", but=(None, "")), "a cluster's id is random"),
     Mask("*.session_id", renamed("session", but=(0,)), "fetch session ids are random"),
     Mask(
@@ -156,7 +156,7 @@ MASKS = (
     ),
     Mask(
         "DescribeQuorum.*.replica_directory_id",
-        renamed("directory id", but=(ZERO_UUID,)),
+        renamed("directory id", but=(_ZERO_UUID,)),
         "directory ids are random",
     ),
     Mask("DescribeQuorum.topics.partitions.observers", in_any_order, "Kafka's order is that of a hash map"),
