@@ -180,8 +180,14 @@ def in_sync_replicas(play: Play) -> None:
         current = _partition_epoch(broker, topic_id, epoch, current)
         alter("more", version, _isr(topic_id, (2, -1), me, (1, -1), partition_epoch=current))
         current = _partition_epoch(broker, topic_id, epoch, current)
+    play.until("it is known what came of it", lambda: len(_known_isr(play, topic)) == 3)
     play.ask("what came of it", "DescribeTopicPartitions", 0, described(topic))
     broker.end("a")
+
+
+def _known_isr(play: Play, topic: Topic) -> list[int]:
+    answer = play.quietly("DescribeTopicPartitions", 0, described(topic))
+    return list(answer.topics[0].partitions[0].isr_nodes)
 
 
 def _partition_epoch(broker: PlayedBroker, topic_id: bytes, epoch: int, current: int) -> int:
