@@ -121,7 +121,15 @@ def consumer(play: Play) -> None:
     play.ask("it leaves", "ConsumerGroupHeartbeat", 1, beat(group, MEMBER, -1), on="broker 3")
     coordinated_by(play, OFFSETS, 1, index)
     _served(play, group, 1)
-    play.ask("described at last", "ConsumerGroupDescribe", 1, {"group_ids": [group]})
+    play.ask_until(
+        "described at last",
+        lambda answer: (
+            answer.groups[0].group_state == "Empty"
+        ),  # it is told what is committed, as far as is known
+        "ConsumerGroupDescribe",
+        1,
+        {"group_ids": [group]},
+    )
     play.ask("offsets at last", "OffsetFetch", 8, fetch_offsets(8, group, None))
 
 
