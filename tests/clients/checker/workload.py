@@ -362,7 +362,7 @@ class Workload:
         group = f"{self._name}-{slot.role.group}"
         step = "copy" if slot.role.kind is Kind.COPIES else "poll"
         client = self._next_client(slot, slot.client, settles=True)
-        begun_s = gone_on_s = time.monotonic()
+        gone_on_s = given_s = time.monotonic()
         before: dict[tuple[str, int], int] = {}
         while client is not None:
             reached = committed(self.bootstrap, group)
@@ -370,12 +370,12 @@ class Workload:
                 break
             now_s = time.monotonic()
             at = f"{slot} is at {reached}, not at {ends}, after {self.history[-1]}"
-            assert now_s - begun_s < PATIENCE_AT_THE_END_S, at
+            assert now_s - gone_on_s < PATIENCE_AT_THE_END_S, at
             if reached != before:
-                gone_on_s, before = now_s, reached
-            elif now_s - gone_on_s > PATIENCE_WITH_ONE_S:
+                gone_on_s, given_s, before = now_s, now_s, reached
+            elif now_s - given_s > PATIENCE_WITH_ONE_S:
                 self._say(f"another client is to go on: {at}")
-                client.goes_on, gone_on_s = False, now_s
+                client.goes_on, given_s = False, now_s
             if client.goes_on:
                 self._transact(client, {"steps": [[step]], "commit": True})
             if not client.goes_on:
