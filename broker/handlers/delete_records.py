@@ -27,6 +27,7 @@ from protocol.messages.topics import (
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
+    from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
 
@@ -37,47 +38,64 @@ def handle(
     partitions: Partitions,
     authorizer: Authorizer,
     scheduler: Scheduler,
+    turns: Turns,
     context: RequestContext,
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse | Later[DeleteRecordsResponse]:
+    steps = _deleted(partitions, authorizer, scheduler, turns, context, request)
+    return turns.answer(steps, context, to_the_end=True)
+
+
+def _deleted(
+    partitions: Partitions,
+    authorizer: Authorizer,
+    scheduler: Scheduler,
+    turns: Turns,
+    context: RequestContext,
+    request: DeleteRecordsRequest,
+) -> RequestSteps[DeleteRecordsResponse]:
+    """However many there are, they are waited for together."""
     wanted: dict[str, dict[int, int]] = {}  # of a partition that is named twice the last offset counts
     for topic in request.topics:
         offsets = wanted.setdefault(topic.name, {})
         offsets.update((partition.partition_index, partition.offset) for partition in topic.partitions)
-    allowed = {
-        name: authorizer.allows(context, Operation.DELETE, ResourceType.TOPIC, name) for name in wanted
-    }
+        if turns.is_over:
+            yield None
     response = DeleteRecordsResponse()
-    awaited: list[AwaitedDeletion] = []
+    delayed = DelayedDeleteRecords()
     for name, offsets in wanted.items():
         if not offsets:
             continue
+        is_allowed = authorizer.allows(context, Operation.DELETE, ResourceType.TOPIC, name)
         results = []
         for index, offset in offsets.items():
             result = DeleteRecordsPartitionResult(partition_index=index)
             try:
-                if not allowed[name]:
+                if not is_allowed:
                     raise KafkaError(Error.TOPIC_AUTHORIZATION_FAILED)
-                deletion = _delete(partitions, name, index, offset, result)
-                if deletion is not None:
-                    awaited.append(deletion)
+                _delete(partitions, name, index, offset, result, delayed)
             except KafkaError as error:
                 result.low_watermark, result.error_code = INVALID_LOW_WATERMARK, error.error
             results.append(result)
+            if turns.is_over:
+                yield None
         response.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
-    if not awaited:
-        return response
-    later: Later[DeleteRecordsResponse] = Later()
-    delayed = DelayedDeleteRecords(awaited, lambda: later.reply(response))
+    later: Later[None] = Later()
     later.waits_for(delayed.abandon)
-    delayed.start(scheduler, request.timeout_ms)
-    return later
+    delayed.start(scheduler, request.timeout_ms, lambda: later.reply(None))
+    yield later
+    return response
 
 
 def _delete(
-    partitions: Partitions, name: str, index: int, offset: int, result: DeleteRecordsPartitionResult
-) -> AwaitedDeletion | None:
-    """Whose result has the low watermark as it is; what is to be awaited, if anything. Raises KafkaError."""
+    partitions: Partitions,
+    name: str,
+    index: int,
+    offset: int,
+    result: DeleteRecordsPartitionResult,
+    delayed: DelayedDeleteRecords,
+) -> None:
+    """The result has the low watermark as it is; where that is to come, it is waited for. Raises KafkaError."""
     partition = partitions.get(name, index)
     if partition.topic.is_internal:
         raise KafkaError(Error.INVALID_TOPIC_EXCEPTION)
@@ -89,4 +107,5 @@ def _delete(
         offset = leader.log.high_watermark
     leader.log.delete_records_before(offset)
     result.low_watermark = leader.low_watermark
-    return AwaitedDeletion(partition.leader, offset, result) if result.low_watermark < offset else None
+    if result.low_watermark < offset:
+        delayed.add(AwaitedDeletion(lambda: partitions.get(name, index).leader(), offset, result))

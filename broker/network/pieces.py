@@ -212,7 +212,6 @@ ENTRY_LISTS: dict[str, EntryList] = {
     "OffsetCommit": _TOPICS._replace(names=("name", "topic_id"), changes=True),
     "FindCoordinator": EntryList("coordinator_keys", "coordinators"),
     "DescribeGroups": EntryList("groups", "groups", repeats=(), at_once=10),
-    "DeleteRecords": _TOPICS._replace(changes=True),
     "OffsetForLeaderEpoch": _TOPICS._replace(names=("topic",)),
     "WriteTxnMarkers": EntryList("markers", "markers", "topics", "topics", ("producer_id",), changes=True),
     "TxnOffsetCommit": _TOPICS._replace(changes=True),

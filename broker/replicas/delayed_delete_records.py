@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError
@@ -64,19 +64,28 @@ class AwaitedDeletion:
 
 
 class DelayedDeleteRecords:
-    """Calls `then` once all of the deletions are told of, or the time is over."""
+    """The deletions of one request, which are waited for together."""
 
     __slots__ = ("_deletions", "_left", "_then", "_timer")
 
-    def __init__(self, deletions: Sequence[AwaitedDeletion], then: Callable[[], None]) -> None:
-        self._deletions = deletions
-        self._left = len(deletions)
-        self._then: Callable[[], None] | None = then
+    def __init__(self) -> None:
+        self._deletions: list[AwaitedDeletion] = []
+        self._left = 0
+        self._then: Callable[[], None] | None = None
         self._timer: Scheduled | None = None
 
-    def start(self, scheduler: Scheduler, timeout_ms: int) -> None:
-        for deletion in self._deletions:
-            deletion.start(self._one_done)
+    def add(self, deletion: AwaitedDeletion) -> None:
+        """From now on it is looked for. Raises KafkaError where nobody leads it here."""
+        deletion.start(self._one_done)
+        self._deletions.append(deletion)
+        self._left += 1
+
+    def start(self, scheduler: Scheduler, timeout_ms: int, then: Callable[[], None]) -> None:
+        """Calls `then` once all of them are told of, or the time is over: in this call where there are none."""
+        if not self._left:
+            then()
+            return
+        self._then = then
         self._timer = scheduler.call_later(max(timeout_ms, 0) / 1000, self._expire)
 
     def abandon(self) -> None:

@@ -11,11 +11,19 @@ from broker.network.later import Later
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
-from protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from protocol.messages.topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from tests.node.replicated import LONG_MS, NOT_LEADER, OTHER, change, leader_of, produce, replicated
 from tests.node.transactional import ask
 from tests.support.answers import answered
-from tests.support.whole_server import crash
+from tests.support.partition_logs import append, batch
+from tests.support.submitting import unexpected
+from tests.support.whole_server import crash, take_turns
 
 EPOCH = 7
 
@@ -53,6 +61,7 @@ async def test_it_waits_until_the_other_replicas_begin_there(tmp_path: Path) -> 
     follow(node, 1)
     assert isinstance(deleted.answer(), Later)
     follow(node, 2)
+    take_turns(node)
     assert result(deleted.answer()) == (Error.NONE, 2)
     crash(node)
 
@@ -89,6 +98,7 @@ async def test_it_is_told_that_leadership_was_lost(tmp_path: Path) -> None:
     node = await followed(tmp_path)
     deleted = delete(node, 2)
     change(node, leader=OTHER)
+    take_turns(node)
     assert result(deleted.answer()) == (NOT_LEADER, -1)
     crash(node)
 
@@ -100,3 +110,40 @@ async def test_a_client_that_hangs_up_leaves_nothing_behind(tmp_path: Path) -> N
     follow(node, 2)
     assert result(delete(node, 2)) == (Error.NONE, 2)
     crash(node)
+
+
+async def test_those_of_one_request_are_waited_for_together(tmp_path: Path) -> None:
+    """However many: nobody's records stay because another partition's replica has fallen silent."""
+    node = await followed(tmp_path)
+    names = [f"t{number}" for number in range(300)]
+    await with_topics(node, names)
+    topics = [
+        DeleteRecordsTopic(name=name, partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
+        for name in ("t", *names)
+    ]
+    deleted = ask(node, DeleteRecordsRequest(topics=topics, timeout_ms=LONG_MS), 2)
+    take_turns(node)
+    assert isinstance(deleted.answer(), Later)
+    for name in names:
+        assert node.partitions.get(name, 0).log.log_start_offset == 1
+    follow(node, 1)
+    take_turns(node)
+    assert {each.partitions[0].error_code for each in deleted.answer().topics} == {0}
+    crash(node)
+
+
+async def with_topics(node: Server, names: list[str]) -> None:
+    """Of a record each, and no other replicas."""
+    here = [CreatableReplicaAssignment(partition_index=0, broker_ids=[node.config.node_id])]
+    wanted = [
+        CreatableTopic(name=name, num_partitions=-1, replication_factor=-1, assignments=here)
+        for name in names
+    ]
+    told: list[Any] = []
+    node.topics.create(wanted, told.append, unexpected)
+    take_turns(node)
+    assert told
+    for name in names:
+        leader = node.partitions.get(name, 0).leader()
+        append(leader.log, batch())
+        leader.log.update_high_watermark(1)
