@@ -206,7 +206,8 @@ def last_sync(log: LogState, snapshot: str | None) -> LastSync:
     parent = directories.pop() if len(directories) > 1 else None
     if log.cut is not None:
         of_cut = _of_cut(log)
-        paths, directories = paths or of_cut[0], directories or of_cut[1]
+        paths += [path for path in of_cut[0] if path not in paths]
+        directories = directories or of_cut[1]
     if snapshot is None and log.flushing.made_anew:
         snapshot = log.snapshots.path(log.log_end_offset)
     if snapshot is not None:

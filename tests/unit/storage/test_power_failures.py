@@ -349,10 +349,11 @@ def test_a_second_cut_is_not_taken_for_synced_with_the_first(tmp_path: Path, syn
     assert "orders-0" in synced
 
 
-def test_a_clean_end_syncs_a_cut(tmp_path: Path, synced: list[str]) -> None:
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_clean_end_syncs_a_cut(tmp_path: Path, synced: list[str], epoch: int) -> None:
     log = open_log(tmp_path)
-    append(log, batch(3))
-    append(log, batch(3))
+    append(log, batch(3), leader_epoch=0)
+    append(log, batch(3), leader_epoch=epoch)
     log.sync()
     log.truncate_to(3, NOW_MS)
     synced.clear()
