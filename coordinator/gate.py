@@ -18,6 +18,18 @@ from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 log = logging.getLogger("barnabas.coordination")
 
+MANY_WITHDRAWN = 64
+
+
+class GateWaiter:
+    """One who waits; `Gate.withdraw` takes it out again."""
+
+    __slots__ = ("offset", "then")
+
+    def __init__(self, offset: int, then: WhenCommitted) -> None:
+        self.offset = offset
+        self.then: WhenCommitted | None = then
+
 
 class Gate:
     """Everything that the shard appends goes through `append`, what others append for it through `appended`, everything
@@ -38,6 +50,7 @@ class Gate:
         "_runtime",
         "_settled",
         "_waiting",
+        "_withdrawn",
     )
 
     def __init__(self, runtime: Runtime, *, closes_on_loss: bool = False) -> None:
@@ -49,8 +62,9 @@ class Gate:
         """Where the shard's last append ends."""
         self._settled = 0
         """Up to here everything is committed, or those who waited for it were told that it isn't."""
-        self._waiting: deque[tuple[int, WhenCommitted]] = deque()
-        """Each with the offset that it waits for."""
+        self._waiting: deque[GateWaiter] = deque()
+        self._withdrawn = 0
+        """How many of those who wait are there no more."""
         self._passing: deque[tuple[WhenCommitted, KafkaError | None]] = deque()
         self._is_passing = False
         self._is_closed = False
@@ -94,28 +108,43 @@ class Gate:
         """Whether all that was appended is committed and nobody is ahead: who comes now passes at once."""
         return self._settled >= self._appended and not self._is_closed and not self._passing
 
-    def when_committed(self, then: WhenCommitted) -> None:
-        """Call `then` once all that was appended so far is committed: in this call where it is already.
+    def when_committed(self, then: WhenCommitted) -> GateWaiter | None:
+        """Call `then` once all that was appended so far is committed: in this call where it is already. Returns what
+        waits.
 
         It is given a KafkaError where that can't be known any more: NOT_COORDINATOR where the shard was given up.
         """
         if self._is_closed:
             then(KafkaError(Error.NOT_COORDINATOR))
         elif self._settled < self._appended:
-            self._waiting.append((self._appended, then))
+            waiter = GateWaiter(self._appended, then)
+            self._waiting.append(waiter)
+            return waiter
         elif self._passing:
             self._passing.append((then, None))
             self._pass()
         else:
             then(None)
+        return None
+
+    def withdraw(self, waiter: GateWaiter) -> None:
+        """It isn't told any more. However many do so while nothing is committed, few are kept."""
+        if waiter.then is None:
+            return
+        waiter.then = None
+        self._withdrawn += 1
+        if self._withdrawn > MANY_WITHDRAWN and self._withdrawn * 2 > len(self._waiting):
+            self._waiting = deque(each for each in self._waiting if each.then is not None)
+            self._withdrawn = 0
 
     def close(self) -> None:
         """The shard is given up: who waits is told NOT_COORDINATOR, and so is whoever comes later."""
         self._is_closed = True
         refused = KafkaError(Error.NOT_COORDINATOR)
         self._passing = deque((then, refused) for then, _ in self._passing)
-        self._passing.extend((then, refused) for _, then in self._waiting)
+        self._passing.extend((each.then, refused) for each in self._waiting if each.then is not None)
         self._waiting.clear()
+        self._withdrawn = 0
         self._pass()
 
     def _settle(self, end_offset: int, error: KafkaError | None) -> None:
@@ -126,8 +155,12 @@ class Gate:
             self._settled = end_offset
         waiting = self._waiting
         if waiting:
-            while waiting and waiting[0][0] <= end_offset:
-                self._passing.append((waiting.popleft()[1], error))
+            while waiting and waiting[0].offset <= end_offset:
+                then = waiting.popleft().then
+                if then is None:
+                    self._withdrawn -= 1
+                else:
+                    self._passing.append((then, error))
             self._pass()
         if error is not None and self._closes_on_loss:
             self.close()

@@ -169,20 +169,20 @@ class GroupShard:
         """As `Gate.when_committed`, for as long as a client waits (`offsets.commit.timeout.ms`): then it is told
         COORDINATOR_NOT_AVAILABLE. What was written may still be committed, and counts then."""
         runtime, key = self._runtime, object()
-        is_told = False
-
-        def expired() -> None:
-            nonlocal is_told
-            is_told = True
-            then(KafkaError(append_error(Error.REQUEST_TIMED_OUT)))
 
         def committed(lost: KafkaError | None) -> None:
-            if not is_told:
-                runtime.cancel(key)
-                then(lost)
+            runtime.cancel(key)
+            then(lost)
+
+        waiter = self.gate.when_committed(committed)
+        if waiter is None:
+            return
+
+        def expired() -> None:
+            self.gate.withdraw(waiter)
+            then(KafkaError(append_error(Error.REQUEST_TIMED_OUT)))
 
         runtime.schedule(key, self._commit_timeout_ms, expired)
-        self.gate.when_committed(committed)
 
     # --- members --------------------------------------------------------------------------------------------
 

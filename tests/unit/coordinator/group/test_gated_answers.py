@@ -3,6 +3,7 @@ its turn. The shard itself goes on meanwhile."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -231,6 +232,35 @@ def test_an_offset_whose_commit_took_too_long_counts_once_it_is_committed() -> N
     assert scene.errors() == [Error.COORDINATOR_NOT_AVAILABLE]
     scene.runtime.commit()
     assert scene.groups.committed(group="other") == 7
+
+
+def test_of_those_who_were_told_that_it_took_too_long_few_are_kept() -> None:
+    """They come again every five seconds, for as long as nothing is committed."""
+    scene = Scene()
+    scene.commit_something()
+    kept = weakref.WeakSet[Answered]()
+    for _ in range(500):
+        answered = Answered()
+        kept.add(answered)
+        scene.shard.ask(QUESTIONS["list"](scene), answered)
+        scene.runtime.pass_ms(5_000)
+        assert answered.times == 1
+    del answered
+    assert len(kept) < 200
+    scene.runtime.commit()
+    scene.commit_something("after")
+    scene.runtime.commit()
+    assert scene.names() == ["commit", "after"]
+
+
+class Answered:
+    """Who asks, and is answered so often."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, answer: object) -> None:
+        self.times += 1
 
 
 def test_who_was_answered_in_time_is_not_answered_again() -> None:
