@@ -62,7 +62,7 @@ def find_damage(files: Files, directory: str, *, clean: bool) -> FoundLog:
     """
     if not files.exists(directory):
         return FoundLog(None, 0)
-    begins_at = 0
+    begins_at, newest = 0, None
     names = [name for name in files.list_directory(directory) if name.endswith(LOG_SUFFIX)]
     bases = sorted(base for name in names if (base := offset_of(name)) is not None)
     epoch = -1
@@ -82,7 +82,9 @@ def find_damage(files: Files, directory: str, *, clean: bool) -> FoundLog:
                 reason = f"whole batches follow, up to leader epoch {begun}"
                 return FoundLog(LogDamage(path, end.position, end.offset, reason), 0)
         elif following is not None and end.offset < following:
-            if newest_whole_snapshot(files, directory) < following:
+            if newest is None:  # it is read whole, which few starts need
+                newest = newest_whole_snapshot(files, directory)
+            if newest < following:
                 reason = f"the next segment begins at {following}"
                 return FoundLog(LogDamage(path, end.position, end.offset, reason), 0)
             begins_at = following

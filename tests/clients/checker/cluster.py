@@ -125,16 +125,34 @@ class CheckedCluster:
     # --- afterwards -----------------------------------------------------------------------------------------
 
     def differing(self, keys: list[tuple[str, int]]) -> list[str]:
-        """The partitions whose replicas' files aren't equal."""
+        """The partitions whose replicas' files aren't equal, coordinators' among them. Each has some bytes."""
         return [
             f"{topic}-{partition}"
-            for topic, partition in keys
-            if len({_log(node.data / f"{topic}-{partition}") for node in self._cluster}) != 1
+            for topic, partition in [*keys, *self._coordinators]
+            if not _is_equal([_log(node.data / f"{topic}-{partition}") for node in self._cluster])
+        ]
+
+    @property
+    def _coordinators(self) -> list[tuple[str, int]]:
+        """Those of their partitions in which something is written."""
+        return [
+            (topic, partition)
+            for topic in ("__consumer_offsets", "__transaction_state")
+            for partition in range(SETTINGS[f"{_PARTITIONS_OF[topic]}.num.partitions"])
+            if any(_log(node.data / f"{topic}-{partition}") for node in self._cluster)
         ]
 
 
+_PARTITIONS_OF = {"__consumer_offsets": "offsets.topic", "__transaction_state": "transaction.state.log"}
+
+
 def _log(folder: Path) -> bytes:
+    """Empty where there is none."""
     return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+def _is_equal(logs: list[bytes]) -> bool:
+    return len({*logs}) == 1 and bool(logs[0])
 
 
 Whom = Callable[[CheckedCluster, random.Random, "Workload"], "ClusterNode"]
