@@ -18,6 +18,7 @@ class Flushing:
     """
 
     __slots__ = (
+        "_claimed",
         "_truncations",
         "_waiters",
         "lane",
@@ -41,6 +42,8 @@ class Flushing:
         self.last_ms = 0
         """When a flush was last wanted."""
         self._waiters: list[tuple[int, Then]] | None = None  # most logs have none, ever
+        self._claimed = 0
+        """How far the checkpoint may say that it is synced: where that goes back, it is told in the background."""
         self._truncations = 0
         """How often the end was cut back: what was being synced then isn't what is there now."""
 
@@ -67,12 +70,17 @@ class Flushing:
 
     def begin_at(self, offset: int) -> None:
         """There is nothing below the offset to sync."""
+        self._claimed = max(self._claimed, self.recovery_point)
         self.recovery_point = offset
 
     def begin_segment(self, base_offset: int) -> None:
         """The indexes and the snapshot of the segment before aren't synced, though all of its records may be: a start
         recovers it until they are."""
         self.recovery_point = min(self.recovery_point, base_offset - 1)
+
+    def may_be_claimed(self, offset: int) -> bool:
+        """Whether a start may take all below the offset for synced that isn't."""
+        return self.recovery_point < offset <= self._claimed
 
     def stop(self) -> None:
         """A flush has ended."""
@@ -92,6 +100,7 @@ class Flushing:
 
     def cut_at(self, offset: int) -> None:
         """The log ends at the offset now. Who waits for more is to be told, with `tell_lost`."""
+        self._claimed = max(self._claimed, self.recovery_point)
         self.recovery_point = min(self.recovery_point, offset)
         self.wanted_to = min(self.wanted_to, offset)
         self._truncations += 1

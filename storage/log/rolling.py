@@ -14,12 +14,13 @@ def roll_at(log: LogState, base_offset: int, now_ms: int, *, synced: bool = Fals
     would take it for the active one, and what the old one holds from there on for nothing.
 
     `synced`: this waits until the disk has what the old one holds, so that no loss of power leaves a hole before the
-    new one. With a hole in a closed segment, the only voter's metadata log has lost what was committed.
+    new one. With a hole in a closed segment, the only voter's metadata log has lost what was committed. So it does
+    where the log was cut off: a start might trust the old segment by what the checkpoint said of the one before.
     """
     old = log.segments.active
     if base_offset == old.base_offset:
         return old
-    if synced:
+    if synced or log.flushing.may_be_claimed(base_offset):
         syncing.sync_written(log)
     old.become_inactive()
     keep_txn_index(log)

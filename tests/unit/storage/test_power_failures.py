@@ -377,3 +377,23 @@ def test_a_disk_that_does_not_take_a_cut_takes_nothing_more(tmp_path: Path) -> N
     assert [type(each) for each in told] == [OSError]
     with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
         append(scene.log, batch())
+
+
+@pytest.mark.parametrize("cut", CUTS[:2])
+def test_a_segment_that_a_start_may_trust_by_the_checkpoint_of_before_is_synced_as_it_ends(
+    tmp_path: Path, synced: list[str], cut: Callable[[PartitionLog], object]
+) -> None:
+    """The checkpoint that says less is on its way, perhaps."""
+    scene = CutLog(tmp_path, lambda log: log.sync())
+    assert scene.log.recovery_point == 9
+    cut(scene.log)
+    append(scene.log, batch())
+    synced.clear()
+    scene.log.roll(NOW_MS)
+    old, new = scene.log.base_offsets[-2:]
+    assert new < 9
+    assert f"{old:020d}.log" in synced
+    append(scene.log, batch(10))
+    synced.clear()
+    scene.log.roll(NOW_MS)  # behind all that any checkpoint has said
+    assert synced == []
