@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from broker.replicas.fetch_settings import FetchSettings
+from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import (
     EpochEndOffset,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchTopic,
@@ -41,43 +40,12 @@ if TYPE_CHECKING:
     from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.follower import Follower
     from broker.replicas.replication import PartitionKey
-    from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger("barnabas.replicas")
 
 FETCH_VERSION = 18
 LIST_OFFSETS_VERSION = 11
 """At metadata.version 30: fetchers ask for no versions."""
-
-OF_ITS_START, OF_ITS_END = -2, -1  # as timestamps of ListOffsets
-
-
-class FollowState(Enum):
-    """Of one partition."""
-
-    FETCHING = "it is in the next Fetch"
-    OUT_OF_RANGE = "its end isn't in the leader's log: where that ends and begins is asked for"
-    PAUSED = "for a while"
-    SYNCING = "until the disk has it as it was cut off"
-    FAILED = "until there is another leader epoch: nothing more can come of this one"
-
-
-class _Followed:
-    __slots__ = ("lag", "name", "paused_until_s", "role", "state", "wanted")
-
-    def __init__(self, name: str, role: Follower) -> None:
-        self.name = name
-        self.role = role
-        self.state = FollowState.FETCHING
-        self.paused_until_s = 0.0
-        self.lag: int | None = (
-            None  # behind what was committed when records came last; None: nothing has come yet
-        )
-        self.wanted = OF_ITS_END  # which end of the leader's log is asked for, where it is out of range
-
-    @property
-    def log(self) -> PartitionLog:
-        return self.role.log
 
 
 class ReplicaFetcher:
@@ -98,7 +66,7 @@ class ReplicaFetcher:
         self._clock = clock
         self._quota = quota
         self._settings = settings or FetchSettings()
-        self._followed: dict[PartitionKey, _Followed] = {}
+        self._followed: dict[PartitionKey, Followed] = {}
         self._is_syncing = False
         self.wake: Callable[[], None] = lambda: None
         """Told when there is something to ask again that waited for this node's disk."""
@@ -111,7 +79,7 @@ class ReplicaFetcher:
         key = topic_id, partition
         before = self._followed.get(key)
         if before is None or before.role is not role or before.role.leader_epoch != role.leader_epoch:
-            self._followed[key] = _Followed(name, role)
+            self._followed[key] = Followed(name, role)
 
     def forget(self, topic_id: bytes, partition: int) -> None:
         """It is followed no more. An answer about it that is on its way is passed over."""
@@ -156,14 +124,14 @@ class ReplicaFetcher:
             self._begin_at_hole(each)
             if each.state is FollowState.FETCHING and not (throttles and self._is_throttled(each, index)):
                 topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
-                topic.partitions.append(self._partition(index, each))
+                topic.partitions.append(each.asked_for(index, self._settings.max_bytes))
         return self._fetch([*topics.values()]) if topics else None
 
     def _throttles_now(self) -> bool:
         quota = self._quota
         return bool(quota.throttled) and quota.is_exceeded()
 
-    def _is_throttled(self, followed: _Followed, index: int) -> bool:
+    def _is_throttled(self, followed: Followed, index: int) -> bool:
         """Where the quota is exceeded. Who has all that is committed goes on, or would leave the ISR (Kafka:
         `RemoteLeaderEndPoint.shouldFollowerThrottle`)."""
         return followed.lag != 0 and self._quota.is_throttled(followed.name, index)
@@ -185,7 +153,7 @@ class ReplicaFetcher:
         self._is_syncing = False
         self.wake()
 
-    def _begin_at_hole(self, followed: _Followed) -> None:
+    def _begin_at_hole(self, followed: Followed) -> None:
         """What a power loss took out of the middle the leader has, and all that lies behind."""
         logged, hole = followed.log, followed.log.hole
         if hole is not None and followed.state is FollowState.FETCHING:
@@ -193,7 +161,7 @@ class ReplicaFetcher:
             logged.truncate_to(hole, self._clock.now_ms())
             self._go_on_once_synced(followed)
 
-    def _go_on_once_synced(self, followed: _Followed) -> None:
+    def _go_on_once_synced(self, followed: Followed) -> None:
         """What was cut off is fetched again once the disk has the cut: else a power loss might bring some of it back,
         amid what came in its place. (Kafka relies on the file system for that.)"""
 
@@ -206,17 +174,6 @@ class ReplicaFetcher:
         if not sync_cut(followed.log, synced):
             followed.state = FollowState.FETCHING
 
-    def _partition(self, index: int, followed: _Followed) -> FetchPartition:
-        logged = followed.log
-        return FetchPartition(
-            partition=index,
-            current_leader_epoch=followed.role.leader_epoch,
-            fetch_offset=logged.log_end_offset,
-            last_fetched_epoch=logged.leader_epochs.last,
-            log_start_offset=logged.log_start_offset,
-            partition_max_bytes=self._settings.max_bytes,
-        )
-
     def _fetch(self, topics: list[FetchTopic]) -> FetchRequest:
         settings = self._settings
         return FetchRequest(
@@ -228,7 +185,7 @@ class ReplicaFetcher:
             topics=topics,
         )
 
-    def _ends_of(self, lost: dict[PartitionKey, _Followed]) -> ListOffsetsRequest:
+    def _ends_of(self, lost: dict[PartitionKey, Followed]) -> ListOffsetsRequest:
         topics: dict[str, ListOffsetsTopic] = {}
         for (_, index), each in lost.items():
             topic = topics.setdefault(each.name, ListOffsetsTopic(name=each.name))
@@ -270,7 +227,7 @@ class ReplicaFetcher:
             if each is not None:
                 self._pause(each)
 
-    def _pause(self, followed: _Followed) -> None:
+    def _pause(self, followed: Followed) -> None:
         followed.state = FollowState.PAUSED
         followed.paused_until_s = self._clock.monotonic_s() + self._settings.backoff_ms / 1000
 
@@ -291,7 +248,7 @@ class ReplicaFetcher:
                 if is_of_now:
                     self._take(each, data)
 
-    def _take(self, followed: _Followed, data: PartitionData) -> None:
+    def _take(self, followed: Followed, data: PartitionData) -> None:
         """Of the epoch and the end that it has now."""
         error = data.error_code
         if error == Error.NONE:
@@ -307,13 +264,13 @@ class ReplicaFetcher:
         else:
             self._pause(followed)
 
-    def _fail(self, followed: _Followed, why: str) -> None:
+    def _fail(self, followed: Followed, why: str) -> None:
         """Whoever follows the metadata learns of the next epoch, and begins anew."""
         followed.state = FollowState.FAILED
         epoch = followed.role.leader_epoch
         log.info("%s-%d isn't fetched in epoch %d: %s", followed.name, followed.log.partition, epoch, why)
 
-    def _append(self, followed: _Followed, data: PartitionData) -> None:
+    def _append(self, followed: Followed, data: PartitionData) -> None:
         logged = followed.log
         records = data.records or b""
         assert isinstance(records, memoryview | bytes)
@@ -338,7 +295,7 @@ class ReplicaFetcher:
         if data.log_start_offset > logged.log_start_offset:
             logged.delete_records_before(min(data.log_start_offset, logged.high_watermark))
 
-    def _count(self, followed: _Followed, size: int, committed: int) -> None:
+    def _count(self, followed: Followed, size: int, committed: int) -> None:
         """What was appended. The bytes of replicas in sync count as well."""
         logged, quota = followed.log, self._quota
         if size or followed.lag is None:
@@ -346,7 +303,7 @@ class ReplicaFetcher:
         if quota.throttled and quota.is_throttled(followed.name, logged.partition):
             quota.record(size)
 
-    def _truncate(self, followed: _Followed, of_leader: EpochEndOffset) -> None:
+    def _truncate(self, followed: Followed, of_leader: EpochEndOffset) -> None:
         """To where this log and the leader's part."""
         logged = followed.log
         epoch, end_offset = logged.leader_epochs.end_offset_for(of_leader.epoch, logged.log_end_offset)
@@ -375,7 +332,7 @@ class ReplicaFetcher:
                 else:
                     self._take_end(followed, found.offset)
 
-    def _take_end(self, followed: _Followed, offset: int) -> None:
+    def _take_end(self, followed: Followed, offset: int) -> None:
         """The leader's log ends before this one, and this one's end goes; or begins behind it, and all of it goes."""
         logged, now_ms = followed.log, self._clock.now_ms()
         if followed.wanted == OF_ITS_END and offset >= logged.log_end_offset:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from broker.replicas.fetch_wakeups import WaitingFetches
+from broker.replicas.followed import FollowState
 from broker.replicas.follower import Follower
-from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION, FollowState, ReplicaFetcher
+from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION, ReplicaFetcher
 from protocol.errors import Error
 from protocol.messages.fetch import (
     EpochEndOffset,

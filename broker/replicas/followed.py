@@ -1,0 +1,56 @@
+"""One partition that is fetched of its leader: how that stands, and how it is asked for."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from protocol.messages.fetch import FetchPartition
+
+if TYPE_CHECKING:
+    from broker.replicas.follower import Follower
+    from storage.log.partition_log import PartitionLog
+
+OF_ITS_START, OF_ITS_END = -2, -1  # as timestamps of ListOffsets
+
+
+class FollowState(Enum):
+    """Of one partition."""
+
+    FETCHING = "it is in the next Fetch"
+    OUT_OF_RANGE = "its end isn't in the leader's log: where that ends and begins is asked for"
+    PAUSED = "for a while"
+    SYNCING = "until the disk has it as it was cut off"
+    FAILED = "until there is another leader epoch: nothing more can come of this one"
+
+
+class Followed:
+    """In one epoch of its leader."""
+
+    __slots__ = ("lag", "name", "paused_until_s", "role", "state", "wanted")
+
+    def __init__(self, name: str, role: Follower) -> None:
+        self.name = name
+        self.role = role
+        self.state = FollowState.FETCHING
+        self.paused_until_s = 0.0
+        self.lag: int | None = None
+        """Behind what was committed when records came last; None: nothing has come yet."""
+        self.wanted = OF_ITS_END
+        """Which end of the leader's log is asked for, where it is out of range."""
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.role.log
+
+    def asked_for(self, index: int, max_bytes: int) -> FetchPartition:
+        """From where its log ends now."""
+        logged = self.log
+        return FetchPartition(
+            partition=index,
+            current_leader_epoch=self.role.leader_epoch,
+            fetch_offset=logged.log_end_offset,
+            last_fetched_epoch=logged.leader_epochs.last,
+            log_start_offset=logged.log_start_offset,
+            partition_max_bytes=max_bytes,
+        )
