@@ -26,7 +26,7 @@ class ReplicaFetching:
         scheduler: Scheduler,
         failed: Callable[[Exception], None],
     ) -> None:
-        """`failed` is told why it goes on no more: this node's disk."""
+        """`failed` is told why it goes on no more: a broken invariant. What the disk refuses costs a partition."""
         self._fetcher = fetcher
         self._peer = peer
         self._scheduler = scheduler

@@ -12,11 +12,13 @@ Source: `AbstractFetcherThread`, `ReplicaFetcherThread`, `RemoteLeaderEndPoint`;
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from broker.replicas.fetch_settings import FetchSettings
 from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState
+from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import (
     EpochEndOffset,
@@ -108,7 +110,8 @@ class ReplicaFetcher:
         return min(waits, default=None)
 
     def request(self) -> FetchRequest | ListOffsetsRequest | None:
-        """The next one; None where there is nothing to ask now. Raises OSError where this node's disk fails."""
+        """The next one; None where there is nothing to ask now. What this node's disk refuses isn't raised: it costs
+        its partition alone."""
         if self._waits_for_sync():
             return None
         now_s = self._clock.monotonic_s()
@@ -158,8 +161,9 @@ class ReplicaFetcher:
         logged, hole = followed.log, followed.log.hole
         if hole is not None and followed.state is FollowState.FETCHING:
             log.warning("%s-%d is fetched again from offset %d", followed.name, logged.partition, hole)
-            logged.truncate_to(hole, self._clock.now_ms())
-            self._go_on_once_synced(followed)
+            with self._at_its_own_cost(followed):
+                logged.truncate_to(hole, self._clock.now_ms())
+                self._go_on_once_synced(followed)
 
     def _go_on_once_synced(self, followed: Followed) -> None:
         """What was cut off is fetched again once the disk has the cut: else a power loss might bring some of it back,
@@ -205,7 +209,8 @@ class ReplicaFetcher:
         request: FetchRequest | ListOffsetsRequest,
         answer: FetchResponse | ListOffsetsResponse | KafkaError,
     ) -> None:
-        """Takes over what it says. Raises OSError where this node's disk fails, having taken what came before."""
+        """Takes over what it says. What this node's disk refuses isn't raised, and costs its partition alone. Raises
+        BrokenInvariantError."""
         if isinstance(request, FetchRequest):
             if isinstance(answer, FetchResponse) and not answer.error_code:
                 self._fetched(request, answer)
@@ -231,6 +236,25 @@ class ReplicaFetcher:
         followed.state = FollowState.PAUSED
         followed.paused_until_s = self._clock.monotonic_s() + self._settings.backoff_ms / 1000
 
+    @contextmanager
+    def _at_its_own_cost(self, followed: Followed) -> Iterator[None]:
+        """What fails of one partition is in no other's way. What this node's disk or memory refuses is tried again,
+        unless the log is lost; what nobody foresaw isn't (Kafka: `AbstractFetcherThread.markPartitionFailed`). A broken
+        invariant is raised."""
+        try:
+            yield
+        except (KafkaError, OSError, CorruptRecordError, MemoryError) as error:
+            logged = followed.log
+            if logged.failure is None and not logged.closed:
+                self._pause(followed)
+            else:
+                self._fail(followed, str(error))
+        except Exception as error:
+            if stops_the_broker(error):
+                raise
+            log.exception("%s-%d can't be followed", followed.name, followed.log.partition)
+            self._fail(followed, repr(error))
+
     def _fetched(self, request: FetchRequest, answer: FetchResponse) -> None:
         asked = {
             (topic.topic_id, each.partition): each for topic in request.topics for each in topic.partitions
@@ -246,7 +270,8 @@ class ReplicaFetcher:
                     wanted.fetch_offset,
                 )
                 if is_of_now:
-                    self._take(each, data)
+                    with self._at_its_own_cost(each):
+                        self._take(each, data)
 
     def _take(self, followed: Followed, data: PartitionData) -> None:
         """Of the epoch and the end that it has now."""
@@ -286,9 +311,6 @@ class ReplicaFetcher:
             name, end_offset = f"{followed.name}-{logged.partition}", logged.log_end_offset
             log.warning("%s: what was fetched from offset %d makes no sense: %s", name, end_offset, error)
             self._pause(followed)
-        except KafkaError as error:
-            self._fail(followed, str(error))
-            return
         else:
             self._count(followed, len(records), data.high_watermark)
         followed.role.learn_high_watermark(data.high_watermark)
@@ -330,7 +352,8 @@ class ReplicaFetcher:
                 elif found.error_code or found.offset < 0:
                     self._pause(followed)
                 else:
-                    self._take_end(followed, found.offset)
+                    with self._at_its_own_cost(followed):
+                        self._take_end(followed, found.offset)
 
     def _take_end(self, followed: Followed, offset: int) -> None:
         """The leader's log ends before this one, and this one's end goes; or begins behind it, and all of it goes."""
