@@ -43,6 +43,15 @@ class Followed:
     def log(self) -> PartitionLog:
         return self.role.log
 
+    def goes_on_as(self, role: Follower) -> bool:
+        """Whether it is of the same epoch, and the same log: then who is in sync is all that may have changed (Kafka:
+        `isNewLeaderEpoch` of `ReplicaManager.applyLocalFollowersDelta`)."""
+        mine = self.role
+        return (mine.leader_id, mine.leader_epoch) == (
+            role.leader_id,
+            role.leader_epoch,
+        ) and mine.log is role.log
+
     def asked_for(self, index: int, max_bytes: int) -> FetchPartition:
         """From where its log ends now."""
         logged = self.log

@@ -80,7 +80,9 @@ class ReplicaFetcher:
         """In this epoch of its leader. What was known of it in another one is forgotten."""
         key = topic_id, partition
         before = self._followed.get(key)
-        if before is None or before.role is not role or before.role.leader_epoch != role.leader_epoch:
+        if before is not None and before.goes_on_as(role):
+            before.role = role
+        else:
             self._followed[key] = Followed(name, role)
 
     def forget(self, topic_id: bytes, partition: int) -> None:

@@ -158,7 +158,9 @@ def test_what_comes_of_an_error(
     elif state is FAILED:
         assert following.fetcher.request() is None
         assert following.fetcher.wait_s() is None
-        following.follow(0)  # the same epoch, by another role
+        following.follow(0)  # the same epoch: who is in sync has changed
+        assert following.state is FAILED
+        following.follow(1)
         assert following.state is FETCHING
     else:
         assert isinstance(following.request(), ListOffsetsRequest)

@@ -136,6 +136,15 @@ def test_in_another_epoch_nobody_is_level_yet(leader: Leading, following: Follow
     assert following.fetcher.request() is None
 
 
+def test_who_is_level_stays_so_when_somebody_joins_or_leaves_the_isr(
+    leader: Leading, following: Following
+) -> None:
+    following.until_level(leader)
+    exhaust(following)
+    following.follow(0)  # the same epoch, by another role
+    assert following.fetcher.request() is not None
+
+
 def test_others_are_asked_for_meanwhile(tmp_path: Path, following: Following) -> None:
     other = Follower(open_log(tmp_path / "other"), following.fetches, 1, 0)
     following.fetcher.follow(OF_ANOTHER, "u", 0, other)
