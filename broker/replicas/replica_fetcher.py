@@ -83,7 +83,8 @@ class ReplicaFetcher:
         if before is not None and before.goes_on_as(role):
             before.role = role
         else:
-            self._followed[key] = Followed(name, role)
+            self._followed[key] = followed = Followed(name, role)
+            self._go_on_once_synced(followed)
 
     def forget(self, topic_id: bytes, partition: int) -> None:
         """It is followed no more. An answer about it that is on its way is passed over."""
@@ -114,12 +115,12 @@ class ReplicaFetcher:
     def request(self) -> FetchRequest | ListOffsetsRequest | None:
         """The next one; None where there is nothing to ask now. What this node's disk refuses isn't raised: it costs
         its partition alone."""
-        if self._waits_for_sync():
-            return None
         now_s = self._clock.monotonic_s()
         for each in self._followed.values():
             if each.state is FollowState.PAUSED and each.paused_until_s <= now_s:
-                each.state = FollowState.FETCHING
+                self._go_on_once_synced(each)
+        if self._waits_for_sync():
+            return None
         lost = {key: each for key, each in self._followed.items() if each.state is FollowState.OUT_OF_RANGE}
         if lost:
             return self._ends_of(lost)
@@ -148,7 +149,13 @@ class ReplicaFetcher:
             return True
         for each in self._followed.values():
             logged = each.log
-            if logged.flush_is_due and logged.flush_wanted and logged.failure is None and not logged.closed:
+            if (
+                each.state is FollowState.FETCHING
+                and logged.flush_is_due
+                and logged.flush_wanted
+                and logged.failure is None
+                and not logged.closed
+            ):
                 self._is_syncing = True
                 logged.when_flushed(logged.log_end_offset, self._synced)
                 return True
@@ -168,8 +175,8 @@ class ReplicaFetcher:
                 self._go_on_once_synced(followed)
 
     def _go_on_once_synced(self, followed: Followed) -> None:
-        """What was cut off is fetched again once the disk has the cut: else a power loss might bring some of it back,
-        amid what came in its place. (Kafka relies on the file system for that.)"""
+        """It is fetched; where its end was cut off, once the disk has the cut: else a power loss might bring some of it
+        back, amid what came in its place. (Kafka relies on the file system for that.)"""
 
         def synced(failure: Exception | None) -> None:
             if followed.state is FollowState.SYNCING:

@@ -1,0 +1,105 @@
+"""A follower whose disk is to have something before its leader is asked again: what it cut off, what it says it has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.replicas.fetch_settings import FetchSettings
+from broker.replicas.followed import FollowState
+from broker.replicas.follower import Follower
+from broker.replicas.replica_fetcher import ReplicaFetcher
+from protocol.messages.fetch import FetchRequest
+from tests.node.followers import FETCHING, TOPIC, Following, Leading, batch, bytes_of
+from tests.support.partition_logs import HeldBackground, open_log
+
+SYNCING = FollowState.SYNCING
+BACKOFF_MS = FetchSettings().backoff_ms
+
+
+@pytest.fixture
+def leader(tmp_path: Path) -> Leading:
+    leader = Leading(open_log(tmp_path / "leader"), 0)
+    for text in "abc":
+        leader.append(text)
+    return leader
+
+
+@pytest.fixture
+def background() -> HeldBackground:
+    return HeldBackground()
+
+
+@pytest.fixture
+def cut(tmp_path: Path, leader: Leading, background: HeldBackground) -> Following:
+    """It has cut off what its leader hasn't, and the disk doesn't have that yet."""
+    following = Following(open_log(tmp_path / "follower", background=background))
+    following.until_level(leader)
+    following.log.append(batch("lost"), leader_epoch=0, now_ms=0)
+    leader.epoch = 1
+    leader.log.assign_leader_epoch(1)
+    leader.append("kept")
+    following.follow(1)
+    background.run_all()
+    following.step(leader)
+    assert (following.log.log_end_offset, following.state) == (3, SYNCING)
+    return following
+
+
+def test_it_waits_for_the_disk_though_somebody_joins_or_leaves_the_isr(
+    leader: Leading, cut: Following, background: HeldBackground
+) -> None:
+    cut.follow(1)  # the same epoch, by another role
+    assert cut.state is SYNCING
+    assert cut.fetcher.request() is None
+    background.run_all()
+    cut.until_level(leader)
+
+
+def test_it_waits_for_the_disk_in_the_next_epoch_too(
+    leader: Leading, cut: Following, background: HeldBackground
+) -> None:
+    cut.follow(2)
+    leader.epoch = 2
+    assert cut.state is SYNCING
+    assert cut.fetcher.request() is None
+    background.run_all()
+    assert cut.log.cut is None
+    cut.until_level(leader)
+    assert bytes_of(cut.log) == bytes_of(leader.log)
+
+
+def test_another_fetcher_waits_for_the_disk_too(cut: Following, background: HeldBackground) -> None:
+    """Its leader is another one, or has another address."""
+    other = ReplicaFetcher(7, lambda: 99, cut.clock, cut.quota)
+    other.follow(TOPIC, "t", 0, Follower(cut.log, cut.fetches, 2, 2))
+    assert other.state_of(TOPIC, 0) is SYNCING
+    background.run_all()
+    assert other.state_of(TOPIC, 0) is FETCHING
+
+
+def test_another_log_of_the_same_epoch_begins_anew(tmp_path: Path, cut: Following) -> None:
+    """The partition was elsewhere in between."""
+    cut.log = open_log(tmp_path / "made-anew")
+    cut.follow(1)
+    assert cut.state is FETCHING
+    request = cut.request()
+    assert isinstance(request, FetchRequest)
+    assert request.topics[0].partitions[0].fetch_offset == 0
+
+
+def test_who_was_paused_waits_for_the_disk_behind_it(
+    tmp_path: Path, leader: Leading, background: HeldBackground
+) -> None:
+    """What came behind the cut failed, so that nobody waits for the disk yet."""
+    following = Following(open_log(tmp_path / "follower", background=background))
+    following.until_level(leader)
+    following.log.truncate_to(2, 0)
+    following.fetcher._pause(following.fetcher._followed[TOPIC, 0])
+    background.run_all()
+    following.clock.advance_ms(BACKOFF_MS)
+    assert following.fetcher.request() is None
+    assert following.state is SYNCING
+    background.run_all()
+    following.until_level(leader)
