@@ -157,8 +157,13 @@ class ReplicaFetcher:
                 and not logged.closed
             ):
                 self._is_syncing = True
-                logged.when_flushed(logged.log_end_offset, self._synced)
-                return True
+                try:
+                    logged.when_flushed(logged.log_end_offset, self._synced)
+                except MemoryError:
+                    self._is_syncing = False
+                    self._pause(each)
+                else:
+                    return True
         return False
 
     def _synced(self, failure: Exception | None) -> None:

@@ -11,7 +11,9 @@ from broker.replicas.followed import FollowState
 from broker.replicas.follower import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.messages.fetch import FetchRequest
-from tests.node.followers import FETCHING, TOPIC, Following, Leading, batch, bytes_of
+from storage.log.flushing import Flushing
+from tests.node.followers import FETCHING, PAUSED, TOPIC, Following, Leading, batch, bytes_of
+from tests.support.failing_calls import fail
 from tests.support.partition_logs import HeldBackground, open_log
 
 SYNCING = FollowState.SYNCING
@@ -101,5 +103,22 @@ def test_who_was_paused_waits_for_the_disk_behind_it(
     following.clock.advance_ms(BACKOFF_MS)
     assert following.fetcher.request() is None
     assert following.state is SYNCING
+    background.run_all()
+    following.until_level(leader)
+
+
+def test_who_cannot_be_told_of_the_disk_for_too_little_memory_asks_later(
+    tmp_path: Path, leader: Leading, background: HeldBackground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    following = Following(open_log(tmp_path / "follower", flush_messages=1, background=background))
+    following.step(leader)
+    with monkeypatch.context() as patched:
+        fail(patched, Flushing, "wait")
+        assert following.fetcher.request() is None
+    assert following.state is PAUSED
+    assert following.fetcher.wait_s() == BACKOFF_MS / 1000
+    following.clock.advance_ms(BACKOFF_MS)
+    assert following.fetcher.request() is None
+    assert following.fetcher.wait_s() is None, "it waits for the disk now"
     background.run_all()
     following.until_level(leader)
