@@ -182,15 +182,18 @@ class ReplicaFetcher:
     def _go_on_once_synced(self, followed: Followed) -> None:
         """It is fetched; where its end was cut off, once the disk has the cut: else a power loss might bring some of it
         back, amid what came in its place. (Kafka relies on the file system for that.)"""
+        has_returned = False  # before, whoever called asks next
 
         def synced(failure: Exception | None) -> None:
             if followed.state is FollowState.SYNCING:
                 followed.state = FollowState.FETCHING
-                self.wake()
+                if has_returned:
+                    self.wake()
 
         followed.state = FollowState.SYNCING
         if not sync_cut(followed.log, synced):
             followed.state = FollowState.FETCHING
+        has_returned = True
 
     def _fetch(self, topics: list[FetchTopic]) -> FetchRequest:
         settings = self._settings

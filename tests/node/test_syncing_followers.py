@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from broker.peers.replica_fetching import ReplicaFetching
 from broker.replicas.fetch_settings import FetchSettings
 from broker.replicas.followed import FollowState
 from broker.replicas.follower import Follower
@@ -122,3 +125,16 @@ def test_who_cannot_be_told_of_the_disk_for_too_little_memory_asks_later(
     assert following.fetcher.wait_s() is None, "it waits for the disk now"
     background.run_all()
     following.until_level(leader)
+
+
+def test_a_disk_that_has_the_cut_at_once_makes_no_second_request(tmp_path: Path, leader: Leading) -> None:
+    following = Following(open_log(tmp_path / "follower"))
+    following.until_level(leader)
+    following.log.hole = 1
+    asked: list[object] = []
+    peer: Any = SimpleNamespace(ask=lambda request, reply, version: asked.append(request))
+    scheduler: Any = SimpleNamespace()
+    stopped: list[Exception] = []
+    ReplicaFetching(following.fetcher, peer, scheduler, stopped.append).wake()
+    assert following.log.log_end_offset == 1
+    assert (len(asked), stopped) == (1, [])
