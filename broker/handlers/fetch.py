@@ -5,9 +5,8 @@ fetched epoch and the diverging epoch (KIP-595); v13: topic ids (KIP-516); v15: 
 current leader in answers (KIP-951); v17: the replica's directory; v18: the replica's high watermark.
 
 A follower takes what isn't committed yet, as far as no quota on replication throttles it, and by what it asks for its
-leader knows what it has. A consumer may read
-from any replica since v11, and is sent to the one in its rack where `replica.selector.class` says so; snapshots and
-tiered storage have nothing to say here.
+leader knows what it has. A consumer may read from any replica since v11, and is sent to the one in its rack where
+`replica.selector.class` says so; snapshots and tiered storage have nothing to say here.
 """
 
 from __future__ import annotations
@@ -129,6 +128,7 @@ def _fetch(
     if plan.error:
         return FetchResponse(error_code=plan.error)
     replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
+    leader_quota = replication_quotas.leader if replica_id >= 0 else None
     parameters = FetchParameters(
         api_version=context.api_version,
         replica_id=replica_id,
@@ -140,10 +140,10 @@ def _fetch(
         max_bytes=_max_bytes(fetch_max_bytes, quotas, context, request, replica_id),
         read_committed=request.isolation_level == READ_COMMITTED,
         selector=replica_selector(context, request.rack_id) if replica_selector and request.rack_id else None,
+        leader_quota=leader_quota,
     )
     answers = FetchAnswers(fetch_sessions, quotas, current_leaders, clock)
-    if parameters.from_follower:
-        parameters.leader_quota = leader_quota = replication_quotas.leader
+    if leader_quota is not None:
         answers = FollowerAnswers(fetch_sessions, quotas, current_leaders, clock, leader_quota)
         if not authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
             return turns.answer(_refuse_all(answers, turns, context, plan, parameters), context)

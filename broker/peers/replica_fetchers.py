@@ -52,8 +52,7 @@ class ReplicaFetchers:
         failed: Callable[[BaseException], None],
     ) -> None:
         """`listener_name` is the one that brokers speak to each other by. `quota` is what all of them together may take
-        of throttled partitions. `failed` is told of what the node has to stop
-        for."""
+        of throttled partitions. `failed` is told of what the node has to stop for."""
         self._broker = broker
         self._image = image
         self._partitions = partitions

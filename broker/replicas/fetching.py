@@ -64,15 +64,16 @@ class FetchParameters:
         max_bytes: int,
         read_committed: bool,
         selector: RackAwareReplicaSelector | None = None,
+        leader_quota: ReplicationQuota | None = None,
     ) -> None:
-        """`selector`: who may be a better one to read from, where the consumer says its rack."""
+        """`selector`: who may be a better one to read from, where the consumer says its rack. `leader_quota`: what
+        throttles replication here; of a follower's fetch alone."""
         self.by_id = api_version >= 13
         self.replica_id = replica_id
         self.replica_epoch = replica_epoch
         """The broker epoch of the follower, as far as it says one (from version 15 on)."""
         self.from_follower = replica_id >= 0
-        self.leader_quota: ReplicationQuota
-        """What throttles replication here; of a follower's fetch, and set before anything is read."""
+        self.leader_quota = leader_quota
         self.only_leader = self.from_follower or (
             replica_id == CONSUMER and api_version < FIRST_VERSION_AT_FOLLOWERS
         )
@@ -93,7 +94,8 @@ class FetchParameters:
         """Who is in sync stays so (Kafka: `ReplicaManager.shouldLeaderThrottle`)."""
         quota, role = self.leader_quota, partition.role
         return (
-            quota.is_throttled(partition.topic.name, partition.index)
+            quota is not None
+            and quota.is_throttled(partition.topic.name, partition.index)
             and not (isinstance(role, Leader) and self.replica_id in role.isr)
             and quota.is_exceeded()
         )

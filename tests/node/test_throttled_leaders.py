@@ -12,6 +12,7 @@ from broker.controller.directory_ids import UNASSIGNED
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.network import turns
 from broker.quotas.replication_quotas import LEADER_RATE, LEADER_REPLICAS
+from broker.replicas.fetching import FetchParameters
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
@@ -99,6 +100,23 @@ async def test_a_follower_that_no_quota_is_for_is_not_throttled(
     limit(node, rate)
     exhaust(node)
     assert given_to_follower(node) > 0
+    crash(node)
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_a_fetch_is_throttled_by_the_quota_that_it_names(tmp_path: Path, is_named: bool) -> None:
+    node = await leading(tmp_path)
+    exhaust(node)
+    parameters = FetchParameters(
+        api_version=VERSION,
+        replica_id=OTHER,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1_000_000,
+        read_committed=False,
+        leader_quota=node.replication_quotas.leader if is_named else None,
+    )
+    assert parameters.bound(node.partitions.get("t", 0)) == (0 if is_named else 1)
     crash(node)
 
 
