@@ -9,7 +9,7 @@ from protocol.broken_invariant import cannot_apply
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from storage.indexes.transaction_index import AbortedTxn
-from storage.log import recovery, syncing
+from storage.log import recovery, syncing, truncation
 from storage.log.log_state import LogState
 from storage.log.results import CLIENT, REPLICATION, AppendOrigin, AppendResult
 from storage.producers.producer import CachedBatch
@@ -32,13 +32,14 @@ def too_large(log: LogState, size: int) -> KafkaError:
 
 
 def make_ready(log: LogState, now_ms: int) -> None:
-    """Makes the directory at the first append, and waits for the disk where it may still have an end that was cut off.
-    Raises `OSError` where the log is closed or has failed."""
+    """Makes the directory at the first append; behind a cut does what it left to be done, and waits for the disk where
+    that may still have the end that was cut off. Raises `OSError` where the log is closed or has failed."""
     if log.failure is not None:
         raise OSError(log.failure.errno, f"{log.directory} failed before: {log.failure}")
     if log.closed:
         raise log.closed_error()
     if log.created:
+        truncation.finish_cut(log, now_ms)
         syncing.sync_cut(log)
     else:
         recovery.create_directory(log, now_ms)

@@ -38,6 +38,10 @@ Jitter = Callable[[int], int]
 """A random number from 0 to below the one given."""
 
 
+RestOfCut = Callable[["LogState", int], None]
+"""Of the log, and the present in ms."""
+
+
 class LogPorts(NamedTuple):
     """What a log needs of the world."""
 
@@ -53,7 +57,8 @@ class LogState:
     cuts off; settings, and who is told of what it loses, by the partition and the directory that have it; what the
     cleaner, a move or the disk does with it (`cleaning`, `replacement`, `out_of_use`, `created`, `directory` as it is
     deleted, `flushing.lane`). Who changes what belongs to none: `append` the log end; truncation the offsets, by
-    `begin_at` and `end_at`; `move_log_start` the log start. Recovery sets all of it, before the log is anybody else's.
+    `begin_at` and `end_at`, and `rest_of_cut`; `move_log_start` the log start. Recovery sets all of it, before the log
+    is anybody else's.
     """
 
     __slots__ = (
@@ -82,6 +87,7 @@ class LogState:
         "ready",
         "replacement",
         "report",
+        "rest_of_cut",
         "segments",
         "snapshots",
         "topic",
@@ -109,6 +115,9 @@ class LogState:
         self.cut: object | None = None
         """Stands for an end that was cut off, until the disk has the cut. A power loss before might bring some of it
         back, amid what was appended in its place."""
+        self.rest_of_cut: RestOfCut | None = None
+        """Makes the leader epochs and the producers follow from a cut: that failed, and is tried again before anything
+        is appended."""
         self.failure: OSError | None = None
         """Why nothing is appended any more: a write that couldn't be taken back, or a sync that failed."""
         self.logged_failures: tuple[int | None, ...] = ()
@@ -241,7 +250,12 @@ class LogState:
         """The disk has this cut; perhaps there was another one since."""
         if self.cut is cut:
             self.cut = None
-            self.ready = self.usable
+            self.ready = self.usable and self.rest_of_cut is None
+
+    def cut_is_followed(self) -> None:
+        """All that is known of the log is what its new end says."""
+        self.rest_of_cut = None
+        self.ready = self.usable and self.cut is None
 
     def tell_truncated(self) -> None:
         """Tells who waits for the flush of what was cut off."""

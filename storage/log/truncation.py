@@ -3,9 +3,16 @@
 Source: org.apache.kafka.storage UnifiedLog.truncateTo, truncateFullyAndStartAt.
 """
 
+import errno
+
+from protocol.errors import KafkaError
+from protocol.records.batch import CorruptRecordError
 from storage.files import TornWriteError
 from storage.log import producer_replay, removal, replacing, rolling
-from storage.log.log_state import LogState
+from storage.log.log_state import LogState, RestOfCut
+
+_CUT_SHORT = (OSError, MemoryError, KafkaError, CorruptRecordError)
+"""What may end a cut when a part of the files has gone."""
 
 
 def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
@@ -14,6 +21,7 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
         raise ValueError(f"can't truncate to {offset}")
     if offset >= log.log_end_offset:
         log.leader_epochs.truncate_from_end(log.log_end_offset)
+        finish_cut(log, now_ms)
         return False
     if offset < log.segments.base_offsets[0]:
         truncate_fully_and_start_at(log, offset, now_ms)
@@ -23,19 +31,12 @@ def truncate_to(log: LogState, offset: int, now_ms: int) -> bool:
     try:
         removal.drop_segments(log, log.segments.newest_first(above=offset))
         log.segments.active.truncate_to(offset, now_ms)
-    except OSError as failure:
+    except _CUT_SHORT as failure:
         raise _half_done(failure) from failure
     log.end_at(offset)
     if log.hole is not None and offset <= log.hole:
         log.hole = None
-    try:
-        log.truncated((log.topic, log.partition), log.segments.active.base_offset)
-        log.leader_epochs.truncate_from_end(offset)
-        producer_replay.rebuild(log, offset, now_ms)
-        log.producers.on_high_watermark(log.high_watermark)
-        log.update_first_unstable_offset()
-    finally:
-        log.tell_truncated()  # last: who is told may look at the log, or append to it
+    _follow_cut(log, _behind_what_is_left, now_ms)
     return True
 
 
@@ -48,19 +49,46 @@ def truncate_fully_and_start_at(log: LogState, offset: int, now_ms: int) -> None
         log.segments.begin_with(rolling.new_segment(log, offset, now_ms))
         if created:
             log.segments.active.create()
-    except OSError as failure:
+    except _CUT_SHORT as failure:
         raise _half_done(failure) from failure
     log.begin_at(offset)
     log.end_at(offset)
     log.hole = None
+    _follow_cut(log, _behind_nothing, now_ms)
+
+
+def finish_cut(log: LogState, now_ms: int) -> None:
+    """What has to follow from a cut, where that failed; nothing is appended before. Raises `OSError`."""
+    rest = log.rest_of_cut
+    if rest is not None:
+        rest(log, now_ms)
+        log.cut_is_followed()
+
+
+def _follow_cut(log: LogState, rest: RestOfCut, now_ms: int) -> None:
+    log.rest_of_cut = rest
     try:
-        log.truncated((log.topic, log.partition), offset)
-        log.leader_epochs.clear()
-        log.snapshots.remove_all()
-        log.producers.reset((), offset)
-        log.update_first_unstable_offset()
+        finish_cut(log, now_ms)
     finally:
-        log.tell_truncated()
+        log.tell_truncated()  # last: who is told may look at the log, or append to it
+
+
+def _behind_what_is_left(log: LogState, now_ms: int) -> None:
+    offset = log.log_end_offset
+    log.truncated((log.topic, log.partition), log.segments.active.base_offset)
+    log.leader_epochs.truncate_from_end(offset)
+    producer_replay.rebuild(log, offset, now_ms)
+    log.producers.on_high_watermark(log.high_watermark)
+    log.update_first_unstable_offset()
+
+
+def _behind_nothing(log: LogState, now_ms: int) -> None:
+    offset = log.log_end_offset
+    log.truncated((log.topic, log.partition), offset)
+    log.leader_epochs.clear()
+    log.snapshots.remove_all()
+    log.producers.reset((), offset)
+    log.update_first_unstable_offset()
 
 
 def _end_pass(log: LogState) -> None:
@@ -69,6 +97,7 @@ def _end_pass(log: LogState) -> None:
     replacing.give_up(log)
 
 
-def _half_done(failure: OSError) -> TornWriteError:
+def _half_done(failure: Exception) -> TornWriteError:
     """The log no longer ends where it is believed to: nothing may be appended."""
-    return TornWriteError(failure.errno, f"truncated in part only: {failure}")
+    code = failure.errno if isinstance(failure, OSError) else errno.EIO
+    return TornWriteError(code, f"truncated in part only: {failure!r}")

@@ -9,12 +9,26 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
+from protocol.records.batch import CorruptRecordError
 from storage.disk_files import DEFAULT_OPEN_FILES
 from storage.files import TornWriteError
+from storage.log import producer_replay
 from storage.log.partition_log import PartitionLog
+from storage.log.segment import Segment
 from storage.log.storage_errors import storage_error
 from tests.support.disk import files
-from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, file, names, open_log, values
+from tests.support.failing_calls import fail
+from tests.support.partition_logs import (
+    NOW_MS,
+    append,
+    batch,
+    batch_of_bytes,
+    file,
+    names,
+    open_log,
+    produced,
+    values,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -186,3 +200,47 @@ def test_each_kind_of_failure_of_a_log_is_logged_once(
     for code in (errno.ENOSPC, errno.ENOSPC, errno.EIO):
         storage_error(log, OSError(code, "no"))
     assert len(caplog.records) == 2
+
+
+@pytest.mark.parametrize("fails", ["the disk", "memory"])
+def test_what_is_known_of_producers_follows_a_cut_before_anything_is_appended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: str
+) -> None:
+    log = open_log(tmp_path)
+    append(log, produced(0), leader_epoch=0)
+    append(log, produced(1), leader_epoch=1)
+    with monkeypatch.context() as patched:
+        if fails == "memory":
+            fail(patched, producer_replay, "rebuild")
+            with pytest.raises(MemoryError):
+                log.truncate_to(1, NOW_MS)
+        else:
+            refused(lambda: log.truncate_to(1, NOW_MS), ("write_whole", "leader-epoch-checkpoint.tmp"))
+    log.sync()
+    again = append(log, produced(1), leader_epoch=2)
+    assert (again.base_offset, again.duplicate) == (1, False)
+    assert log.leader_epochs.entries == [(0, 0), (2, 1)]
+
+
+def test_a_log_that_begins_anew_forgets_its_producers_before_anything_is_appended(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    append(log, produced(0), leader_epoch=0)
+    refused(
+        lambda: log.truncate_fully_and_start_at(5, NOW_MS), ("write_whole", "leader-epoch-checkpoint.tmp")
+    )
+    again = append(log, produced(0), leader_epoch=2)
+    assert (again.base_offset, again.duplicate) == (5, False)
+    assert log.leader_epochs.entries == [(2, 5)]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), CorruptRecordError("a bit")])
+def test_a_truncation_that_ends_in_its_midst_for_another_reason_ends_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    log = open_log(tmp_path)
+    append(log, batch())
+    append(log, batch())
+    fail(monkeypatch, Segment, "_reload_max_timestamp", error=error)
+    with pytest.raises(KafkaError, match="truncated in part only"):
+        log.truncate_to(1, NOW_MS)
+    assert log.failure is not None
