@@ -45,14 +45,15 @@ class ReplicaFetching:
             self._timer = None
         try:
             request = self._fetcher.request()
+            wait_s = self._fetcher.wait_s() if request is None else None
+        except MemoryError:
+            request, wait_s = None, self._fetcher.backoff_s
         except Exception as error:
             self.stop()
             self._failed(error)
             return
         if request is None:
-            wait_s = self._fetcher.wait_s()
-            if wait_s is not None:
-                self._timer = self._scheduler.call_later(wait_s, self._wake_by_timer)
+            self._wake_in(wait_s)
             return
         self._request = request
         version = FETCH_VERSION if isinstance(request, FetchRequest) else LIST_OFFSETS_VERSION
@@ -65,6 +66,10 @@ class ReplicaFetching:
             self._timer.cancel()
         self._peer.stop()
 
+    def _wake_in(self, wait_s: float | None) -> None:
+        if wait_s is not None:
+            self._timer = self._scheduler.call_later(wait_s, self._wake_by_timer)
+
     def _wake_by_timer(self) -> None:
         self._timer = None
         self.wake()
@@ -73,6 +78,9 @@ class ReplicaFetching:
         request, self._request = self._request, None
         try:
             self._fetcher.answered(request, answer)  # type: ignore[arg-type]
+        except MemoryError:
+            self._wake_in(self._fetcher.backoff_s)  # what wasn't taken is asked for again
+            return
         except Exception as error:
             self.stop()
             self._failed(error)

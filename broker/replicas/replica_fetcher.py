@@ -73,6 +73,11 @@ class ReplicaFetcher:
         self.wake: Callable[[], None] = lambda: None
         """Told when there is something to ask again that waited for this node's disk."""
 
+    @property
+    def backoff_s(self) -> float:
+        """Until what failed is tried again."""
+        return self._settings.backoff_ms / 1000
+
     def __len__(self) -> int:
         return len(self._followed)
 
@@ -107,7 +112,7 @@ class ReplicaFetcher:
             if each.state is FollowState.PAUSED:
                 waits.append(max(0.0, each.paused_until_s - now_s))
             elif each.state is FollowState.FETCHING and throttles and self._is_throttled(each, index):
-                waits.append(self._settings.backoff_ms / 1000)
+                waits.append(self.backoff_s)
             elif each.state not in (FollowState.FAILED, FollowState.SYNCING):
                 waits.append(0.0)
         return min(waits, default=None)
@@ -251,7 +256,7 @@ class ReplicaFetcher:
 
     def _pause(self, followed: Followed) -> None:
         followed.state = FollowState.PAUSED
-        followed.paused_until_s = self._clock.monotonic_s() + self._settings.backoff_ms / 1000
+        followed.paused_until_s = self._clock.monotonic_s() + self.backoff_s
 
     @contextmanager
     def _at_its_own_cost(self, followed: Followed) -> Iterator[None]:

@@ -12,6 +12,7 @@ import pytest
 
 from broker.peers.replica_fetching import ReplicaFetching
 from broker.replicas.follower import Follower
+from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.offsets import ListOffsetsRequest
@@ -194,6 +195,19 @@ def test_too_little_memory_costs_its_partition_a_while(
     assert (pair.following.state, pair.stopped) == (PAUSED, [])
     pair.until_level()
     assert pair.log.log_start_offset == 2
+
+
+@pytest.mark.parametrize("name", ["request", "answered"])
+def test_too_little_memory_for_a_request_or_its_answer_costs_a_while(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    pair.step()
+    with monkeypatch.context() as patched:
+        fail(patched, ReplicaFetcher, name)
+        pair.step()
+    assert (pair.stopped, pair.asked) == ([], [])
+    assert pair.timers == [BACKOFF_MS / 1000]
+    pair.until_level()
 
 
 def test_what_nobody_foresaw_costs_its_partition(
