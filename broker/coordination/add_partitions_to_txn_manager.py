@@ -131,7 +131,14 @@ class AddPartitionsToTxnManager:
             answered(dict.fromkeys(asked, error))
             return
         if operation is not ADD_PARTITION:
-            answered(shard.verify_partitions(producer, [*asked]))
+
+            def certain(lost: KafkaError | None) -> None:
+                if lost is None:
+                    answered(shard.verify_partitions(producer, [*asked]))
+                else:
+                    answered(dict.fromkeys(asked, lost.error))
+
+            shard.when_certain(certain)
             return
 
         def added(failure: KafkaError | None) -> None:

@@ -32,7 +32,7 @@ def add_partitions(
         then(refused.as_value())
         return
     if is_there:
-        then(None)
+        manager.when_certain(then)
         return
     now_ms = manager.runtime.now_ms()
     transit = metadata.prepare_add_partitions(partitions, now_ms, client_transaction_version)

@@ -116,9 +116,15 @@ class TransactionShard:
         """Whether partitions are in the transaction: NONE or TRANSACTION_ABORTABLE each, or one error for all of them.
 
         INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS. What is
-        pending isn't looked at (KAFKA-14904): the append to the partition is checked once more.
+        pending isn't looked at (KAFKA-14904): the append to the partition is checked once more. Who tells others of it
+        asks `when_certain`.
         """
         return adding.verify_partitions(self._manager, producer, partitions)
+
+    def when_certain(self, then: WhenCommitted) -> None:
+        """`then` once all that the shard was loaded with is committed: in this call where it is. It is given
+        NOT_COORDINATOR where that isn't known any more."""
+        self._manager.when_certain(then)
 
     def end_txn(
         self, producer: TransactionalProducer, *, commit: bool, client_transaction_version: int, reply: Reply

@@ -26,7 +26,7 @@ log = logging.getLogger("barnabas.transactions")
 class TransactionStateManager:
     """Knows the transactional ids, and changes them by records."""
 
-    __slots__ = ("_gate", "runtime", "transaction_version", "transactions")
+    __slots__ = ("_gate", "_is_certain", "runtime", "transaction_version", "transactions")
 
     def __init__(self, runtime: Runtime, transaction_version: Callable[[], int]) -> None:
         """`transaction_version` is the cluster's level of that feature, at each moment."""
@@ -34,6 +34,7 @@ class TransactionStateManager:
         self.transaction_version = transaction_version
         self.transactions: dict[str, TransactionMetadata] = {}
         self._gate = Gate(runtime)
+        self._is_certain = True
 
     def get(self, transactional_id: str) -> TransactionMetadata:
         """Raises KafkaError: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING."""
@@ -54,7 +55,21 @@ class TransactionStateManager:
         """Everything is replayed up to this offset; `then` is called once that is committed, or can't be any more."""
         if end_offset:
             self._gate.appended(end_offset)
-        self._gate.when_committed(then)
+        self._is_certain = False
+
+        def certain(error: KafkaError | None) -> None:
+            self._is_certain = error is None
+            then(error)
+
+        self._gate.when_committed(certain)
+
+    def when_certain(self, then: WhenCommitted) -> None:
+        """`then` once what was replayed is committed: what the next leader may not have isn't to be told, or a client
+        goes on as if it were so. (Kafka's coordinator tells it.)"""
+        if self._is_certain:
+            then(None)
+        else:
+            self._gate.when_committed(then)
 
     # ---- moves
 

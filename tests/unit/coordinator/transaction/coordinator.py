@@ -208,11 +208,13 @@ class Coordinator:
             for it in self.markers.writes
         ]
 
-    def restarted(self, *, is_held: bool = False) -> Coordinator:
-        """The same log in a new shard, as after a restart. Producer ids come from a block further on."""
+    def restarted(self, *, is_held: bool = False, lags: bool = False) -> Coordinator:
+        """The same log in a new shard, as after a restart. Producer ids come from a block further on. `lags`: nothing
+        of the log is known to be committed."""
         runtime = FakeRuntime()
         runtime.elapsed_ms = self.runtime.elapsed_ms
         runtime.log = [*self.runtime.log]
+        runtime.lags = lags
         again = Coordinator(runtime, level=self.level, epoch=self.coordinator_epoch + 1)
         again.settings = self.settings
         again.producer_ids = count(1000)
@@ -220,7 +222,7 @@ class Coordinator:
         again.shard = again._new_shard()
         for offset, ((key, value), _) in enumerate(runtime.log):
             again.shard.replay(key, value, offset, -1)
-        again.shard.start()
+        again.shard.start(len(runtime.log) if lags else 0)
         return again
 
 

@@ -259,3 +259,30 @@ def test_an_expired_id_is_forgotten_once_its_tombstone_is_committed() -> None:
     it.runtime.pass_ms(3_600_000)
     it.runtime.commit()
     assert it.shard.transactions == {}
+
+
+@pytest.mark.parametrize("question", ["add", "verify"])
+def test_that_partitions_are_in_it_is_told_once_what_was_loaded_is_committed(question: str) -> None:
+    """Else the next leader doesn't know of them, perhaps, and their records are undecided for good."""
+    before = Coordinator()
+    before.begun(T0)
+    producer = TransactionalProducer("x", 7, 0)
+    for is_lost in (False, True):
+        it = before.restarted(lags=True)
+        told: list[object] = []
+        if question == "add":
+            it.shard.add_partitions(producer, [T0], client_transaction_version=2, then=told.append)
+        else:
+            it.shard.when_certain(told.append)
+        assert told == []
+        if is_lost:
+            it.shard.unload()
+            [error] = told
+            assert isinstance(error, KafkaError)
+            assert error.error is Error.NOT_COORDINATOR
+        else:
+            it.runtime.commit()
+            assert told == [None]
+            it.runtime.lags = True  # what comes then holds nobody up who asks of what was there
+            it.shard.add_partitions(producer, [T0], client_transaction_version=2, then=told.append)
+            assert told == [None, None]
