@@ -15,6 +15,8 @@ class LogDirMove:
     - `failed`: since it last got on, so that a failure is logged once.
     - `synced`: what has come so far was sent to the disk at least once, after which little is left for the end.
     - `syncing`: that is under way.
+    - `syncing_cut`: the end of the future log was cut off, as the present one's was, and the disk is getting that. The
+      move doesn't go on meanwhile: what is appended would wait for the disk.
     - `assigning`: the controller has been asked to record the new directory, and hasn't answered yet.
     - `cancelling`: the controller has been asked to record that the partition stays, and hasn't answered yet. The move
       doesn't go on meanwhile: its own record would come behind that one.
@@ -31,6 +33,7 @@ class LogDirMove:
         "next_directory_id",
         "synced",
         "syncing",
+        "syncing_cut",
     )
 
     def __init__(self, directory: LogDirectory, directory_id: bytes, log: PartitionLog) -> None:
@@ -40,6 +43,7 @@ class LogDirMove:
         self.failed = False
         self.synced = False
         self.syncing = False
+        self.syncing_cut = False
         self.assigning = False
         self.cancelling = False
         self.next_directory_id: bytes | None = None

@@ -18,6 +18,7 @@ from broker.disks.log_dir_move import LogDirMove
 from broker.replicas.partitions import FAULTS
 from protocol.errors import Error, KafkaError
 from storage.directory import future_log_copying
+from storage.log.following import sync_cut
 
 if TYPE_CHECKING:
     from broker.controller.own_assignments import AssignDirectory
@@ -218,9 +219,13 @@ class LogDirMoves:
 
     def _advance(self, partition: Partition, move: LogDirMove) -> bool:
         """Whether there is more to do at once; else somebody is going to call `_soon`."""
-        if move.cancelling:
+        if move.cancelling or move.syncing_cut:
             return False
         present, future = partition.log, move.log
+        if future_log_copying.follow_cut(future, present, self._clock.now_ms()):
+            move.synced = False
+        if future.cut is not None and self._sync_cut(move):
+            return False
         copied = future_log_copying.copy(
             future,
             present,
@@ -232,6 +237,10 @@ class LogDirMoves:
             move.failed = False
             self._quota.record(copied)
         if not future_log_copying.is_caught_up(future, present):
+            if not copied:
+                raise KafkaError(
+                    Error.KAFKA_STORAGE_ERROR, f"{future.directory} isn't as {present.directory}"
+                )
             return True
         if move.syncing or move.assigning:
             return False
@@ -241,6 +250,19 @@ class LogDirMoves:
             self._sync(move)
             return False
         self._change_places(partition, move)
+        return False
+
+    def _sync_cut(self, move: LogDirMove) -> bool:
+        """Whether it is waited for: what was cut off of the future log goes from the disk before more is appended."""
+
+        def then(failure: Exception | None) -> None:
+            move.syncing_cut = False
+            self._soon(0 if failure is None else RETRY_S)
+
+        move.syncing_cut = True
+        if sync_cut(move.log, then):
+            return True
+        move.syncing_cut = False
         return False
 
     def _sync(self, move: LogDirMove) -> None:

@@ -11,6 +11,7 @@ from itertools import islice
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import walk_batches
 from storage.log import syncing
+from storage.log.leader_epochs import UNDEFINED_EPOCH
 from storage.log.log_config import LONG_MAX, LogConfig
 from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
@@ -28,29 +29,60 @@ def start_offset_of(present: PartitionLog) -> int:
 
 
 def begin(future: PartitionLog, present: PartitionLog, now_ms: int) -> None:
-    """Makes the future log's directory. One that was found is cut where the present log ended the last epoch that it
-    knows, or begins anew where that doesn't know the epoch (Kafka: `AbstractFetcherThread.getOffsetTruncationState`,
-    which looks for an earlier one in common)."""
+    """Makes the future log's directory. One that was found is cut off where by their epochs they part: the present one
+    may have been cut off, and filled again, since somebody filled this one."""
+    present.cuts_are_followed()
     if not future.created:
         future.create(now_ms)
         return
-    latest = future.leader_epochs.latest
-    epoch, end_offset = present.end_offset_for_epoch(latest)
-    if latest < 0 or epoch != latest:
-        future.truncate_fully_and_start_at(start_offset_of(present), now_ms)
-    else:
-        future.truncate_to(end_offset, now_ms)
+    _cut_off(future, present, _common_end(future, present), now_ms)
     future.update_high_watermark(present.high_watermark)
+
+
+def follow_cut(future: PartitionLog, present: PartitionLog, now_ms: int) -> bool:
+    """A present log that is a follower's may lose its end to what its leader has: what the future log has of that goes
+    too, though the present one may reach as far again (Kafka: `ReplicaFetcherThread.truncate`, which marks the future
+    log for truncation). Returns whether the present one lost anything.
+
+    Raises `KafkaError` (KAFKA_STORAGE_ERROR).
+    """
+    cut = present.lowest_cut
+    if cut is None:
+        return False
+    if cut < future.log_end_offset or future.log_end_offset < present.log_start_offset:
+        _cut_off(future, present, min(cut, _common_end(future, present)), now_ms)
+    present.cuts_are_followed()
+    return True
+
+
+def _common_end(future: PartitionLog, present: PartitionLog) -> int:
+    """Where the last epoch that both know ends in one of them first: up to there they are the same. -1 where there is
+    none (Kafka: `AbstractFetcherThread.getOffsetTruncationState`)."""
+    known = {epoch for epoch, _ in present.leader_epochs.entries}
+    for epoch, _ in reversed(future.leader_epochs.entries):
+        if epoch in known:
+            return min(log.end_offset_for_epoch(epoch)[1] for log in (future, present))
+    return -1
+
+
+def _cut_off(future: PartitionLog, present: PartitionLog, offset: int, now_ms: int) -> None:
+    """It begins anew where nothing would be left that is of use, its log start perhaps being the later one."""
+    start = start_offset_of(present)
+    if offset < start or offset <= future.log_start_offset:
+        future.truncate_fully_and_start_at(start, now_ms)
+    else:
+        future.truncate_to(offset, now_ms)
 
 
 def copy(
     future: PartitionLog, present: PartitionLog, *, max_bytes: int, max_batches: int, now_ms: int
 ) -> int:
     """Appends to the future log what it lacks, as much as the bounds allow though at least a batch. Returns how
-    many bytes.
+    many bytes. It follows a cut first: who hasn't had the disk sync that before waits for it here.
 
     Raises `KafkaError` (KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE), `CorruptRecordError`.
     """
+    follow_cut(future, present, now_ms)
     if present.log_start_offset == present.log_end_offset != future.log_end_offset:
         future.truncate_fully_and_start_at(present.log_end_offset, now_ms)
     copied = 0
@@ -85,7 +117,17 @@ def is_caught_up(future: PartitionLog, present: PartitionLog) -> bool:
     return (
         future.log_end_offset == present.log_end_offset
         and future.log_start_offset >= present.log_start_offset
+        and _have_the_same_last_epoch(future, present)
     )
+
+
+def _have_the_same_last_epoch(future: PartitionLog, present: PartitionLog) -> bool:
+    """Of the record that both end with; where one of them has none, or doesn't know, nothing speaks against it."""
+    end = future.log_end_offset
+    if end in (future.log_start_offset, present.log_start_offset):
+        return True
+    ours, theirs = (log.leader_epochs.epoch_for(end - 1) for log in (future, present))
+    return ours == theirs or UNDEFINED_EPOCH in (ours, theirs)
 
 
 @told_to_clients

@@ -71,6 +71,10 @@ def open_future(
     directory.futures[key] = future
     directory.unopened_futures.pop(key, None)
     directory.offsets.opened(key)
+    directory.attach(future)
+    if future.cut is not None:
+        with suppress(MemoryError):  # the next writing comes by the clock
+            directory.offsets.write_recovery_points()
     return future
 
 

@@ -80,6 +80,7 @@ class LogState:
         "log_end_offset",
         "log_start_offset",
         "logged_failures",
+        "lowest_cut",
         "out_of_use",
         "partition",
         "producers",
@@ -118,6 +119,9 @@ class LogState:
         self.rest_of_cut: RestOfCut | None = None
         """Makes the leader epochs and the producers follow from a cut: that failed, and is tried again before anything
         is appended."""
+        self.lowest_cut: int | None = None
+        """The lowest offset at which the end was cut off since the future log that is filled from this one was cut off
+        there as well; None where it wasn't."""
         self.failure: OSError | None = None
         """Why nothing is appended any more: a write that couldn't be taken back, or a sync that failed."""
         self.logged_failures: tuple[int | None, ...] = ()
@@ -241,10 +245,16 @@ class LogState:
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
         self.flushing.cut_at(offset)
+        if self.lowest_cut is None or offset < self.lowest_cut:
+            self.lowest_cut = offset
         self.read_positions = None
         if self.usable:
             self.cut = object()
             self.ready = False
+
+    def cuts_are_followed(self) -> None:
+        """The future log has nothing that was cut off here."""
+        self.lowest_cut = None
 
     def cut_is_synced(self, cut: object | None) -> None:
         """The disk has this cut; perhaps there was another one since."""

@@ -20,6 +20,7 @@ from protocol.messages.cluster_admin import (
     AlterReplicaLogDirTopic,
     DescribeLogDirsRequest,
 )
+from protocol.messages.metadata_records import NoOpRecord
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from protocol.wire.primitives import uuid_from_text
@@ -127,6 +128,17 @@ def id_of(folder: Path, name: str) -> bytes:
 def recorded(node: Server) -> bytes:
     [directory_id] = node.metadata.image.topics["t"].partitions[0].directories
     return directory_id
+
+
+def lag(node: Server) -> None:
+    """The metadata log has other voters from now on, which lack something already."""
+    node.metadata.replicate = lambda end_offset: None
+    node.metadata.append([NoOpRecord()])
+
+
+def catch_up(node: Server) -> None:
+    node.metadata.replicate = node.metadata.commit
+    node.metadata.commit(node.metadata.next_offset)
 
 
 def described(node: Server) -> dict[str, tuple[bool, int]]:

@@ -10,11 +10,12 @@ from broker.process.start_error import StartError
 from tests.node.controllers import NODE, controller
 from tests.support.whole_server import started
 
+TIMEOUT = "initial.broker.registration.timeout.ms="
 JOINS = (
     "process.roles=broker",
     "node.id=1",
     "controller.listener.names=CONTROLLER",
-    "initial.broker.registration.timeout.ms=100",
+    f"{TIMEOUT}100",
 )
 NOBODY = "localhost:1"
 """Where no controller is."""
@@ -71,12 +72,13 @@ async def test_the_controller_has_an_id_of_its_own(tmp_path: Path) -> None:
         (folder / "meta.properties").write_text(
             f"version=1\ncluster.id={other.cluster_id}\nnode.id={NODE}\ndirectory.id={'A' * 21}Q\n"
         )
-        joins = [each for each in JOINS if not each.startswith("node.id=")]
+        joins = [each for each in JOINS if not each.startswith(("node.id=", TIMEOUT))]
         with pytest.raises(StartError) as refused:
             await started(
                 folder,
                 *joins,
                 f"node.id={NODE}",
+                f"{TIMEOUT}60000",  # it is told sooner
                 f"controller.quorum.bootstrap.servers={other.endpoints.bootstrap}",
             )
     assert str(refused.value) == (

@@ -12,18 +12,19 @@ import pytest
 from broker.disks import moves
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.metadata_records import NoOpRecord
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from tests.node.log_dir_moves import (
     NOW_MS,
     RECORDS,
     append,
+    catch_up,
     described,
     expected,
     filled,
     folders,
     id_of,
+    lag,
     move,
     moved,
     partition_of,
@@ -177,17 +178,6 @@ async def test_another_destination_takes_the_place_of_the_first(tmp_path: Path) 
     await moved(node)
     assert [folders(tmp_path, name) for name in "abc"] == [["delete"], ["delete"], ["t-0"]]
     assert values(node) == expected()
-
-
-def lag(node: Server) -> None:
-    """The metadata log has other voters from now on, which lack something already."""
-    node.metadata.replicate = lambda end_offset: None
-    node.metadata.append([NoOpRecord()])
-
-
-def catch_up(node: Server) -> None:
-    node.metadata.replicate = node.metadata.commit
-    node.metadata.commit(node.metadata.next_offset)
 
 
 @pytest.mark.parametrize("assigning", [False, True], ids=["on the way", "about to change places"])

@@ -184,3 +184,125 @@ def test_a_future_log_that_was_left_is_let_go_of_with_its_folder(tmp_path: Path)
     assert not Path(folder.path).exists()
     directory.close()
     assert LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once).clean
+
+
+def cut_and_refilled(present: PartitionLog, offset: int, *written: bytes, epoch: int = 1) -> None:
+    """As a follower's that its leader has corrected."""
+    present.truncate_to(offset, NOW_MS)
+    for value in written:
+        append(present, batch(values=[value]), leader_epoch=epoch)
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_what_the_present_log_has_lost_the_future_one_loses_though_it_is_as_long_again(
+    tmp_path: Path, epoch: int
+) -> None:
+    present = filled(tmp_path / "a", b"0", b"1", b"2", b"lost")
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+    cut_and_refilled(present, 3, b"kept", epoch=epoch)
+    future_log_copying.copy(future, present, max_bytes=PLENTY, max_batches=PLENTY, now_ms=NOW_MS)
+    assert future_log_copying.is_caught_up(future, present)
+    assert values(future) == [b"0", b"1", b"2", b"kept"]
+    assert future.leader_epochs.entries == present.leader_epochs.entries
+
+
+def test_a_present_log_that_is_shorter_now_leaves_nothing_to_wait_for(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"1", b"lost", b"lost too")
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+    present.truncate_to(2, NOW_MS)
+    assert future_log_copying.follow_cut(future, present, NOW_MS)
+    assert future_log_copying.is_caught_up(future, present)
+    assert not future_log_copying.follow_cut(future, present, NOW_MS)
+    take_over(future, present)
+    assert values(future) == [b"0", b"1"]
+
+
+def test_the_lowest_of_several_cuts_counts(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"lost", b"lost")
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+    cut_and_refilled(present, 1, b"1", b"lost", b"lost")
+    cut_and_refilled(present, 3, b"3", epoch=2)
+    cut_and_refilled(present, 2, b"2", b"3", epoch=3)
+    copied(future, present)
+    future_log_copying.copy(future, present, max_bytes=PLENTY, max_batches=PLENTY, now_ms=NOW_MS)
+    assert values(future) == values(present) == [b"0", b"1", b"2", b"3"]
+
+
+def test_what_was_not_copied_yet_may_be_cut_off_without_harm(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"1", b"2", b"lost")
+    future = begun(tmp_path / "b", present)
+    future_log_copying.copy(future, present, max_bytes=PLENTY, max_batches=2, now_ms=NOW_MS)
+    cut_and_refilled(present, 3, b"kept")
+    assert future_log_copying.follow_cut(future, present, NOW_MS)
+    assert (future.log_end_offset, future.cut) == (2, None)
+    copied(future, present)
+    assert values(future) == values(present) == [b"0", b"1", b"2", b"kept"]
+
+
+@pytest.mark.parametrize("start", [1, 3, 7])
+def test_a_present_log_that_begins_anew_has_a_future_one_that_does(tmp_path: Path, start: int) -> None:
+    present = filled(tmp_path / "a", b"0", b"1", b"2")
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+    present.truncate_fully_and_start_at(start, NOW_MS)
+    append(present, batch(values=[b"new"]), leader_epoch=1)
+    append(present, batch(values=[b"newer"]), leader_epoch=1)
+    future_log_copying.copy(future, present, max_bytes=PLENTY, max_batches=PLENTY, now_ms=NOW_MS)
+    assert future_log_copying.is_caught_up(future, present)
+    assert (future.log_start_offset, values(future)) == (start, [b"new", b"newer"])
+
+
+def test_a_later_log_start_of_its_own_is_not_gone_behind_by_a_cut(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"1", b"2", b"lost")
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+    future.delete_records_before(3)
+    cut_and_refilled(present, 2, b"kept")
+    copied(future, present)
+    assert values(future) == values(present) == [b"0", b"1", b"kept"]
+
+
+def test_a_cut_of_before_the_move_is_nothing_to_it(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"1", b"lost")
+    cut_and_refilled(present, 2, b"2", b"3")
+    present.delete_records_before(3)
+    future = begun(tmp_path / "b", present)
+    assert not future_log_copying.follow_cut(future, present, NOW_MS)
+
+
+def test_a_found_future_log_is_cut_where_an_earlier_epoch_parts_them(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"1")
+    other = filled(tmp_path / "b", b"0", b"1")
+    append(other, batch(values=[b"lost"]), leader_epoch=1)
+    other.close()
+    append(present, batch(values=[b"2"]), leader_epoch=2)
+    future = begun(tmp_path / "b", present)
+    assert future.log_end_offset == 2
+    copied(future, present)
+    assert values(future) == [b"0", b"1", b"2"]
+
+
+def test_logs_of_the_same_length_and_other_epochs_are_not_the_same(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"1")
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+    cut_and_refilled(present, 1, b"1")
+    assert not future_log_copying.is_caught_up(future, present)
+
+
+def test_the_checkpoint_follows_a_cut_of_the_future_log(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0", b"lost", b"lost")
+    directory = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
+    future = directory.open_future(present, "0" * 32, now_ms=NOW_MS)
+    copied(future, present)
+    future.flush(NOW_MS)
+    directory.checkpoint_recovery_points()
+    checkpoint = tmp_path / "b" / "recovery-point-offset-checkpoint"
+    assert checkpoint.read_text() == "0\n1\norders 0 2\n"  # one less at the end
+    present.truncate_to(1, NOW_MS)
+    future_log_copying.follow_cut(future, present, NOW_MS)
+    assert checkpoint.read_text() == "0\n1\norders 0 0\n"
+    directory.close()
