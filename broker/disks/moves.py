@@ -153,7 +153,10 @@ class LogDirMoves:
         partition.move = None
         self._moving.pop(partition, None)
         log.info("%s-%d isn't moved any more", partition.topic.name, partition.index)
-        move.directory.delete_future(move.log, self._new_folder_name())
+        try:
+            move.directory.delete_future(move.log, self._new_folder_name())
+        finally:
+            partition.recheck_deletions()
 
     def directory_failed(self, directory: LogDirectory) -> dict[tuple[bytes, int], bytes]:
         """Moves from it and to it have ended; the next start goes on with those that it can.
@@ -171,6 +174,7 @@ class LogDirMoves:
             if move.directory is not directory:
                 move.directory.leave_future(move.log)
             stayed[replica_of(partition)] = self._log_dirs.id_of(partition.directory)
+            partition.recheck_deletions()
         return stayed
 
     def stop(self) -> None:
@@ -236,6 +240,7 @@ class LogDirMoves:
         if copied:
             move.failed = False
             self._quota.record(copied)
+        partition.recheck_deletions()
         if not future_log_copying.is_caught_up(future, present):
             if not copied:
                 raise KafkaError(

@@ -1,8 +1,8 @@
 """DeleteRecords (21), versions 0 to 2 (KIP-107): everything below an offset goes.
 
 The log start moves at once, and that of the other replicas with what they fetch next, for which the answer waits: it
-has the lowest of them. Segments go at the next retention run, and the offset is written down by the clock and
-at shutdown (`log-start-offset-checkpoint`), as in Kafka.
+has the lowest of them; a log on its way to another directory is one. Segments go at the next retention run, and the
+offset is written down by the clock and at shutdown (`log-start-offset-checkpoint`), as in Kafka.
 """
 
 from __future__ import annotations
@@ -106,6 +106,6 @@ def _delete(
     if offset == HIGH_WATERMARK:
         offset = leader.log.high_watermark
     leader.log.delete_records_before(offset)
-    result.low_watermark = leader.low_watermark
+    result.low_watermark = partition.low_watermark
     if result.low_watermark < offset:
-        delayed.add(AwaitedDeletion(lambda: partitions.get(name, index).leader(), offset, result))
+        delayed.add(AwaitedDeletion(lambda: partitions.get(name, index), offset, result))

@@ -1,4 +1,5 @@
-"""The DeleteRecords that waits for the other replicas to begin where the leader does (Kafka: DelayedDeleteRecords)."""
+"""The DeleteRecords that waits for the other replicas, and a log on its way to another directory, to begin where the
+leader does (Kafka: DelayedDeleteRecords)."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from protocol.errors import Error, KafkaError
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.replicas.leader import Leader
+    from broker.replicas.partition import Partition
     from protocol.messages.topics import DeleteRecordsPartitionResult
 
 INVALID_LOW_WATERMARK = -1
@@ -18,28 +20,28 @@ INVALID_LOW_WATERMARK = -1
 class AwaitedDeletion:
     """One partition's part of it: all below `offset` is to go, and does not count as gone yet."""
 
-    __slots__ = ("_done", "_leader", "_leader_of", "_offset", "_result")
+    __slots__ = ("_done", "_leader", "_offset", "_partition_of", "_result")
 
     def __init__(
-        self, leader_of: Callable[[], Leader], offset: int, result: DeleteRecordsPartitionResult
+        self, partition_of: Callable[[], Partition], offset: int, result: DeleteRecordsPartitionResult
     ) -> None:
-        """`leader_of` raises KafkaError where the partition isn't led here any more."""
-        self._leader_of = leader_of
+        """`partition_of` raises KafkaError where it isn't here any more, and says why."""
+        self._partition_of = partition_of
         self._offset = offset
         self._result = result
         self._leader: Leader | None = None
         self._done: Callable[[], None] | None = None
 
     def start(self, done: Callable[[], None]) -> None:
-        """`done` is called once it is known what became of it. Raises KafkaError by `leader_of`."""
-        self._leader = self._leader_of()
+        """`done` is called once it is known what became of it. Raises KafkaError where the partition isn't led here."""
+        self._leader = self._partition_of().leader()
         self._leader.await_deletion(self.recheck)
         self._done = done
 
     def recheck(self) -> None:
         """A replica has said where it begins, or another broker leads."""
         try:
-            low_watermark = self._leader_of().low_watermark
+            low_watermark = self._partition_of().low_watermark
         except KafkaError as error:
             self._result.low_watermark, self._result.error_code = INVALID_LOW_WATERMARK, error.error
         else:

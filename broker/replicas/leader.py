@@ -291,11 +291,11 @@ class Leader:
         others.expand(node_id, max(log.high_watermark, self.leader_epoch_start_offset))
         if has_moved:
             self.advance()
-        self._recheck_deletions()
+        self.recheck_deletions()
 
     @property
     def low_watermark(self) -> int:
-        """The lowest start of the logs of the replicas whose brokers are alive (Kafka: `lowWatermarkIfLeader`)."""
+        """The lowest start of the logs of the replicas whose brokers are alive. See `Partition.low_watermark`."""
         start, others = self.log.log_start_offset, self.replicas
         return start if others is None else others.low_watermark(start)
 
@@ -307,7 +307,8 @@ class Leader:
         """Nothing where it isn't awaited."""
         self._deletions = tuple(each for each in self._deletions if each != recheck)
 
-    def _recheck_deletions(self) -> None:
+    def recheck_deletions(self) -> None:
+        """A log may begin later, or count no more."""
         for recheck in self._deletions:
             recheck()
 
@@ -320,7 +321,7 @@ class Leader:
         """The node doesn't lead the partition any more: who waits for a commit is told why."""
         self._is_resigned = True
         self._tell_lost(error)
-        self._recheck_deletions()
+        self.recheck_deletions()
 
     def _tell_lost(self, error: KafkaError) -> None:
         # made even where nobody waits: whoever comes from here on is told the same

@@ -113,6 +113,20 @@ class Partition:
         log.tell_flushed()
         if isinstance(role, Leader):
             role.advance()
+            role.recheck_deletions()
+
+    @property
+    def low_watermark(self) -> int:
+        """Below it there is nothing left: in the logs of the replicas whose brokers are alive, and in this one's future
+        log, which is going to be its log (Kafka: `lowWatermarkIfLeader`). Raises KafkaError where it isn't led here."""
+        start = self.leader().low_watermark
+        return start if self.move is None else min(start, self.move.log.log_start_offset)
+
+    def recheck_deletions(self) -> None:
+        """The low watermark may have risen."""
+        role = self.role
+        if isinstance(role, Leader):
+            role.recheck_deletions()
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
         """Raises KafkaError where a client knows an older leader epoch, or one we don't know yet (KIP-320; Kafka:
