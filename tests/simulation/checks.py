@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -73,7 +74,7 @@ def what_is_lost(machine: Machine, before: dict[str, Written], *, power_lost: bo
         point = was.recovery_point
         if not was.compacts:
             synced = log_contents.below(was.data, point)
-            if there[: len(synced)] != synced:
+            if not any(each[: len(synced)] == synced for each in (there, *_elsewhere(machine, folder))):
                 complaints.append(f"{folder} was synced up to offset {point}, and isn't")
             continue
         may_be = [log_contents.below(each, point) for each in was.may_be]
@@ -88,6 +89,17 @@ def what_is_lost(machine: Machine, before: dict[str, Written], *, power_lost: bo
             for complaint in _what_compaction_changed(first, second)
         ]
     return complaints
+
+
+def _elsewhere(machine: Machine, folder: str) -> Iterator[bytes]:
+    """What the partition's other folders hold: of one that has just been moved the power may undo the new name."""
+    name = folder.rpartition("/")[2]
+    for log_dir in machine.folders:
+        for other in machine.disk.names(log_dir):
+            found = machine.disk.find(f"{log_dir}/{other}")
+            is_of_it = other == name or (other.startswith(f"{name}.") and other.endswith("-future"))
+            if is_of_it and isinstance(found, Directory):
+                yield log_contents.content(found.names)
 
 
 def _what_compaction_changed(before: bytes, after: bytes) -> list[str]:
@@ -218,13 +230,14 @@ async def _check_offsets(course: Course, effective: list[Transaction]) -> None:
 
 def forget_what_is_rebuilt(machine: Machine) -> None:
     """Of a machine that is off: all beside its logs that follows from them."""
-    for folder in machine.disk.names(machine.folder):
-        path = f"{machine.folder}/{folder}"
-        is_log = isinstance(machine.disk.find(path), Directory) and not folder.startswith(METADATA_TOPIC)
-        for name in machine.disk.names(path) if is_log else ():
-            if name.endswith(REBUILT):
-                machine.disk.forget(f"{path}/{name}")
-    machine.disk.forget(f"{machine.folder}/{RECOVERY_POINT_FILE}")
+    for log_dir in machine.folders:
+        for folder in machine.disk.names(log_dir):
+            path = f"{log_dir}/{folder}"
+            is_log = isinstance(machine.disk.find(path), Directory) and not folder.startswith(METADATA_TOPIC)
+            for name in machine.disk.names(path) if is_log else ():
+                if name.endswith(REBUILT):
+                    machine.disk.forget(f"{path}/{name}")
+        machine.disk.forget(f"{log_dir}/{RECOVERY_POINT_FILE}")
 
 
 async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int, bytes]]) -> None:

@@ -69,10 +69,11 @@ class Machine:
         mean_work_s: float = MEAN_WORK_S,
         computes_beside: bool = False,
         fills_up: bool = False,
+        log_dirs: int = 1,
     ) -> None:
         """`variables` of the environment. `mean_work_s`: how long its disk takes, which syncs in the background.
         `computes_beside`: what is long to compute takes its time, else it is done at once. `fills_up`: the disk is full
-        now and then, while clients are served."""
+        now and then, while clients are served. `log_dirs`: how many, all on the one disk."""
         self.world = world
         self.name = name
         self.port = port
@@ -81,6 +82,8 @@ class Machine:
         self.serves = False
         self.failures: list[BaseException] = []
         self.folder = f"/disks/{name}"
+        self.folders = [self.folder, *(f"{self.folder}-{number}" for number in range(2, log_dirs + 1))]
+        """Its log directories."""
         self.disk = VirtualDisk()
         self._luck = world.luck(f"{name}'s disk")
         self._settings = settings
@@ -92,7 +95,8 @@ class Machine:
         self.full_disks: list[FullDisk] = []
         """One for each run."""
         self._network: NodeNetwork
-        VirtualFiles(self.disk, world.history, world.clock.now_ms).make_directories(self.folder)
+        for folder in self.folders:
+            VirtualFiles(self.disk, world.history, world.clock.now_ms).make_directories(folder)
         self.disk.keep_all()
 
     @property
@@ -132,6 +136,8 @@ class Machine:
             computing=computing,
         )
         arguments = ["--data", self.folder, "--port", str(self.port)]
+        if len(self.folders) > 1:
+            arguments += ["-o", "log.dirs=" + ",".join(self.folders)]
         for setting in self._settings:
             arguments += ["-o", setting]
         self.node = None

@@ -106,6 +106,8 @@ def _behind(simulation: ClusterSimulation) -> list[str]:
         end = leader.partition.log.log_end_offset
         for copy in (leader, *followers):
             log = copy.partition.log
+            if copy.partition.move is not None:
+                found.append(f"{copy.name} is on its way to another directory")
             if (log.log_end_offset, log.high_watermark) != (end, end):
                 found.append(f"{copy.name}: {log.high_watermark} of {log.log_end_offset}, where {end} is")
     return found

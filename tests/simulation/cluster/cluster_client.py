@@ -97,6 +97,10 @@ class ClusterClient(WireClient):
         self._found[route] = machine.name
         return machine.name
 
+    def at(self, broker: str) -> WireClient:
+        """Who asks that one, whatever it leads."""
+        return self._clients[broker]
+
     def close(self) -> None:
         for client in self._clients.values():
             client.close()

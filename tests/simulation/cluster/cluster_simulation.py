@@ -15,6 +15,7 @@ from tests.simulation import checks
 from tests.simulation.cluster import cluster_checks
 from tests.simulation.cluster.cluster_client import ClusterClient
 from tests.simulation.cluster.faults import Deaths, Faults
+from tests.simulation.cluster.log_dir_work import LogDirWork
 from tests.simulation.cluster.move_work import MoveWork
 from tests.simulation.cluster.nodes import BROKERS, Nodes
 from tests.simulation.cluster.topic_work import TopicWork
@@ -29,6 +30,7 @@ from tests.simulation.settling import settle
 from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.work import PLACES, Place, Work
 
+SLOW_BYTES_PER_S = 2_000
 METADATA_CLEANING_MS = 2_000
 """Not each minute: no run is long."""
 
@@ -71,7 +73,11 @@ class ClusterSimulation(Course):
         if luck.random() < 0.5:
             settings.append(f"log.roll.ms={luck.choice((300, 1000, 4000))}")
             settings.append(f"log.index.interval.bytes={luck.choice((0, 300))}")
-        self.nodes = Nodes(self.world, settings, luck)
+        of_log_dirs = self.world.luck("log dirs")
+        log_dirs = of_log_dirs.choice((1, 2))
+        if of_log_dirs.random() < 0.7:  # so that much comes in between
+            settings.append(f"replica.alter.log.dirs.io.max.bytes.per.second={SLOW_BYTES_PER_S}")
+        self.nodes = Nodes(self.world, settings, luck, log_dirs=log_dirs)
         self.faults = Faults(self.nodes, self.world.luck("faults"), self.deaths, self.work.counts, self._die)
 
     def client(self, name: str) -> ClusterClient:
@@ -94,6 +100,7 @@ class ClusterSimulation(Course):
             *super()._working(),
             topics.run(self.luck.randint(0, 10)),
             moves.run(self.luck.randint(0, 8)),
+            LogDirWork(self.client("log dirs"), self.work, self.nodes).run(),
         ]
 
     async def run(self) -> Result:

@@ -56,7 +56,10 @@ class Term(NamedTuple):
 
 
 class Nodes:
-    def __init__(self, world: World, settings: Sequence[str], luck: random.Random) -> None:
+    def __init__(
+        self, world: World, settings: Sequence[str], luck: random.Random, *, log_dirs: int = 1
+    ) -> None:
+        """`log_dirs` that each broker has."""
         variables = {"CLUSTER_ID": CLUSTER_ID}
         of_metadata = luck.choice(((), OF_SHORT_METADATA))
         self.world = world
@@ -89,6 +92,7 @@ class Nodes:
                 ],
                 variables=variables,
                 mean_work_s=luck.choice((MEAN_WORK_S, MEAN_WORK_S, SLOW_WORK_S)),
+                log_dirs=log_dirs,
             )
             for node_id, name in enumerate(BROKERS, FIRST_BROKER_ID)
         }

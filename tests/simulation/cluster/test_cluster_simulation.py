@@ -43,6 +43,7 @@ def test_all_that_may_befall_a_cluster_does() -> None:
         "transactions committed",
         "transactions aborted",
         "commits of members",
+        "moves between directories",
     ):
         assert counted[what] > 0, what
 
