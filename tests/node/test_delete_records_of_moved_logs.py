@@ -27,7 +27,7 @@ from tests.node.log_dir_moves import (
 )
 from tests.node.transactional import ask
 from tests.support.manual_clock import ManualClock
-from tests.support.whole_server import crash
+from tests.support.whole_server import crash, take_turns
 
 OFFSET = 20
 
@@ -68,6 +68,7 @@ async def test_it_waits_until_the_log_there_begins_where_it_was_to(tmp_path: Pat
         while not is_told(deleted):
             cast(ManualClock, node.clock).advance_ms(100)
             await asyncio.sleep(0.002)
+    take_turns(node)
     assert result(deleted.answer()) == (Error.NONE, OFFSET)
     assert partition_of(node).move is change
     assert change.log.log_start_offset == OFFSET
@@ -85,6 +86,7 @@ async def test_it_is_told_where_the_places_change(tmp_path: Path) -> None:
     assert not is_told(deleted)
     catch_up(node)
     await moved(node)
+    take_turns(node)
     assert result(deleted.answer()) == (Error.NONE, OFFSET)
     assert values(node) == expected(start=OFFSET)
     crash(node)
@@ -96,5 +98,6 @@ async def test_it_is_told_where_the_move_is_given_up(tmp_path: Path) -> None:
     deleted = delete(node)
     assert not is_told(deleted)
     move(node, tmp_path / "a")
+    take_turns(node)
     assert result(deleted.answer()) == (Error.NONE, OFFSET)
     crash(node)
