@@ -155,7 +155,8 @@ class TransactionalProducer(Producer):
                     # the coordinator's word may be lost with the power, and a partition knows a later epoch then: the
                     # transaction stays prepared, as with one replica of Kafka's
                     self.client.note(f"no producer id: {error!r}")
-                    if not self.work.may_lose:
+                    is_away = self.work.is_refused_now_and_then and error is Error.COORDINATOR_NOT_AVAILABLE
+                    if not self.work.may_lose and not is_away:
                         self.work.complain(f"{self.client.name} gets no producer id: {error!r}")
                     continue
                 if before.producer_id >= 0 and self.luck.random() < 0.7:
