@@ -5,6 +5,7 @@ would be, so that its segments, indexes and snapshots come about as everywhere. 
 one holds it takes over. Source: kafka.server ReplicaAlterLogDirsThread, LogManager.replaceCurrentWithFutureLog.
 """
 
+import os
 from dataclasses import replace
 from itertools import islice
 
@@ -145,12 +146,13 @@ def take_over(future: PartitionLog, present: PartitionLog, path: str, doomed: st
     """
     future.snapshots.take(present.producers)
     future.leader_epochs.take_over(present.leader_epochs)
-    if present.created:
+    has_folder = folder_exists(present)
+    if has_folder:
         _rename_present(present, doomed)
     try:
         future.files.rename(future.directory, path)
     except OSError:
-        if present.created:
+        if has_folder:
             _name_back(present, doomed)
         raise
     future.relocate(path)
@@ -161,16 +163,28 @@ def take_over(future: PartitionLog, present: PartitionLog, path: str, doomed: st
     wanted_to = present.flushing.wanted_to
     future.flushing.take_over(present.flushing)
     present.take_out_of_use()
-    if present.created:
+    if has_folder:
         present.directory = doomed
         present.created = False
     if wanted_to > future.recovery_point:
         syncing.flush_to(future, wanted_to, future.flushing.last_ms)
 
 
+def folder_exists(log: PartitionLog) -> bool:
+    """Also where a power loss has left it without a segment, so that it isn't `created`."""
+    return log.created or log.files.exists(log.directory)
+
+
 @told_to_clients
 def _rename_present(present: PartitionLog, doomed: str) -> None:
+    """Waits until the disk has it: two directories' names are on it in any order, and after a power loss a start would
+    find the partition in both, and not know which one is out of date."""
     present.files.rename(present.directory, doomed)
+    try:
+        present.files.sync_directory(os.path.dirname(doomed))
+    except OSError:
+        _name_back(present, doomed)
+        raise
 
 
 def _name_back(present: PartitionLog, doomed: str) -> None:

@@ -179,7 +179,7 @@ def promote(
     doomed = removal.out_of_use_path(
         present.directory, present.topic, present.partition, unique, removal.DELETE_DIRECTORY_SUFFIX
     )
-    was_created = present.created
+    has_folder = future_log_copying.folder_exists(present)
     if future.log_start_offset > future.base_offsets[0]:
         # else a crash would bring back what was deleted: the present one's directory forgets it
         _write_log_starts(future, directory)
@@ -194,7 +194,7 @@ def promote(
     with suppress(MemoryError):  # the places have changed; what is out of use the next start finds
         for changed in (directory, source):
             _sync_names(changed)
-        if was_created:
+        if has_folder:
             removal.remove_directory_later(
                 source.files, doomed, source.background, present.config.file_delete_delay_ms
             )

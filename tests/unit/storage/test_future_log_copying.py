@@ -93,6 +93,51 @@ def test_a_flush_that_somebody_waits_for_goes_on_with_the_log_that_takes_over(tm
     assert future.recovery_point == 2
 
 
+def test_the_disk_has_one_name_before_the_other_is_given(tmp_path: Path) -> None:
+    """Of two disks a power loss may leave the second rename alone, and the partition in both."""
+    present = filled(tmp_path / "a", b"0")
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+    done: list[tuple[str, str]] = []
+
+    def hook(operation: str, path: str, size: int) -> None:
+        if operation in ("rename", "sync_directory"):
+            done.append((operation, str(Path(path).relative_to(tmp_path))))
+
+    files.set_fault_hook(hook)
+    take_over(future, present)
+    files.set_fault_hook(None)
+    assert done[:3] == [("rename", "a/orders-0"), ("sync_directory", "a"), ("rename", "b/orders-0")]
+
+
+def test_a_folder_that_a_power_loss_left_without_a_segment_goes_as_well(tmp_path: Path) -> None:
+    filled(tmp_path / "a", b"0").close(clean=False)
+    for path in (tmp_path / "a" / "orders-0").glob("*.log"):
+        path.unlink()
+    present = open_log(tmp_path / "a", clean=False)
+    assert not present.created
+    future = begun(tmp_path / "b", present)
+    take_over(future, present)
+    assert not (tmp_path / "a" / "orders-0").exists()
+
+
+def test_a_name_that_the_disk_does_not_take_is_given_back(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", b"0")
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+
+    def hook(operation: str, path: str, size: int) -> None:
+        if operation == "sync_directory":
+            raise OSError(5, "refused", path)
+
+    files.set_fault_hook(hook)
+    with pytest.raises(KafkaError):
+        take_over(future, present)
+    files.set_fault_hook(None)
+    append(present, batch(values=[b"1"]))
+    assert values(present) == [b"0", b"1"]
+
+
 @pytest.mark.parametrize("refusing", ["a", "b"])
 def test_the_directory_that_refuses_the_rename_is_told(tmp_path: Path, refusing: str) -> None:
     present = filled(tmp_path / "a", b"0")
