@@ -120,7 +120,8 @@ def test_a_broker_that_is_killed_comes_back_where_it_was_and_catches_up() -> Non
         killed.kill()
         assert not killed.running
         until(lambda: leads_another(cluster, "kept", killed.node_id), "another broker leads")
-        assert produced(cluster.leader_of("kept", 0), "kept", acks=-1) is Error.NONE
+        leader = cluster.leader_of("kept", 0)
+        until(lambda: produced(leader, "kept", acks=-1) is Error.NONE, f"{leader} knows that it leads")
         with pytest.raises(TimeoutError, match="partitions out of sync: 1, kept-0"):
             cluster.wait_until_in_sync(0)
         killed.start()
