@@ -26,6 +26,8 @@ class OffsetCheckpoints:
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
+        self._claimed: set[TopicPartition] = set()
+        """Partitions of which the file of recovery points may say that something is synced."""
         self._written_log_starts: set[TopicPartition] = set()
         self._unforgotten: set[TopicPartition] = set()
         """Partitions that the file of log starts may speak of though they are gone."""
@@ -37,6 +39,7 @@ class OffsetCheckpoints:
         0, as in Kafka (`LogManager.getOrCreateLog`): the run may have been killed before the file could say that the
         one before it was deleted. Raises `OSError`."""
         self._recovery_points = _read(files, f"{path}/{checkpoints.RECOVERY_POINT_FILE}")
+        self._claimed = {key for key, offset in self._recovery_points.items() if offset}
         log_starts = _read(files, f"{path}/{checkpoints.LOG_START_FILE}")
         self._log_starts = {key: offset for key, offset in log_starts.items() if key in here}
         self._written_log_starts = set(log_starts)
@@ -55,8 +58,17 @@ class OffsetCheckpoints:
         )
 
     def name_is_free(self, key: TopicPartition) -> None:
-        """A log of this name is about to be made: nothing that the file of log starts says of an earlier one counts for
-        it, even after a power loss, or it would begin there and drop what lies below. Raises `OSError`."""
+        """A log of this name is about to be made: nothing that the files say of an earlier one counts for it, even
+        after a power loss, or it would begin there and drop what lies below, or take for synced what isn't. Raises
+        `OSError`."""
+        if key in self._claimed and key not in self._recovery_points:
+            before, self._claimed = self._claimed, set()
+            data = self._encode_checkpointed_recovery_points()
+            try:
+                self._writer.write_now(checkpoints.RECOVERY_POINT_FILE, data)
+            except OSError:
+                self._claimed |= before
+                raise
         if key in self._unforgotten:
             if not self._has_written_log_starts:
                 self.write_log_starts_now()
@@ -125,7 +137,9 @@ class OffsetCheckpoints:
         )
 
     def _encode_recovery_points(self, opened: Mapping[TopicPartition, int]) -> bytes:
-        return checkpoints.encode_offsets({**self._recovery_points, **opened})
+        offsets = {**self._recovery_points, **opened}
+        self._claimed.update(key for key, offset in offsets.items() if offset)
+        return checkpoints.encode_offsets(offsets)
 
     def _encode_high_watermarks(self) -> bytes:
         opened = {key: log.high_watermark for key, log in self._opened().items()}
