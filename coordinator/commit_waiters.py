@@ -18,7 +18,7 @@ MANY_CANCELLED = 64
 
 
 class CommitWaiter:
-    """One who waits; `CommitWaiters.cancel` takes it out again."""
+    """One who waits; `cancel` of those who returned it takes it out again."""
 
     __slots__ = ("then",)
 

@@ -11,24 +11,13 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 
+from coordinator.commit_waiters import MANY_CANCELLED, CommitWaiter
 from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted
 from protocol.broken_invariant import BrokenInvariantError, stops_the_broker
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 log = logging.getLogger("barnabas.coordination")
-
-MANY_WITHDRAWN = 64
-
-
-class GateWaiter:
-    """One who waits; `Gate.withdraw` takes it out again."""
-
-    __slots__ = ("offset", "then")
-
-    def __init__(self, offset: int, then: WhenCommitted) -> None:
-        self.offset = offset
-        self.then: WhenCommitted | None = then
 
 
 class Gate:
@@ -43,6 +32,7 @@ class Gate:
 
     __slots__ = (
         "_appended",
+        "_cancelled",
         "_closes_on_loss",
         "_is_closed",
         "_is_passing",
@@ -50,7 +40,6 @@ class Gate:
         "_runtime",
         "_settled",
         "_waiting",
-        "_withdrawn",
     )
 
     def __init__(self, runtime: Runtime, *, closes_on_loss: bool = False) -> None:
@@ -62,9 +51,9 @@ class Gate:
         """Where the shard's last append ends."""
         self._settled = 0
         """Up to here everything is committed, or those who waited for it were told that it isn't."""
-        self._waiting: deque[GateWaiter] = deque()
-        self._withdrawn = 0
-        """How many of those who wait are there no more."""
+        self._waiting: deque[tuple[int, CommitWaiter]] = deque()
+        """Each with the offset that it waits for."""
+        self._cancelled = 0
         self._passing: deque[tuple[WhenCommitted, KafkaError | None]] = deque()
         self._is_passing = False
         self._is_closed = False
@@ -108,7 +97,7 @@ class Gate:
         """Whether all that was appended is committed and nobody is ahead: who comes now passes at once."""
         return self._settled >= self._appended and not self._is_closed and not self._passing
 
-    def when_committed(self, then: WhenCommitted) -> GateWaiter | None:
+    def when_committed(self, then: WhenCommitted) -> CommitWaiter | None:
         """Call `then` once all that was appended so far is committed: in this call where it is already. Returns what
         waits.
 
@@ -117,8 +106,8 @@ class Gate:
         if self._is_closed:
             then(KafkaError(Error.NOT_COORDINATOR))
         elif self._settled < self._appended:
-            waiter = GateWaiter(self._appended, then)
-            self._waiting.append(waiter)
+            waiter = CommitWaiter(then)
+            self._waiting.append((self._appended, waiter))
             return waiter
         elif self._passing:
             self._passing.append((then, None))
@@ -127,24 +116,24 @@ class Gate:
             then(None)
         return None
 
-    def withdraw(self, waiter: GateWaiter) -> None:
+    def cancel(self, waiter: CommitWaiter) -> None:
         """It isn't told any more. However many do so while nothing is committed, few are kept."""
         if waiter.then is None:
             return
         waiter.then = None
-        self._withdrawn += 1
-        if self._withdrawn > MANY_WITHDRAWN and self._withdrawn * 2 > len(self._waiting):
-            self._waiting = deque(each for each in self._waiting if each.then is not None)
-            self._withdrawn = 0
+        self._cancelled += 1
+        if self._cancelled > MANY_CANCELLED and self._cancelled * 2 > len(self._waiting):
+            self._waiting = deque(entry for entry in self._waiting if entry[1].then is not None)
+            self._cancelled = 0
 
     def close(self) -> None:
         """The shard is given up: who waits is told NOT_COORDINATOR, and so is whoever comes later."""
         self._is_closed = True
         refused = KafkaError(Error.NOT_COORDINATOR)
         self._passing = deque((then, refused) for then, _ in self._passing)
-        self._passing.extend((each.then, refused) for each in self._waiting if each.then is not None)
+        self._passing.extend((each.then, refused) for _, each in self._waiting if each.then is not None)
         self._waiting.clear()
-        self._withdrawn = 0
+        self._cancelled = 0
         self._pass()
 
     def _settle(self, end_offset: int, error: KafkaError | None) -> None:
@@ -155,10 +144,10 @@ class Gate:
             self._settled = end_offset
         waiting = self._waiting
         if waiting:
-            while waiting and waiting[0].offset <= end_offset:
-                then = waiting.popleft().then
+            while waiting and waiting[0][0] <= end_offset:
+                then = waiting.popleft()[1].then
                 if then is None:
-                    self._withdrawn -= 1
+                    self._cancelled -= 1
                 else:
                     self._passing.append((then, error))
             self._pass()

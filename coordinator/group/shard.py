@@ -179,7 +179,7 @@ class GroupShard:
             return
 
         def expired() -> None:
-            self.gate.withdraw(waiter)
+            self.gate.cancel(waiter)
             then(KafkaError(append_error(Error.REQUEST_TIMED_OUT)))
 
         runtime.schedule(key, self._commit_timeout_ms, expired)

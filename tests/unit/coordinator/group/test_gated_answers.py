@@ -234,7 +234,7 @@ def test_an_offset_whose_commit_took_too_long_counts_once_it_is_committed() -> N
     assert scene.groups.committed(group="other") == 7
 
 
-@pytest.mark.limit("coordinator.gate.MANY_WITHDRAWN")
+@pytest.mark.limit("coordinator.commit_waiters.MANY_CANCELLED")
 def test_of_those_who_were_told_that_it_took_too_long_few_are_kept() -> None:
     """They come again every five seconds, for as long as nothing is committed."""
     scene = Scene()
