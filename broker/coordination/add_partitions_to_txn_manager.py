@@ -131,14 +131,7 @@ class AddPartitionsToTxnManager:
             answered(dict.fromkeys(asked, error))
             return
         if operation is not ADD_PARTITION:
-
-            def certain(lost: KafkaError | None) -> None:
-                if lost is None:
-                    answered(shard.verify_partitions(producer, [*asked]))
-                else:
-                    answered(dict.fromkeys(asked, lost.error))
-
-            shard.when_certain(certain)
+            shard.verify_when_certain(producer, [*asked], answered)
             return
 
         def added(failure: KafkaError | None) -> None:

@@ -255,14 +255,7 @@ def _add(transactions: Transactions, asked: _Asked) -> None:
         asked.added(failure.as_value())
         return
     if asked.verify_only:
-
-        def certain(lost: KafkaError | None) -> None:
-            if lost is None:
-                asked.then(_by_topic(shard.verify_partitions(producer, asked.partitions)))
-            else:
-                asked.added(lost)
-
-        shard.when_certain(certain)
+        shard.verify_when_certain(producer, asked.partitions, lambda errors: asked.then(_by_topic(errors)))
     else:
         version = 2 if asked.version >= BATCH_VERSION else 0
         shard.add_partitions(producer, asked.partitions, client_transaction_version=version, then=asked.added)

@@ -116,10 +116,26 @@ class TransactionShard:
         """Whether partitions are in the transaction: NONE or TRANSACTION_ABORTABLE each, or one error for all of them.
 
         INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS. What is
-        pending isn't looked at (KAFKA-14904): the append to the partition is checked once more. Who tells others of it
-        asks `when_certain`.
+        pending isn't looked at (KAFKA-14904): the append to the partition is checked once more. Others are
+        told of it by `verify_when_certain`.
         """
         return adding.verify_partitions(self._manager, producer, partitions)
+
+    def verify_when_certain(
+        self,
+        producer: TransactionalProducer,
+        partitions: Collection[TopicPartition],
+        then: Callable[[dict[TopicPartition, Error]], None],
+    ) -> None:
+        """`verify_partitions`, as others may know it: `then` is told at once, or as `when_certain` says."""
+
+        def certain(lost: KafkaError | None) -> None:
+            if lost is None:
+                then(self.verify_partitions(producer, partitions))
+            else:
+                then(dict.fromkeys(partitions, lost.error))
+
+        self.when_certain(certain)
 
     def when_certain(self, then: WhenCommitted) -> None:
         """`then` once all that the shard was loaded with is committed: in this call where it is. It is given
