@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.followed import FollowState
 from broker.replicas.follower import Follower
@@ -24,6 +26,7 @@ from protocol.records.records import build_batch
 from protocol.wire.codec import decode, encode
 from storage.log.partition_log import PartitionLog
 from tests.support.manual_clock import ManualClock
+from tests.support.partition_logs import open_log
 from tests.support.replication_quota import AdjustableQuota
 
 TOPIC = b"T" * 16
@@ -93,6 +96,14 @@ class Leading:
         if epoch >= 0 and (epoch < asked.last_fetched_epoch or end < asked.fetch_offset):  # type: ignore[attr-defined]
             return EpochEndOffset(epoch=epoch, end_offset=end)
         return None
+
+
+def leader_of_three(folder: Path) -> Leading:
+    """Records of its epoch 0."""
+    leader = Leading(open_log(folder), 0)
+    for text in "abc":
+        leader.append(text)
+    return leader
 
 
 class Following:

@@ -29,16 +29,14 @@ from tests.node.followers import (
     batch,
     bytes_of,
     epochs_of,
+    leader_of_three,
 )
 from tests.support.partition_logs import HeldBackground, open_log
 
 
 @pytest.fixture
 def leader(tmp_path: Path) -> Leading:
-    leader = Leading(open_log(tmp_path / "leader"), 0)
-    for text in "abc":
-        leader.append(text)
-    return leader
+    return leader_of_three(tmp_path / "leader")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from broker.replicas.follower import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.messages.fetch import FetchRequest
 from storage.log.flushing import Flushing
-from tests.node.followers import FETCHING, PAUSED, TOPIC, Following, Leading, batch, bytes_of
+from tests.node.followers import FETCHING, PAUSED, TOPIC, Following, Leading, batch, bytes_of, leader_of_three
 from tests.support.failing_calls import fail
 from tests.support.partition_logs import HeldBackground, open_log
 
@@ -25,10 +25,7 @@ BACKOFF_MS = FetchSettings().backoff_ms
 
 @pytest.fixture
 def leader(tmp_path: Path) -> Leading:
-    leader = Leading(open_log(tmp_path / "leader"), 0)
-    for text in "abc":
-        leader.append(text)
-    return leader
+    return leader_of_three(tmp_path / "leader")
 
 
 @pytest.fixture

@@ -179,22 +179,15 @@ async def test_a_follower_that_errs_is_told_so_however_throttled(tmp_path: Path)
 # --- fetches that wait --------------------------------------------------------------------------------------
 
 
-async def test_a_fetch_that_is_throttled_waits_and_is_not_ended_by_more_records(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rolls", [False, True])
+async def test_a_fetch_that_is_throttled_waits_and_is_not_ended_by_more_records(
+    tmp_path: Path, rolls: bool
+) -> None:
+    """Nor by those of an older segment."""
     node = await leading(tmp_path)
-    exhaust(node)
-    waiting = follow(node, max_wait_ms=60_000)
-    produce(node)
-    assert waiting.answer() is waiting, "it waits"
-    clock_of(node).advance_ms(11_000)
-    produce(node)
-    assert len(fetched(await answered(waiting)).records) > 0
-    crash(node)
-
-
-async def test_a_throttled_fetch_of_an_older_segment_waits_too(tmp_path: Path) -> None:
-    node = await leading(tmp_path)
-    leader_of(node).log.roll(node.clock.now_ms())
-    produce(node)
+    if rolls:
+        leader_of(node).log.roll(node.clock.now_ms())
+        produce(node)
     exhaust(node)
     waiting = follow(node, max_wait_ms=60_000)
     produce(node)

@@ -14,7 +14,8 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 from tests.simulation.cluster import cluster_simulation
-from tests.simulation.simulation import Result, simulate
+from tests.simulation.course import Result
+from tests.simulation.simulation import simulate
 
 LIMIT_S = 120
 """What one seed may take of the processor, whatever else that does: one that never ends would hide all behind it."""
@@ -50,7 +51,7 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _play(seed: int, is_cluster: bool) -> Result | cluster_simulation.Result:
+def _play(seed: int, is_cluster: bool) -> Result:
     return cluster_simulation.simulate(seed) if is_cluster else simulate(seed)
 
 
@@ -79,7 +80,7 @@ def _try(seed: int, *, is_cluster: bool) -> tuple[int, str, list[str], Counter[s
     return seed, result.deaths.value, result.anomalies, result.work.counts
 
 
-def _show(seed: int, result: Result | cluster_simulation.Result) -> int:
+def _show(seed: int, result: Result) -> int:
     for line in result.history.lines:
         print(line)
     for anomaly in result.anomalies:

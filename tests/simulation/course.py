@@ -6,6 +6,8 @@ import asyncio
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -14,6 +16,7 @@ from protocol.messages.find_coordinator import FindCoordinatorRequest
 from tests.simulation.classic_member import ClassicMember
 from tests.simulation.consumer_member import ConsumerMember
 from tests.simulation.groups import GroupWork
+from tests.simulation.history import History
 from tests.simulation.machine import World
 from tests.simulation.members import Member
 from tests.simulation.offsets import Committer, OffsetReader
@@ -26,6 +29,18 @@ from tests.simulation.wire_client import WireClient
 from tests.simulation.work import MOST_TRANSACTIONAL, PLACES, Work
 
 LONGEST_S = 600.0
+
+
+@dataclass
+class Result:
+    """`deaths`: how machines died."""
+
+    seed: int
+    history: History
+    anomalies: list[str]
+    work: Work
+    deaths: Enum
+    virtual_s: float
 
 
 class Amounts(NamedTuple):
@@ -59,6 +74,11 @@ class Course(ABC):
         """A death and a start of all in which nothing is lost."""
 
     # --- from beginning to end ------------------------------------------------------------------------------
+
+    def result(self, deaths: Enum) -> Result:
+        """Once it is at its end."""
+        world, work = self.world, self.work
+        return Result(world.seed, world.history, work.anomalies, work, deaths, self.loop.time())
 
     async def run_through(self, course: Coroutine[Any, Any, None]) -> None:
         """What goes wrong becomes a complaint."""

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import Enum
 from unittest.mock import patch
 
 from broker.coordination import hosted_shard, hosted_shards
 from protocol.errors import Error, KafkaError
 from tests.simulation import checks, long_requests, node_states
-from tests.simulation.course import Course
+from tests.simulation.course import Course, Result
 from tests.simulation.full_disk import is_full_now_and_then
-from tests.simulation.history import History
 from tests.simulation.machine import Machine
 from tests.simulation.members import SETTINGS
 from tests.simulation.producers import TRANSACTION_TIMEOUT_MS
@@ -35,16 +33,6 @@ class Deaths(Enum):
     """With `flush.messages=1` nothing that was acknowledged is lost."""
     POWER_LOST = "power lost"
     """As with Kafka what isn't synced may go: logs keep their beginnings, and the broker comes back."""
-
-
-@dataclass
-class Result:
-    seed: int
-    history: History
-    anomalies: list[str]
-    work: Work
-    deaths: Deaths
-    virtual_s: float
 
 
 def simulate(seed: int) -> Result:
@@ -135,14 +123,7 @@ class Simulation(Course):
             self.world.history.note("simulation", "the disk is full now and then")
         with self._loading(), long_requests.all_long() if self._all_long else contextlib.nullcontext():
             await self.run_through(self._course())
-        return Result(
-            self.world.seed,
-            self.world.history,
-            self.work.anomalies,
-            self.work,
-            self.deaths,
-            self.loop.time(),
-        )
+        return self.result(self.deaths)
 
     async def _course(self) -> None:
         await self.machine.start()

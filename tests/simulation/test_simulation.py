@@ -4,8 +4,6 @@ likes with `make simulation`."""
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from functools import cache
 from typing import Any, NamedTuple
@@ -16,10 +14,12 @@ from broker.handlers import fetch
 from broker.handlers.long_fetch import LongFetch
 from coordinator.group.consumer.long_heartbeat import LongHeartbeat
 from protocol.errors import Error
+from tests.simulation.course import Result
+from tests.simulation.elsewhere import digests_elsewhere
 from tests.simulation.machine import Machine, World
 from tests.simulation.producers import IdempotentProducer
 from tests.simulation.reader import Reader
-from tests.simulation.simulation import Result, simulate
+from tests.simulation.simulation import simulate
 from tests.simulation.topics import create_topic
 from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.wire_client import WireClient
@@ -102,19 +102,8 @@ def test_in_some_seeds_the_disk_is_full_now_and_then() -> None:
 
 def test_the_history_of_a_seed_does_not_depend_on_the_hashes_of_strings() -> None:
     """This process has a seed of its own for them, or the one that it was told."""
-    program = (
-        "from tests.simulation.simulation import simulate\n"
-        f"for seed in {ELSEWHERE}: print(simulate(seed).history.digest)"
-    )
-    hash_seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
-    elsewhere = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert elsewhere.split() == [str(played(seed).result.history.digest) for seed in ELSEWHERE]
+    elsewhere = digests_elsewhere("tests.simulation.simulation", ELSEWHERE)
+    assert elsewhere == [str(played(seed).result.history.digest) for seed in ELSEWHERE]
 
 
 def test_two_brokers_on_one_clock_each_serve_a_producer() -> None:

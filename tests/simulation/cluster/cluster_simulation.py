@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -19,9 +18,8 @@ from tests.simulation.cluster.log_dir_work import LogDirWork
 from tests.simulation.cluster.move_work import MoveWork
 from tests.simulation.cluster.nodes import BROKERS, Nodes
 from tests.simulation.cluster.topic_work import TopicWork
-from tests.simulation.course import LONGEST_S, Amounts, Course
+from tests.simulation.course import LONGEST_S, Amounts, Course, Result
 from tests.simulation.groups import GroupWork
-from tests.simulation.history import History
 from tests.simulation.machine import Machine
 from tests.simulation.members import SETTINGS
 from tests.simulation.producers import TRANSACTION_TIMEOUT_MS
@@ -33,16 +31,6 @@ from tests.simulation.work import PLACES, Place, Work
 SLOW_BYTES_PER_S = 2_000
 METADATA_CLEANING_MS = 2_000
 """Not each minute: no run is long."""
-
-
-@dataclass
-class Result:
-    seed: int
-    history: History
-    anomalies: list[str]
-    work: Work
-    deaths: Deaths
-    virtual_s: float
 
 
 def simulate(seed: int) -> Result:
@@ -110,14 +98,7 @@ class ClusterSimulation(Course):
             patch.object(controller_upkeep, "METADATA_CLEANING_MS", METADATA_CLEANING_MS),
         ):
             await self.run_through(self._course())
-        return Result(
-            self.world.seed,
-            self.world.history,
-            self.work.anomalies,
-            self.work,
-            self.deaths,
-            self.loop.time(),
-        )
+        return self.result(self.deaths)
 
     async def _course(self) -> None:
         await self._start_all()

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from functools import cache
 
 import pytest
 
-from tests.simulation.cluster.cluster_simulation import Result, simulate
+from tests.simulation.cluster.cluster_simulation import simulate
 from tests.simulation.cluster.faults import Deaths
+from tests.simulation.course import Result
+from tests.simulation.elsewhere import digests_elsewhere
 
 IN_PASSING = 3
 SEEDS = range(1, int(os.environ.get("SIMULATED_CLUSTER_SEEDS", "8")) + 1)
@@ -50,17 +50,6 @@ def test_all_that_may_befall_a_cluster_does() -> None:
 
 def test_a_seed_has_the_same_history_twice_whatever_the_hashes_of_strings_are() -> None:
     """This process has a seed of its own for them, or the one that it was told."""
-    program = (
-        "from tests.simulation.cluster.cluster_simulation import simulate\n"
-        f"print(simulate({IN_PASSING}).history.digest)"
-    )
-    hash_seed = "1" if os.environ.get("PYTHONHASHSEED") == "2" else "2"
-    elsewhere = subprocess.run(
-        [sys.executable, "-c", program],
-        env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.getcwd()},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert elsewhere.strip() == played(IN_PASSING).history.digest
+    [elsewhere] = digests_elsewhere("tests.simulation.cluster.cluster_simulation", (IN_PASSING,))
+    assert elsewhere == played(IN_PASSING).history.digest
     assert played(IN_PASSING).history.digest != played(1).history.digest
