@@ -20,7 +20,7 @@ from protocol.messages.transactions import (
 )
 from protocol.records.records import build_batch
 from tests.simulation.commits import Commit
-from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.wire_client import NOT_YET, NoAnswer, WireClient
 from tests.simulation.work import Outcome, Place, Sent, Transaction, Work
 
 TRANSACTION_TIMEOUT_MS = 8_000
@@ -155,7 +155,8 @@ class TransactionalProducer(Producer):
                     # the coordinator's word may be lost with the power, and a partition knows a later epoch then: the
                     # transaction stays prepared, as with one replica of Kafka's
                     self.client.note(f"no producer id: {error!r}")
-                    is_away = self.work.is_refused_now_and_then and error is Error.COORDINATOR_NOT_AVAILABLE
+                    # amid faults its partitions may have no leader for as long; what stays open is found at the end
+                    is_away = self.work.is_refused_now_and_then and (error is None or error in NOT_YET)
                     if not self.work.may_lose and not is_away:
                         self.work.complain(f"{self.client.name} gets no producer id: {error!r}")
                     continue
