@@ -196,3 +196,32 @@ def timeouts(play: Play) -> None:
     play.until("two is put out", lambda: not members())
     describe_streams(play, "nobody is left", group)
     play.note("records", records_of(play, group, topic))
+
+
+@script(properties="streams")
+def a_restart(play: Play) -> None:
+    """Members go on where they were; what is in memory alone is gone."""
+    topic = play.topic("t", partitions=2)
+    group = play.name("g")
+    coordinator_is_there(play, group)
+    of = topology(subtopology("0", topic.name, changelogs=[topic_info(play.name("store"))]))
+    _ask(play, "one joins", streams_join(group, "one", of, "p1"))
+    until_internal_topics_are_there(play, streams_beat(group, "one", 2))
+    endpoint = {"user_endpoint": {"host": "h", "port": 1}}
+    _ask(play, "one has an endpoint", streams_beat(group, "one", 3, active={"0": [0, 1]}, **endpoint))
+    _ask(
+        play,
+        "two joins, and asks for a shutdown",
+        streams_join(group, "two", of, "p2", shutdown_application=True),
+    )
+    _ask(play, "one has to give up", streams_beat(group, "one", 4))
+    describe_streams(play, "before", group)
+    play.restart(kill=True)
+    coordinator_is_there(play, group)
+    describe_streams(play, "after", group)
+    _ask(play, "two goes on", streams_beat(group, "two", 5, endpoint_information_epoch=-1))
+    _ask(play, "one doesn't say what it has", streams_beat(group, "one", 4))
+    _ask(play, "one has given up", streams_beat(group, "one", 4, active={"0": [0]}))
+    _ask(play, "two gets it", streams_beat(group, "two", 5, active={}))
+    describe_streams(play, "later", group)
+    play.note("records", records_of(play, group, topic))
