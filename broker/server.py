@@ -22,6 +22,7 @@ from broker.coordination import group_lines
 from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from broker.coordination.groups import Groups
 from broker.coordination.hosted_shard import PartitionRuntime
+from broker.coordination.internal_topics import InternalTopics
 from broker.coordination.marker_writing import TxnMarkers
 from broker.coordination.produce_verification import ProduceVerification
 from broker.coordination.transactions import Transactions
@@ -193,6 +194,7 @@ class Server:
         config, image = self.config, self.metadata.image
         self.producer_ids = ProducerIds(self.cluster.allocate_producer_ids)
         self.groups = Groups(config, self.partitions, self.scheduler, self._runtime_of, self.metadata)
+        self.internal_topics = InternalTopics(self.topics.create_unasked, self.clock, self.stop_on_failure)
         self.markers = TxnMarkers(
             image, self.partitions, self.groups, clock=self.clock, scheduler=self.scheduler
         )

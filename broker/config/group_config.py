@@ -6,7 +6,7 @@ which are the broker's settings of nearly the same names.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -105,12 +105,32 @@ def consumer_timeouts(config: BrokerConfig, overrides: Mapping[str, str]) -> tup
         "consumer.heartbeat.interval.ms",
         "consumer.assignment.interval.ms",
     )
-    if not overrides:
-        session, heartbeat, assignment = (config.get_int(f"group.{name}") for name in names)
-    else:
-        values = group_values(config, overrides)
-        session, heartbeat, assignment = (group_number(values, name) for name in names)
+    session, heartbeat, assignment = _numbers_in_force(config, overrides, names)
     return session, heartbeat, assignment
+
+
+def streams_config(config: BrokerConfig, overrides: Mapping[str, str]) -> tuple[int, int, int, int, int]:
+    """Session timeout, heartbeat interval, assignment interval and initial rebalance delay of a streams group, in
+    milliseconds, and how many standby replicas it has."""
+    names = (
+        "streams.session.timeout.ms",
+        "streams.heartbeat.interval.ms",
+        "streams.assignment.interval.ms",
+        "streams.initial.rebalance.delay.ms",
+        "streams.num.standby.replicas",
+    )
+    session, heartbeat, assignment, delay, standbys = _numbers_in_force(config, overrides, names)
+    return session, heartbeat, assignment, delay, standbys
+
+
+def _numbers_in_force(
+    config: BrokerConfig, overrides: Mapping[str, str], names: Sequence[str]
+) -> Iterable[int]:
+    """Of a group that has some of its own; the broker's alone where it has none, which is most."""
+    if not overrides:
+        return (config.get_int(f"group.{name}") for name in names)
+    values = group_values(config, overrides)
+    return (group_number(values, name) for name in names)
 
 
 def describe_group(

@@ -61,7 +61,9 @@ class TopicRequests:
         self._config = config
         self._placer = placer
         self._new_topic_id = new_topic_id
-        self._auto_creation = AutoTopicCreation(config, create_automatically or self.create)
+        self.create_unasked: Create = create_automatically or self.create
+        """What no client has asked for by name, wherever the controller is."""
+        self._auto_creation = AutoTopicCreation(config, self.create_unasked)
 
     def create(
         self,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.config.group_config import consumer_timeouts
+from broker.config.group_config import consumer_timeouts, streams_config
 from broker.controller.image import GROUP_RESOURCE
 from broker.controller.pause import Pause
 from broker.coordination.cluster_topics import ClusterTopics
@@ -20,6 +20,7 @@ from broker.network.later import Later
 from broker.security.authorizer import DESCRIBE, TOPIC
 from coordinator.group.client import Client
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
+from coordinator.group.streams.config import StreamsConfig
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -81,7 +82,14 @@ class Groups:
         # Here, since it brings in a fifth of the broker: no start waits for it that has no groups to load.
         from coordinator.group.shard import GroupShard
 
-        return GroupShard(runtime, self._settings, self._topics, self._timeouts_of, self._member_memory)
+        return GroupShard(
+            runtime,
+            self._settings,
+            self._topics,
+            self._timeouts_of,
+            self._member_memory,
+            self.streams_config_of,
+        )
 
     @cached_property
     def _member_memory(self) -> MemberMemory:
@@ -95,6 +103,13 @@ class Groups:
         protocols = self._config.get_list("group.coordinator.rebalance.protocols")
         on = "consumer" in (protocol.lower() for protocol in protocols)
         return on and self._topics.image.features.get("group.version", 0) >= 1
+
+    @property
+    def serves_streams_groups(self) -> bool:
+        """Whether the protocol of KIP-1071 is on, by the cluster's `streams.version` and the broker's settings."""
+        protocols = self._config.get_list("group.coordinator.rebalance.protocols")
+        on = "streams" in (protocol.lower() for protocol in protocols)
+        return on and self._topics.image.features.get("streams.version", 0) >= 1
 
     @property
     def consumer_assignors(self) -> tuple[str, ...]:
@@ -214,6 +229,11 @@ class Groups:
         values = consumer_timeouts(self._config, overrides)
         return ConsumerTimeouts(*values)
 
+    def streams_config_of(self, group_id: str) -> StreamsConfig:
+        """The same of a streams group."""
+        overrides = self._topics.image.configs.get((GROUP_RESOURCE, group_id), {})
+        return StreamsConfig(*streams_config(self._config, overrides))
+
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
     """The coordinator's settings; none of them can be altered while the broker runs."""
@@ -229,6 +249,7 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         offsets_retention_ms=config.get_int("offsets.retention.minutes") * MINUTE_MS,
         offsets_retention_check_interval_ms=config.get_int("offsets.retention.check.interval.ms"),
         consumer_max_size=config.get_int("group.consumer.max.size"),
+        streams_max_size=config.get_int("group.streams.max.size"),
         consumer_assignors=config.get_list("group.consumer.assignors"),
         consumer_regex_refresh_interval_ms=config.get_int("group.consumer.regex.refresh.interval.ms"),
         migration_policy=(config.get_string("group.consumer.migration.policy") or "").lower(),

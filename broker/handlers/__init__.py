@@ -71,6 +71,8 @@ HANDLERS: dict[int, str] = {
     69: "consumer_group_describe",
     74: "list_config_resources",
     75: "describe_topic_partitions",
+    88: "streams_group_heartbeat",
+    89: "streams_group_describe",
 }
 
 CONTROLLER_HANDLERS: dict[int, str] = {

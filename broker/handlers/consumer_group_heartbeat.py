@@ -61,24 +61,24 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tupl
     """Whether the request makes sense by itself. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if version >= OWN_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
-        _check_text("MemberId", request.member_id)
-    _check_text("GroupId", request.group_id)
-    _check_text("InstanceId", request.instance_id)
-    _check_text("RackId", request.rack_id)
+        check_text("MemberId", request.member_id)
+    check_text("GroupId", request.group_id)
+    check_text("InstanceId", request.instance_id)
+    check_text("RackId", request.rack_id)
     if epoch == JOIN_EPOCH:
         if request.rebalance_timeout_ms == -1:
-            raise _invalid("RebalanceTimeoutMs must be provided in first request.")
+            raise invalid("RebalanceTimeoutMs must be provided in first request.")
         if request.topic_partitions is None or request.topic_partitions:
-            raise _invalid("TopicPartitions must be empty when (re-)joining.")
+            raise invalid("TopicPartitions must be empty when (re-)joining.")
         if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-            raise _invalid(
+            raise invalid(
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
             )
     elif epoch == LEAVE_STATIC_EPOCH:
         if request.instance_id is None:
-            raise _invalid("InstanceId can't be null.")
+            raise invalid("InstanceId can't be null.")
     elif epoch < LEAVE_STATIC_EPOCH:
-        raise _invalid("MemberEpoch is invalid.")
+        raise invalid("MemberEpoch is invalid.")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise KafkaError(
             Error.UNSUPPORTED_ASSIGNOR,
@@ -87,11 +87,11 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tupl
         )
 
 
-def _check_text(name: str, value: str | None) -> None:
-    """Null is fine, blanks alone aren't (Java's String.trim)."""
+def check_text(name: str, value: str | None) -> None:
+    """Null is fine, blanks alone aren't (Java's String.trim): raises KafkaError (INVALID_REQUEST)."""
     if value is not None and not value.strip("".join(map(chr, range(33)))):
-        raise _invalid(f"{name} can't be empty.")
+        raise invalid(f"{name} can't be empty.")
 
 
-def _invalid(message: str) -> KafkaError:
+def invalid(message: str) -> KafkaError:
     return KafkaError(Error.INVALID_REQUEST, message)

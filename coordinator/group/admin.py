@@ -10,8 +10,10 @@ from coordinator.group.consumer.description import describe_consumer_group
 from coordinator.group.kinds import Group
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord, OffsetRecord
+from coordinator.group.streams.description import describe_streams_group
+from coordinator.group.streams.states import FILTERED_AS
 from protocol.errors import Error, KafkaError
-from protocol.messages import groups_consumer
+from protocol.messages import groups_consumer, groups_streams
 from protocol.messages.groups_admin import DescribedGroup, DescribedGroupMember, ListedGroup
 
 GROUP_ID_NOT_FOUND_VERSION = 6  # of DescribeGroups (KIP-1043)
@@ -42,7 +44,7 @@ class Administration:
         return [
             listed
             for listed in (group.listed() for group in groups)
-            if (not wanted_states or listed.group_state.lower() in wanted_states)
+            if (not wanted_states or _filtered_as(listed.group_state) in wanted_states)
             and (not wanted_types or listed.group_type in wanted_types)
         ]
 
@@ -53,7 +55,7 @@ class Administration:
             described = DescribedGroup(group_id=group_id, group_state=DEAD.value)
             if api_version >= GROUP_ID_NOT_FOUND_VERSION:
                 described.error_code = Error.GROUP_ID_NOT_FOUND
-                other = group_id in self._store.other or group_id in self._store.consumer
+                other = group_id in self._store.other or self._store.find(group_id) is not None
                 described.error_message = (
                     f"Group {group_id} {'is not a classic group' if other else 'not found'}."
                 )
@@ -82,6 +84,10 @@ class Administration:
         group = self._store.consumer_group(group_id)
         return describe_consumer_group(group, self._topics, self._default_assignor)
 
+    def describe_streams_group(self, group_id: str) -> groups_streams.DescribedGroup:
+        """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+        return describe_streams_group(self._store.streams_group(group_id))
+
     def delete_groups(self, group_ids: Sequence[str]) -> list[Error]:
         """Each group's error, in their order; offsets go first, then the groups. Raises KafkaError where that can't be
         recorded."""
@@ -103,3 +109,7 @@ class Administration:
             self._rebalancing.forget(group_id)
         self._journal.write(records)
         return errors
+
+
+def _filtered_as(state: str) -> str:
+    return FILTERED_AS.get(state) or state.lower()

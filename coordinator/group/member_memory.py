@@ -22,8 +22,12 @@ if TYPE_CHECKING:
     from coordinator.group.consumer.member import ConsumerMember
     from coordinator.group.known_topics import KnownTopics
     from coordinator.group.store import GroupStore
+    from coordinator.group.streams.group import StreamsGroup
+    from coordinator.group.streams.member import StreamsMember
+    from protocol.messages import group_records_streams, groups_streams
     from protocol.messages.groups_classic import JoinGroupRequest
     from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+    from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 
 MOST_MEMBER_BYTES = 256 * 1024 * 1024
 """Of all members, with those that were only given an id."""
@@ -37,6 +41,8 @@ CONSUMER_BYTES = 2_000  # of each of its members
 NAME_BYTES = 300  # of each topic that a member or an expression subscribes to, beside its name
 ASSIGNED_TOPIC_BYTES = 1_400  # of each topic of which a consumer group has assigned partitions
 PARTITION_BYTES = 600  # of each of these: whose it is to be, whose it is, since when
+TASK_BYTES = 2_000  # of each task of a streams group: whose it is to be, whose it is, since when
+TOPOLOGY_TOPIC_BYTES = 1_500  # of each topic of a topology, beside its name, and of each of its configs
 BETWEEN_COUNTS_MS = 1_000  # where little came meanwhile: who is refused may ask again and again
 _LITTLE_BYTES = MOST_MEMBER_BYTES // 16
 _LONG_AGO_MS = -BETWEEN_COUNTS_MS
@@ -170,6 +176,79 @@ def _consumer_bytes_of_now(group: ConsumerGroup) -> int:
     return held_bytes + sum([ASSIGNED_TOPIC_BYTES + len(each) * PARTITION_BYTES for each in owners])
 
 
+# ---- of streams groups
+
+
+def brought_by_streams_heartbeat(
+    request: StreamsGroupHeartbeatRequest,
+    client: Client,
+    group: StreamsGroup,
+    member: StreamsMember,
+    topics: KnownTopics,
+) -> int:
+    """How much more there is with it; of a topology only where the group has none yet."""
+    tags = request.client_tags
+    endpoint = request.user_endpoint
+    brought_bytes = 0 if tags is None else sum([_texts_bytes(tag.key, tag.value) for tag in tags])
+    brought_bytes += _texts_bytes(request.rack_id, request.process_id, client.client_id)
+    brought_bytes += 0 if endpoint is None else _texts_bytes(endpoint.host)
+    if member.member_id in group.members:
+        return brought_bytes - _streams_member_bytes(member)
+    brought_bytes += CONSUMER_BYTES + _texts_bytes(member.member_id)
+    if not group.members:
+        brought_bytes += GROUP_BYTES + _texts_bytes(group.group_id)
+    if group.topology is None and request.topology is not None:
+        subtopologies = request.topology.subtopologies
+        brought_bytes += _topology_bytes(subtopologies)
+        for subtopology in subtopologies:
+            found = [topics.by_name(name) for name in subtopology.source_topics]
+            counts = [topic.partition_count for topic in found if topic is not None]
+            brought_bytes += max(counts, default=0) * TASK_BYTES
+    return brought_bytes
+
+
+def _topology_bytes(
+    subtopologies: Iterable[groups_streams.Subtopology] | Iterable[group_records_streams.Subtopology],
+) -> int:
+    topology_bytes = 0
+    for subtopology in subtopologies:
+        topology_bytes += CONSUMER_BYTES + _texts_bytes(subtopology.subtopology_id)
+        for names in (subtopology.source_topics, subtopology.repartition_sink_topics):
+            topology_bytes += sum([TOPOLOGY_TOPIC_BYTES + getsizeof(name) for name in names])
+        for internal in (subtopology.state_changelog_topics, subtopology.repartition_source_topics):
+            for topic in internal:
+                topology_bytes += TOPOLOGY_TOPIC_BYTES + getsizeof(topic.name)
+                for each in topic.topic_configs:
+                    topology_bytes += TOPOLOGY_TOPIC_BYTES + _texts_bytes(each.key, each.value)
+        for group in subtopology.copartition_groups:
+            indexes = len(group.source_topics) + len(group.repartition_source_topics)
+            topology_bytes += PROTOCOL_BYTES * (1 + indexes)
+    return topology_bytes
+
+
+def _streams_member_bytes(member: StreamsMember) -> int:
+    """What it says of itself, but for its id."""
+    said_bytes = _texts_bytes(member.rack_id, member.process_id, member.client_id)
+    said_bytes += 0 if member.endpoint is None else _texts_bytes(member.endpoint.host)
+    return said_bytes + sum([_texts_bytes(key, value) for key, value in member.tags.items()])
+
+
+def _streams_bytes(group: StreamsGroup) -> int:
+    """Most groups are as they were when they were counted last."""
+    changes, held_bytes = group.counted
+    if changes != group.changes:
+        held_bytes = GROUP_BYTES + _texts_bytes(group.group_id)
+        if group.topology is not None:
+            held_bytes += _topology_bytes(group.topology.value.subtopologies)
+        for member in group.members.values():
+            held_bytes += CONSUMER_BYTES + _texts_bytes(member.member_id) + _streams_member_bytes(member)
+            target = group.target_of(member.member_id)
+            for kind in (target.active, target.standby):
+                held_bytes += TASK_BYTES * sum([len(partitions) for partitions in kind.values()])
+        group.counted = (group.changes, held_bytes)
+    return held_bytes
+
+
 class MemberMemory:
     """Of all shards of a node."""
 
@@ -231,6 +310,13 @@ class MemberMemory:
                 [
                     _consumer_bytes(group)
                     for group_id, group in store.consumer.items()
+                    if group.members or group_id not in committed
+                ]
+            )
+            self._counted_bytes += sum(
+                [
+                    _streams_bytes(group)
+                    for group_id, group in store.streams.items()
                     if group.members or group_id not in committed
                 ]
             )

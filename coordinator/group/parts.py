@@ -12,6 +12,7 @@ from coordinator.group.member_memory import MemberMemory
 from coordinator.group.modern.topic_hashes import TopicHashes
 from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
+from coordinator.group.streams.config import StreamsConfig
 from coordinator.group.undecided import Undecided
 from coordinator.ports import Runtime
 
@@ -29,3 +30,5 @@ class ShardParts(NamedTuple):
     member_memory: MemberMemory
     timeouts_of: Callable[[str], ConsumerTimeouts]
     """Those of a consumer group, by its id."""
+    streams_config_of: Callable[[str], StreamsConfig]
+    """What a streams group has set for itself, by its id."""

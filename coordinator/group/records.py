@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets` as keys and values of log records.
 
 A key begins with its type, a value with its version (int16 each); versions are those that Kafka 4.3 writes, and all
-that it reads are read. The records of share and streams groups stay in the log untouched.
+that it reads are read. The records of share groups stay in the log untouched.
 Source: `GroupCoordinatorRecordSerde`, `GroupCoordinatorRecordHelpers`.
 """
 
@@ -37,6 +37,20 @@ from protocol.messages.group_records_consumer import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from protocol.messages.group_records_streams import (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
 from protocol.wire.codec import decode, encoder
 from protocol.wire.primitives import Bytes
 from protocol.wire.schema import ZERO_UUID, Message
@@ -45,18 +59,18 @@ LEGACY_OFFSET_COMMIT = 0
 OFFSET_COMMIT = 1
 GROUP_METADATA = 2
 SHARE_GROUP_METADATA = 11
-STREAMS_GROUP_METADATA = 17
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 
 CONSUMER_GROUP_VERSION = 0
+STREAMS_GROUP_VERSION = 0
 
 HIGHEST_EPOCH_READ = 2**31 - 2**16
 """Of a group's epoch or generation. Nobody rebalances so often; from there on a next one would have no room in its
 record soon (Kafka's would begin anew below zero)."""
-_SHARE_AND_STREAMS = frozenset({*range(10, 16), STREAMS_GROUP_METADATA, *range(19, 24)})
+_SHARE = frozenset(range(10, 16))
 
 _CONSUMER_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
     key.API_KEY: (key, value)
@@ -68,6 +82,18 @@ _CONSUMER_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
         (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
         (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
         (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    )
+}
+
+_STREAMS_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
+    key.API_KEY: (key, value)
+    for key, value in (
+        (StreamsGroupMetadataKey, StreamsGroupMetadataValue),
+        (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
+        (StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue),
+        (StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
+        (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
+        (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
     )
 }
 
@@ -124,14 +150,26 @@ class ConsumerGroupRecord(NamedTuple):
         return group_id
 
 
+class StreamsGroupRecord(NamedTuple):
+    """A record of a streams group, by its key's class; no value takes away what the key names."""
+
+    key: Message
+    value: Message | None
+
+    @property
+    def group_id(self) -> str:
+        group_id: str = getattr(self.key, "group_id")  # noqa: B009 - each of the key classes has it
+        return group_id
+
+
 class OtherGroupRecord(NamedTuple):
-    """A record of a share or a streams group. `exists` says whether it makes or ends one, None that it does neither."""
+    """A record of a share group. `exists` says whether it makes or ends one, None that it does neither."""
 
     group_id: str
     exists: bool | None
 
 
-AnyRecord = GroupRecord | OffsetRecord | ConsumerGroupRecord | OtherGroupRecord
+AnyRecord = GroupRecord | OffsetRecord | ConsumerGroupRecord | StreamsGroupRecord | OtherGroupRecord
 
 
 def _encode(prefix: int, message: Message, version: int) -> bytes:
@@ -148,6 +186,8 @@ def encode_record(record: AnyRecord) -> CoordinatorRecord:
     key: Message
     if isinstance(record, ConsumerGroupRecord):
         key, value, version = record.key, record.value, CONSUMER_GROUP_VERSION
+    elif isinstance(record, StreamsGroupRecord):
+        key, value, version = record.key, record.value, STREAMS_GROUP_VERSION
     elif isinstance(record, GroupRecord):
         key, value, version = GroupMetadataKey(group=record.group_id), record.value, GROUP_METADATA_VERSION
     else:
@@ -189,20 +229,30 @@ def decode_record(key: Bytes, value: Bytes | None, record_offset: int) -> AnyRec
         _check_epoch(group_id, group.generation)
         return GroupRecord(group_id, group)
     if key_type in _CONSUMER_GROUP:
-        key_class, value_class = _CONSUMER_GROUP[key_type]
-        record = ConsumerGroupRecord(
-            decode(key_class, 0, key, 2),
-            None if value is None else decode(value_class, _version(value), value, 2),
-        )
+        record = ConsumerGroupRecord(*_decode_pair(_CONSUMER_GROUP[key_type], key, value))
         if isinstance(record.value, ConsumerGroupMetadataValue):
             _check_epoch(record.group_id, record.value.epoch)
         return record
-    if key_type in _SHARE_AND_STREAMS:
+    if key_type in _STREAMS_GROUP:
+        streams = StreamsGroupRecord(*_decode_pair(_STREAMS_GROUP[key_type], key, value))
+        if isinstance(streams.value, StreamsGroupMetadataValue):
+            _check_epoch(streams.group_id, streams.value.epoch)
+        return streams
+    if key_type in _SHARE:
         # Each of these keys begins with the group's id, as a classic group's does.
         group_id = decode(GroupMetadataKey, 0, key, 2).group
-        makes_a_group = key_type in (SHARE_GROUP_METADATA, STREAMS_GROUP_METADATA)
-        return OtherGroupRecord(group_id, value is not None if makes_a_group else None)
+        return OtherGroupRecord(group_id, value is not None if key_type == SHARE_GROUP_METADATA else None)
     return None
+
+
+def _decode_pair(
+    classes: tuple[type[Message], type[Message]], key: Bytes, value: Bytes | None
+) -> tuple[Message, Message | None]:
+    key_class, value_class = classes
+    return (
+        decode(key_class, 0, key, 2),
+        None if value is None else decode(value_class, _version(value), value, 2),
+    )
 
 
 def _version(value: Bytes) -> int:

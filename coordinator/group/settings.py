@@ -24,4 +24,5 @@ class GroupSettings:
         "range",
     )  # group.consumer.assignors: the first by default
     consumer_regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
+    streams_max_size: int = 2**31 - 1  # group.streams.max.size
     migration_policy: str = "bidirectional"  # group.consumer.migration.policy

@@ -44,10 +44,12 @@ from coordinator.group.parts import ShardParts
 from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
+from coordinator.group.streams.config import StreamsConfig
+from coordinator.group.streams.heartbeats import StreamsAnswer, StreamsHeartbeats
 from coordinator.group.undecided import Undecided
 from coordinator.ports import Runtime, WhenCommitted, append_error
 from protocol.errors import Error, KafkaError
-from protocol.messages import groups_consumer
+from protocol.messages import groups_consumer, groups_streams
 from protocol.messages.groups_admin import DescribedGroup, ListedGroup
 from protocol.messages.groups_classic import (
     HeartbeatRequest,
@@ -59,6 +61,7 @@ from protocol.messages.groups_classic import (
 )
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.messages.groups_offsets import OffsetFetchRequestTopics, OffsetFetchResponseTopics
+from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.groups")
@@ -76,9 +79,10 @@ class GroupShard:
         topics: KnownTopics,
         timeouts_of: Callable[[str], ConsumerTimeouts],
         member_memory: MemberMemory,
+        streams_config_of: Callable[[str], StreamsConfig],
     ) -> None:
-        """`timeouts_of` gives those of a group by its id; `member_memory` is what all shards of a node have in
-        common."""
+        """`timeouts_of` gives those of a consumer group by its id, `streams_config_of` what a streams group has set;
+        `member_memory` is what all shards of a node have in common."""
         self._runtime = runtime
         self._commit_timeout_ms = settings.offsets_commit_timeout_ms
         self.groups = GroupStore(runtime.now_ms)
@@ -99,11 +103,13 @@ class GroupShard:
             undecided=self._undecided,
             member_memory=member_memory,
             timeouts_of=timeouts_of,
+            streams_config_of=streams_config_of,
         )
         self._rebalancing = Rebalancing(parts)
         self._sessions = ConsumerSessions(parts, self._member_is_late)
         self.regexes = Regexes(parts)
         migration = Migration(parts, self._rebalancing, self._sessions)
+        self._streams = StreamsHeartbeats(parts, self._rebalancing)
         self._leaving = Leaving(parts, migration, self._sessions)
         steps = HeartbeatSteps(parts, self.regexes, self._sessions)
         self._heartbeats = Heartbeats(
@@ -215,6 +221,10 @@ class GroupShard:
         """ConsumerGroupHeartbeat: the answer, or one that is much to decide. Raises KafkaError."""
         return self._heartbeats.heartbeat(client, request)
 
+    def streams_heartbeat(self, client: Client, request: StreamsGroupHeartbeatRequest) -> StreamsAnswer:
+        """StreamsGroupHeartbeat. Raises KafkaError."""
+        return self._streams.heartbeat(client, request)
+
     def deciding(
         self, request: ConsumerGroupHeartbeatRequest | JoinGroupRequest
     ) -> AbstractContextManager[None]:
@@ -287,6 +297,10 @@ class GroupShard:
         """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
         return self._administration.describe_consumer_group(group_id)
 
+    def describe_streams_group(self, group_id: str) -> groups_streams.DescribedGroup:
+        """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+        return self._administration.describe_streams_group(group_id)
+
     def delete_groups(self, group_ids: Sequence[str]) -> list[Error]:
         """Each group's error, in their order. Raises KafkaError where that can't be recorded."""
         return self._administration.delete_groups(group_ids)
@@ -332,6 +346,7 @@ class GroupShard:
         self._member_memory.was_loaded()
         self._rebalancing.restart_all()
         self._sessions.restart_all()
+        self._streams.sessions.restart_all()
         self.regexes.topics_were_created()
         self._expiry.start()
 
@@ -346,6 +361,10 @@ class GroupShard:
         for group in self.groups.consumer.values():
             if not names.isdisjoint(group.topics):
                 group.request_refresh()
+                self._member_memory.may_be_more()
+        for streams in self.groups.streams.values():
+            if any(map(streams.requires, names)):
+                streams.request_refresh()
                 self._member_memory.may_be_more()
 
     def unload(self) -> None:

@@ -21,7 +21,10 @@ from coordinator.group.records import (
     GroupRecord,
     OffsetRecord,
     OtherGroupRecord,
+    StreamsGroupRecord,
 )
+from coordinator.group.streams import replay as streams_replay
+from coordinator.group.streams.group import StreamsGroup
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_ID
 
@@ -36,36 +39,49 @@ class StagedGroup(NamedTuple):
 
 
 class GroupStore:
-    """A group's id is in one of the three at most."""
+    """A group's id is in one of the four at most."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
+        self.streams: dict[str, StreamsGroup] = {}
         self.other: set[str] = set()
-        """Share and streams groups, which other brokers have recorded: nothing here serves them."""
+        """Share groups, which other brokers have recorded: nothing here serves them."""
         self.offsets = OffsetStore()
 
     def find(self, group_id: str) -> Group | None:
         """A group of any kind that is served here."""
-        return self.consumer.get(group_id) or self.classic.get(group_id)
+        return self.consumer.get(group_id) or self.classic.get(group_id) or self.streams.get(group_id)
 
     def all(self) -> list[Group]:
-        return [*self.consumer.values(), *self.classic.values()]
+        return [*self.consumer.values(), *self.classic.values(), *self.streams.values()]
 
     def clear(self) -> None:
         """They are coordinated elsewhere: whatever still has one of them at hand finds nothing."""
         self.classic.clear()
         self.consumer.clear()
+        self.streams.clear()
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
         """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
         group = self.consumer.get(group_id)
         if group is None:
-            other = group_id in self.classic or group_id in self.other
+            other = group_id in self.other or self.find(group_id) is not None
             raise KafkaError(
                 Error.GROUP_ID_NOT_FOUND,
                 f"Group {group_id} {'is not a consumer group' if other else 'not found'}.",
+            )
+        return group
+
+    def streams_group(self, group_id: str) -> StreamsGroup:
+        """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+        group = self.streams.get(group_id)
+        if group is None:
+            other = group_id in self.other or self.find(group_id) is not None
+            raise KafkaError(
+                Error.GROUP_ID_NOT_FOUND,
+                f"Group {group_id} {'is not a streams group' if other else 'not found'}.",
             )
         return group
 
@@ -116,12 +132,19 @@ class GroupStore:
             self._apply_consumer(record)
         elif isinstance(record, GroupRecord):
             self._apply_classic(record)
+        elif isinstance(record, StreamsGroupRecord):
+            self._apply_streams(record)
         else:
             self._apply_other(record)
 
     def _apply_offset(self, record: OffsetRecord, producer_id: int) -> None:
         group_id = record.key.group_id
-        is_known = group_id in self.classic or group_id in self.consumer or group_id in self.other
+        is_known = (
+            group_id in self.classic
+            or group_id in self.consumer
+            or group_id in self.streams
+            or group_id in self.other
+        )
         if record.value is not None and not is_known:
             # Offsets without a group: somebody commits who assigns partitions to itself.
             self.classic[group_id] = ClassicGroup(group_id, self._now_ms())
@@ -133,6 +156,7 @@ class GroupStore:
             self.classic.pop(group_id, None)
             return
         self.consumer.pop(group_id, None)
+        self.streams.pop(group_id, None)
         group = self.classic.get(group_id)
         if group is not None and is_of_this_generation(group, value):
             adopt_record(group, value, self._now_ms())
@@ -154,10 +178,25 @@ class GroupStore:
             group = self.consumer[group_id] = ConsumerGroup(group_id)
         replay.apply(group, record)
 
+    def _apply_streams(self, record: StreamsGroupRecord) -> None:
+        group_id = record.group_id
+        group = self.streams.get(group_id)
+        if record.value is None:
+            if streams_replay.ends_streams_group(record):
+                self.streams.pop(group_id, None)
+                return
+            if group is None:
+                return
+        elif group is None:
+            self.classic.pop(group_id, None)
+            group = self.streams[group_id] = StreamsGroup(group_id)
+        streams_replay.apply(group, record)
+
     def _apply_other(self, record: OtherGroupRecord) -> None:
         if record.exists:
             self.classic.pop(record.group_id, None)
             self.consumer.pop(record.group_id, None)
+            self.streams.pop(record.group_id, None)
             self.other.add(record.group_id)
         elif record.exists is not None:
             self.other.discard(record.group_id)

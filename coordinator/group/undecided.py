@@ -10,9 +10,6 @@ from contextlib import contextmanager
 
 from coordinator.group.store import GroupStore
 
-RETRY_MS = 500
-"""After which a timer is looked at again that was due meanwhile, or whose member couldn't be fenced."""
-
 
 class Undecided:
     """Members of groups of both protocols, since a group may go over from one to the other by what is decided."""

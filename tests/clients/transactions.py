@@ -24,6 +24,12 @@ SETTINGS: dict[str, str | int] = {
     "offsets.topic.num.partitions": 5,
     "group.initial.rebalance.delay.ms": 0,
     "group.min.session.timeout.ms": 500,
+    "group.streams.initial.rebalance.delay.ms": 0,
+    "group.streams.assignment.interval.ms": 100,
+    "group.streams.session.timeout.ms": 1_000,
+    "group.streams.min.session.timeout.ms": 500,
+    "group.streams.heartbeat.interval.ms": 200,
+    "group.streams.min.heartbeat.interval.ms": 100,
 }
 
 READ_COMMITTED = "read_committed"

@@ -36,7 +36,9 @@ from .mask_actions import (
     then,
 )
 
-COMPARED_API_KEYS = frozenset({*range(4), *range(8, 52), 55, 57, 60, 61, *range(64, 67), 68, 69, 74, 75})
+COMPARED_API_KEYS = frozenset(
+    {*range(4), *range(8, 52), 55, 57, 60, 61, *range(64, 67), 68, 69, 74, 75, 88, 89}
+)
 """The APIs that barnabas has to list. Add a key here along with its scripts."""
 
 
@@ -192,6 +194,7 @@ MASKS = (
     ),
     Mask("DescribeGroups.groups.members", members_in_any_order, "as for JoinGroup.members"),
     Mask("ConsumerGroupDescribe.groups", in_any_order, "Kafka answers by partition of __consumer_offsets"),
+    Mask("StreamsGroupDescribe.groups", in_any_order, "as for ConsumerGroupDescribe"),
     Mask(
         "ConsumerGroupDescribe.groups.members",
         members_in_any_order,

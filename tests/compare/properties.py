@@ -53,6 +53,21 @@ group.consumer.min.heartbeat.interval.ms=100
 group.consumer.min.session.timeout.ms=500
 group.consumer.regex.refresh.interval.ms=10000
 """,
+    # streams groups that are assigned at once, with few members and short times
+    "streams": _COMMON
+    + """\
+group.streams.initial.rebalance.delay.ms=0
+group.streams.assignment.interval.ms=0
+group.streams.max.size=4
+group.streams.min.heartbeat.interval.ms=100
+group.streams.min.session.timeout.ms=500
+""",
+    # the same, with room for more
+    "streams_many": _COMMON
+    + """\
+group.streams.initial.rebalance.delay.ms=0
+group.streams.assignment.interval.ms=0
+""",
     # transactions that time out, and scripts that restart their broker or change its features
     "transactions": _COMMON
     + """\

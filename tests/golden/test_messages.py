@@ -36,15 +36,6 @@ UNDECLARED = {
     *("ShareGroupTargetAssignmentMemberKey", "ShareGroupTargetAssignmentMemberValue"),
     *("ShareGroupTargetAssignmentMetadataKey", "ShareGroupTargetAssignmentMetadataValue"),
     *("ShareSnapshotKey", "ShareSnapshotValue", "ShareUpdateKey", "ShareUpdateValue"),
-    # Streams groups (KIP-1071).
-    *("StreamsGroupDescribeRequest", "StreamsGroupDescribeResponse"),
-    *("StreamsGroupHeartbeatRequest", "StreamsGroupHeartbeatResponse"),
-    *("StreamsGroupCurrentMemberAssignmentKey", "StreamsGroupCurrentMemberAssignmentValue"),
-    *("StreamsGroupMemberMetadataKey", "StreamsGroupMemberMetadataValue"),
-    *("StreamsGroupMetadataKey", "StreamsGroupMetadataValue"),
-    *("StreamsGroupTargetAssignmentMemberKey", "StreamsGroupTargetAssignmentMemberValue"),
-    *("StreamsGroupTargetAssignmentMetadataKey", "StreamsGroupTargetAssignmentMetadataValue"),
-    *("StreamsGroupTopologyKey", "StreamsGroupTopologyValue"),
 }
 
 

@@ -50,7 +50,8 @@ class Joining:
         """Raises KafkaError where the creation of a group can't be recorded."""
         if not self.is_sound(join):
             return None
-        if join.group_id in self._store.other:
+        streams = self._store.streams.get(join.group_id)
+        if join.group_id in self._store.other or (streams is not None and not streams.is_empty):
             return join.refuse("", Error.INCONSISTENT_GROUP_PROTOCOL)
         group = self._store.classic.get(join.group_id)
         if group is None and join.member_id:
@@ -87,12 +88,12 @@ class Joining:
     def _create(self, group_id: str) -> ClassicGroup:
         """A group is recorded as soon as somebody wants to join it, even where that fails then.
 
-        An empty consumer group of this id ends thereby.
+        An empty consumer or streams group of this id ends thereby.
         """
         value = GroupMetadataValue(
             protocol=None, leader=None, current_state_timestamp=self._runtime.now_ms(), members=[]
         )
-        before = self._store.consumer.get(group_id)
+        before = self._store.consumer.get(group_id) or self._store.streams.get(group_id)
         records: list[AnyRecord] = [] if before is None else before.tombstones()
         records.append(GroupRecord(group_id, value))
         self._journal.write(records)

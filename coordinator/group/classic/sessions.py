@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import partial
 
 from coordinator.group.classic.member import ClassicMember
+from coordinator.group.modern.sessions import RETRY_MS
 from coordinator.group.parts import ShardParts
-from coordinator.group.undecided import RETRY_MS
 
 LateMember = Callable[[str, str], None]
 """What is done with a member that is late: its group's id, and its own."""

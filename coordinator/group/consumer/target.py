@@ -68,8 +68,7 @@ class TargetStep:
 
     def _may_compute(self, group: ConsumerGroup) -> bool:
         interval_ms = self._timeouts_of(group.group_id).assignment_interval_ms
-        since_ms = group.assignment_timestamp_ms
-        return not since_ms or not interval_ms or self._runtime.now_ms() >= since_ms + interval_ms
+        return group.may_be_assigned(interval_ms, self._runtime.now_ms())
 
     def _partition_count(self, topic_id: bytes) -> int:
         topic = self._topics.by_id(topic_id)

@@ -1,6 +1,7 @@
 """What groups that the server assigns have in common, whatever their protocol (Kafka: `ModernGroup`).
 
-Members, epochs, the target assignment, and the subscribed topics with the hash of their metadata.
+Members, epochs, the hash of the metadata of their topics; of those that assign partitions, the target assignment, and
+the subscribed topics.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ NO_EPOCH = -1
 METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
 
 
-class ModernGroup(Generic[M]):
+class AssignedGroup(Generic[M]):
     """`members` are walked in Kafka's order. Durable, but for `changes`, `refresh_deadline_ms` and `refresh_epoch`."""
 
     __slots__ = (
@@ -27,14 +28,10 @@ class ModernGroup(Generic[M]):
         "changes",
         "epoch",
         "group_id",
-        "homogeneous",
-        "inverted_targets",
         "members",
         "metadata_hash",
         "refresh_deadline_ms",
         "refresh_epoch",
-        "targets",
-        "topics",
     )
 
     def __init__(self, group_id: str) -> None:
@@ -46,10 +43,6 @@ class ModernGroup(Generic[M]):
         self.assignment_timestamp_ms = 0
         self.metadata_hash = 0
         self.members: TimelineTable[M] = TimelineTable()
-        self.targets: dict[str, Target] = {}
-        self.inverted_targets: dict[bytes, dict[int, str]] = {}
-        self.topics: Subscriptions = {}
-        self.homogeneous = True
         self.refresh_deadline_ms = 0
         self.refresh_epoch = 0
 
@@ -57,8 +50,10 @@ class ModernGroup(Generic[M]):
     def is_empty(self) -> bool:
         return not self.members
 
-    def is_subscribed_to(self, topic: str) -> bool:
-        return topic in self.topics
+    def may_be_assigned(self, interval_ms: int, now_ms: int) -> bool:
+        """Whether so much time has passed since it was assigned last."""
+        since_ms = self.assignment_timestamp_ms
+        return not since_ms or not interval_ms or now_ms >= since_ms + interval_ms
 
     # --- the metadata of its topics -------------------------------------------------------------------------
 
@@ -73,6 +68,22 @@ class ModernGroup(Generic[M]):
     def request_refresh(self) -> None:
         self.changes += 1
         self.refresh_deadline_ms = self.refresh_epoch = 0
+
+
+class ModernGroup(AssignedGroup[M]):
+    """One whose members are assigned partitions of the topics that they subscribe to."""
+
+    __slots__ = ("homogeneous", "inverted_targets", "targets", "topics")
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(group_id)
+        self.targets: dict[str, Target] = {}
+        self.inverted_targets: dict[bytes, dict[int, str]] = {}
+        self.topics: Subscriptions = {}
+        self.homogeneous = True
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return topic in self.topics
 
     # --- the target assignment ------------------------------------------------------------------------------
 

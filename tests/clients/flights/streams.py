@@ -53,6 +53,13 @@ SETTINGS = {
     "auto.offset.reset": "earliest",
 }
 
+STREAMS_PROTOCOL_SETTINGS = {
+    name: value
+    for name, value in SETTINGS.items()
+    if name not in ("session.timeout.ms", "heartbeat.interval.ms")
+} | {"group.protocol": "streams"}
+"""With KIP-1071, where the broker says how long a session is, and makes the internal topics."""
+
 Totals = Mapping[str, list[int]]
 """word → the values it has had, in order."""
 
@@ -272,6 +279,7 @@ def main() -> int:
             kills=options.kills,
             seed=options.seed,
             late_s=LATE_S if options.sample else LATE_WITH_ALL_S,
+            settings=STREAMS_PROTOCOL_SETTINGS if options.streams_group else SETTINGS,
             say=_say,
         )
         _say(f"{purged(server.bootstrap):,} records of the repartition topic were deleted")
@@ -297,6 +305,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sample", action="store_true", help="2,005 flights instead of 336,776")
     parser.add_argument("--kills", type=int, default=10, help="one of them the broker's (%(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--streams-group", action="store_true", help="by the protocol of KIP-1071")
     parser.add_argument("--kafka", action="store_true", help="with Apache Kafka, to judge the judge")
     return parser.parse_args()
 

@@ -15,6 +15,7 @@ from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord, decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard
+from coordinator.group.streams.config import StreamsConfig
 from coordinator.ports import BesideSteps, CoordinatorRecord, WhenCommitted
 from coordinator.timer_queue import TimerQueue
 from protocol.errors import Error, KafkaError
@@ -167,7 +168,14 @@ class NoTopics:
 
 
 def _new_shard(runtime: FakeRuntime, settings: GroupSettings) -> GroupShard:
-    return GroupShard(runtime, settings, NoTopics(), lambda group_id: ConsumerTimeouts(), MemberMemory())
+    return GroupShard(
+        runtime,
+        settings,
+        NoTopics(),
+        lambda group_id: ConsumerTimeouts(),
+        MemberMemory(),
+        lambda group_id: StreamsConfig(),
+    )
 
 
 class Groups:

@@ -192,7 +192,7 @@ def test_a_group_is_written_in_version_3() -> None:
 
 def test_groups_of_other_kinds_are_known_by_name() -> None:
     assert decode_record(b"\0\x0b\0\1g", b"\0\0", 0) == OtherGroupRecord("g", True)
-    assert decode_record(b"\0\21\0\1g", None, 0) == OtherGroupRecord("g", False)
+    assert decode_record(b"\0\x0b\0\1g", None, 0) == OtherGroupRecord("g", False)
     assert decode_record(b"\0\x0a\0\1g\0\1m", b"\0\0", 0) == OtherGroupRecord("g", None)
 
 

@@ -12,6 +12,7 @@ from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.known_topics import KnownTopic
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.shard import GroupShard
+from coordinator.group.streams.config import StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (
     ConsumerGroupHeartbeatRequest,
@@ -76,7 +77,12 @@ class Consumers(Groups):
         self.timeouts = timeouts or ConsumerTimeouts(assignment_interval_ms=0)
         self.memory = memory or MemberMemory()
         self.shard = GroupShard(
-            self.runtime, self.settings, self.topics, lambda group_id: self.timeouts, self.memory
+            self.runtime,
+            self.settings,
+            self.topics,
+            lambda group_id: self.timeouts,
+            self.memory,
+            lambda group_id: StreamsConfig(),
         )
 
     @property

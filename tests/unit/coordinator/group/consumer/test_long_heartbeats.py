@@ -13,8 +13,8 @@ from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.consumer import long_heartbeat, regex_results
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
+from coordinator.group.modern.sessions import RETRY_MS
 from coordinator.group.modern.topic_hashes import TopicHashes
-from coordinator.group.undecided import RETRY_MS
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics

@@ -12,7 +12,7 @@ from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.consumer import long_heartbeat, regexes
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
-from coordinator.group.undecided import RETRY_MS
+from coordinator.group.modern.sessions import RETRY_MS
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics

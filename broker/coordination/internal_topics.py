@@ -1,0 +1,100 @@
+"""Topics that streams applications have for themselves: made by the broker, after a heartbeat that misses them.
+
+Nobody waits for it: the application learns of them, or of what speaks against them, by its next heartbeats. What is
+asked for isn't asked for again before it is answered, nor what was refused before a while has passed.
+Source: `AutoTopicCreationManager` (createStreamsInternalTopics), `ExpiringErrorCache`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import KafkaError
+
+if TYPE_CHECKING:
+    from broker.controller.auto_topic_creation import Create, Created
+    from broker.environment.clock import Clock
+    from coordinator.commit_waiters import Failed
+    from protocol.messages.topics import CreatableTopic
+
+log = logging.getLogger("barnabas.topics")
+
+MOST_REFUSALS = 1_000
+"""Topics whose refusals are remembered; the oldest go first."""
+MOST_UNDER_WAY = 10_000
+"""Topics that are being made. Those beyond are asked for by a later heartbeat."""
+
+
+class _Refusal(NamedTuple):
+    text: str
+    until_ms: int
+
+
+class InternalTopics:
+    """Asks the controller for them."""
+
+    def __init__(self, create: Create, clock: Clock, failed: Failed) -> None:
+        """`failed` is told of an error of ours."""
+        self._create = create
+        self._clock = clock
+        self._failed = failed
+        self._under_way: set[str] = set()
+        self._refusals: dict[str, _Refusal] = {}
+
+    def refusals_of(self, names: Iterable[str]) -> list[tuple[str, str]]:
+        """Which of these topics were refused lately, and why."""
+        now_ms = self._clock.now_ms()
+        found = [(name, self._refusals.get(name)) for name in names]
+        return [
+            (name, refusal.text)
+            for name, refusal in found
+            if refusal is not None and refusal.until_ms > now_ms
+        ]
+
+    def create(self, topics: Mapping[str, CreatableTopic], remember_ms: int) -> None:
+        """What is refused is remembered for so long."""
+        refused = {name for name, _ in self.refusals_of(topics)}
+        wanted = [
+            topic for name, topic in topics.items() if name not in refused and name not in self._under_way
+        ]
+        wanted = wanted[: max(MOST_UNDER_WAY - len(self._under_way), 0)]
+        if not wanted:
+            return
+        self._under_way.update(topic.name for topic in wanted)
+        try:
+            self._create(wanted, partial(self._made, wanted, remember_ms), partial(self._broke, wanted))
+        except Exception:
+            self._end(wanted)
+            raise
+
+    def _end(self, topics: Sequence[CreatableTopic]) -> None:
+        self._under_way.difference_update(topic.name for topic in topics)
+
+    def _made(
+        self, topics: Sequence[CreatableTopic], remember_ms: int, outcome: Created | KafkaError
+    ) -> None:
+        self._end(topics)
+        if isinstance(outcome, KafkaError):
+            outcome = [(topic, outcome) for topic in topics]
+        for topic, result in outcome:
+            if isinstance(result, KafkaError):
+                log.info("the internal topic %s can't be made: %s", topic.name, result)
+                self._remember(topic.name, result.message or result.error.name, remember_ms)
+            else:
+                log.info("created the internal topic %s", topic.name)
+
+    def _broke(self, topics: Sequence[CreatableTopic], error: BaseException) -> None:
+        self._end(topics)
+        self._failed(error)
+
+    def _remember(self, name: str, text: str, remember_ms: int) -> None:
+        now_ms = self._clock.now_ms()
+        self._refusals[name] = _Refusal(text, now_ms + remember_ms)
+        if len(self._refusals) > MOST_REFUSALS:
+            over = [each for each, refusal in self._refusals.items() if refusal.until_ms <= now_ms]
+            over = over or [min(self._refusals, key=lambda each: self._refusals[each].until_ms)]
+            for each in over:
+                del self._refusals[each]

@@ -1,0 +1,102 @@
+"""Sessions and time limits of the members of groups that the server assigns. Who is late is fenced, as if it had left.
+
+A member that isn't there any more when a timer fires, or is another group's by then, is passed over. One that waits for
+a heartbeat of its own to be decided isn't late before, see `undecided.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from coordinator.ports import Runtime
+
+RETRY_MS = 500
+"""After which a timer is looked at again that was due meanwhile, or whose member couldn't be fenced."""
+
+Late = Callable[[str, str, str], None]
+"""What is done with a member that is late: its group's id, its id, and why."""
+
+_Key = tuple[str, str, str]
+"""Of a timer: what it limits, the group, the member."""
+
+
+class TimedMember(Protocol):
+    """What a time limit needs to know of a member."""
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def rebalance_timeout_ms(self) -> int: ...
+
+
+class MemberSessions:
+    """`session` and `rebalance` begin the keys of its timers; the second one runs while a member has something to
+    give up."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        late: Late,
+        *,
+        is_undecided: Callable[[str, str], bool],
+        session: str,
+        rebalance: str,
+        timeout_ms_of: Callable[[str], int],
+        find: Callable[[str, str], TimedMember | None],
+    ) -> None:
+        """By ids: `is_undecided` says whether a request of the member waits, `timeout_ms_of` gives a group's session
+        timeout, `find` a member."""
+        self._runtime = runtime
+        self._is_undecided = is_undecided
+        self._late = late
+        self._session, self._rebalance = session, rebalance
+        self._timeout_ms_of = timeout_ms_of
+        self._find = find
+
+    def _schedule(self, key: _Key, delay_ms: int, late: Callable[[], None]) -> None:
+        self._runtime.schedule(key, delay_ms, partial(self._due, key, late))
+
+    def _due(self, key: _Key, late: Callable[[], None]) -> None:
+        _, group_id, member_id = key
+        if self._is_undecided(group_id, member_id):
+            self._schedule(key, RETRY_MS, late)  # what is decided may put it off, or end it
+        else:
+            late()
+
+    def restart(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
+        """The member was heard of. By default it has the group's session timeout."""
+        self._schedule(
+            (self._session, group_id, member_id),
+            self._timeout_ms_of(group_id) if timeout_ms is None else timeout_ms,
+            partial(self._late, group_id, member_id, "its session expired"),
+        )
+
+    def retry(self, group_id: str, member_id: str, reason: str) -> None:
+        """It couldn't be fenced: again after a while, as in Kafka (`CoordinatorTimerImpl`)."""
+        self._schedule(
+            (self._session, group_id, member_id), RETRY_MS, partial(self._late, group_id, member_id, reason)
+        )
+
+    def limit_rebalance(self, group_id: str, member: TimedMember) -> None:
+        """It has to give up what it has to in time, unless its epoch changes before."""
+        member_id, epoch = member.member_id, member.epoch
+
+        def due() -> None:
+            found = self._find(group_id, member_id)
+            if found is not None and found.epoch == epoch:
+                self._late(group_id, member_id, f"it didn't get beyond epoch {epoch} in time")
+
+        self._schedule((self._rebalance, group_id, member_id), member.rebalance_timeout_ms, due)
+
+    def end_rebalance(self, group_id: str, member_id: str) -> None:
+        self._runtime.cancel((self._rebalance, group_id, member_id))
+
+    def cancel_all(self, group_id: str, member_id: str) -> None:
+        for kind in (self._session, self._rebalance):
+            self._runtime.cancel((kind, group_id, member_id))

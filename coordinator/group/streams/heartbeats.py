@@ -1,0 +1,212 @@
+"""StreamsGroupHeartbeat: members join with their topology, live, are assigned tasks and give them up (KIP-1071).
+
+    admission → topology → target → reconciliation → records → answer
+
+Everything is decided on the group as it is; the records of one heartbeat are written together and then applied.
+Source: `GroupMetadataManager.streamsGroupHeartbeat`, in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+from coordinator.group.classic.rebalancing import Rebalancing
+from coordinator.group.client import Client
+from coordinator.group.consumer.states import ACCEPTED, JOIN_EPOCH, LEAVE_EPOCH, MemberEpochRelation
+from coordinator.group.member_memory import brought_by_streams_heartbeat
+from coordinator.group.parts import ShardParts
+from coordinator.group.records import AnyRecord
+from coordinator.group.streams.decision import StreamsDecision
+from coordinator.group.streams.group import StreamsGroup
+from coordinator.group.streams.leaving import StreamsLeaving
+from coordinator.group.streams.member import StreamsMember, UserEndpoint
+from coordinator.group.streams.sessions import StreamsSessions
+from coordinator.group.streams.states import StatusCode
+from coordinator.group.streams.task_reconciliation import TaskReconciliationStep
+from coordinator.group.streams.task_targets import TaskTargetStep
+from coordinator.group.streams.tasks import OwnedTasks, told_tasks
+from coordinator.group.streams.topology_step import TopologyStep
+from coordinator.group.streams.user_endpoints import partitions_by_endpoint
+from coordinator.java.maps import JavaMap
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_streams import (
+    KeyValue,
+    Status,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+from protocol.messages.topics import CreatableTopic
+
+
+class StreamsAnswer(NamedTuple):
+    """`to_create`: the internal topics that are missing, by name, for the broker to make as whoever asks."""
+
+    response: StreamsGroupHeartbeatResponse
+    to_create: Mapping[str, CreatableTopic]
+    heartbeat_interval_ms: int
+
+
+class StreamsHeartbeats:
+    """Heartbeats of the members of streams groups."""
+
+    def __init__(self, parts: ShardParts, rebalancing: Rebalancing) -> None:
+        self._parts = parts
+        self._store = parts.store
+        self._max_size = parts.settings.streams_max_size
+        self._rebalancing = rebalancing
+        self.sessions = StreamsSessions(parts, self._member_is_late)
+        self._leaving = StreamsLeaving(parts, self.sessions)
+        self._topology = TopologyStep(parts)
+        self._target = TaskTargetStep(parts)
+        self._reconciliation = TaskReconciliationStep(self.sessions)
+
+    def _member_is_late(self, group_id: str, member_id: str, reason: str) -> None:
+        self._leaving.fence_late(group_id, member_id, reason)
+
+    def heartbeat(self, client: Client, request: StreamsGroupHeartbeatRequest) -> StreamsAnswer:
+        """Raises KafkaError; the group is as before then."""
+        config = self._parts.streams_config_of(request.group_id)
+        if request.member_epoch == LEAVE_EPOCH:
+            return StreamsAnswer(self._leaving.leave(request), {}, config.heartbeat_interval_ms)
+        is_known = self._store.find(request.group_id) is not None
+        records: list[AnyRecord] = []
+        effects: list[Callable[[], None]] = []
+        group = self._group(request, records, effects)
+        owned = OwnedTasks(request.active_tasks, request.standby_tasks, request.warmup_tasks)
+        old = _member(group, request, owned)
+        brought_bytes = brought_by_streams_heartbeat(request, client, group, old, self._parts.topics)
+        if brought_bytes > 0:
+            self._parts.member_memory.check(brought_bytes, self._parts.runtime.now_ms())
+        new = _as_requested(old, client, request)
+        decision = StreamsDecision(group, config, owned, old, new, records, effects)
+        self._topology.take(decision, request.topology)
+        self._target.take(decision)
+        self._reconciliation.take(decision)
+        answer = self._answered(decision, request, is_known=is_known)
+        for effect in decision.effects:
+            effect()
+        self.sessions.restart(request.group_id, old.member_id)
+        self._parts.journal.write(decision.records)
+        for effect in decision.once_written:
+            effect()
+        return answer
+
+    def _group(
+        self,
+        request: StreamsGroupHeartbeatRequest,
+        records: list[AnyRecord],
+        effects: list[Callable[[], None]],
+    ) -> StreamsGroup:
+        """An empty classic group gives its place to one that begins. Raises KafkaError: GROUP_ID_NOT_FOUND,
+        GROUP_MAX_SIZE_REACHED."""
+        group_id, joins = request.group_id, request.member_epoch == JOIN_EPOCH
+        group = self._store.streams.get(group_id)
+        if group is None:
+            classic = self._store.classic.get(group_id)
+            may_replace = classic is not None and joins and classic.is_empty and not len(classic.members)
+            is_other = group_id in self._store.other or self._store.find(group_id) is not None
+            if is_other and not may_replace:
+                raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
+            if not joins:
+                raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Streams group {group_id} not found.")
+            if classic is not None:
+                records += classic.tombstones()
+                effects.append(partial(self._rebalancing.forget, group_id))
+            group = StreamsGroup(group_id)
+        if joins and len(group.members) >= self._max_size:  # also one that is a member already, as in Kafka
+            raise KafkaError(
+                Error.GROUP_MAX_SIZE_REACHED,
+                f"The streams group has reached its maximum capacity of {self._max_size} members.",
+            )
+        return group
+
+    def _answered(
+        self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest, *, is_known: bool
+    ) -> StreamsAnswer:
+        group, new, configured = decision.group, decision.new, decision.configured
+        response = StreamsGroupHeartbeatResponse(
+            member_id=new.member_id,
+            member_epoch=new.epoch,
+            heartbeat_interval_ms=decision.config.heartbeat_interval_ms,
+            status=decision.statuses,
+        )
+        endpoint_epoch = group.endpoint_epoch
+        if request.member_epoch == JOIN_EPOCH or new.assigned != decision.old.assigned:
+            response.active_tasks = told_tasks(new.assigned.active)
+            response.standby_tasks = told_tasks(new.assigned.standby)
+            response.warmup_tasks = told_tasks(new.assigned.warmup)
+            endpoint_epoch += new.endpoint is not None
+        if endpoint_epoch != request.endpoint_information_epoch:
+            response.partitions_by_user_endpoint = partitions_by_endpoint(
+                group, new, configured, self._parts.topics
+            )
+        response.endpoint_information_epoch = endpoint_epoch if is_known else 0
+        problem = configured.problem
+        if problem is not None:
+            decision.statuses.append(
+                Status(status_code=problem.status_code, status_detail=problem.status_detail)
+            )
+        asked = new.member_id if request.shutdown_application else None
+        requested_by = group.shutdown_requested_by or asked
+        if requested_by is not None:
+            decision.tell(
+                StatusCode.SHUTDOWN_APPLICATION,
+                f"Streams group member {requested_by} encountered a fatal error and requested a shutdown for "
+                "the entire application.",
+            )
+        decision.effects.append(partial(_remember, group, endpoint_epoch, requested_by))
+        return StreamsAnswer(response, configured.to_create, decision.config.heartbeat_interval_ms)
+
+
+def _remember(group: StreamsGroup, endpoint_epoch: int, requested_by: str | None) -> None:
+    """Of a group that isn't there yet nothing is remembered, as in Kafka: another one takes its place."""
+    group.endpoint_epoch = endpoint_epoch
+    group.shutdown_requested_by = requested_by
+
+
+def _member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, owned: OwnedTasks) -> StreamsMember:
+    """The member as the group knows it, or a new one. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    member_id, epoch = request.member_id, request.member_epoch
+    if epoch == JOIN_EPOCH:
+        return group.members.get(member_id) or StreamsMember(member_id)
+    member = group.member(member_id)
+    relation = member.relation_of(epoch, owned)
+    if not ACCEPTED[relation]:
+        kind = "greater" if relation is MemberEpochRelation.NEWER else "smaller"
+        raise KafkaError(
+            Error.FENCED_MEMBER_EPOCH,
+            f"The streams group member has a {kind} member epoch ({epoch}) than the one known by the group "
+            f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+        )
+    return member
+
+
+def _as_requested(
+    member: StreamsMember, client: Client, request: StreamsGroupHeartbeatRequest
+) -> StreamsMember:
+    """The member as the request says it; null leaves a part as it was. Raises KafkaError (UNKNOWN_SERVER_ERROR) for a
+    tag that is there twice."""
+    endpoint, topology, timeout_ms = request.user_endpoint, request.topology, request.rebalance_timeout_ms
+    return replace(
+        member,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
+        client_id=client.client_id,
+        client_host=client.host,
+        topology_epoch=member.topology_epoch if topology is None else topology.epoch,
+        process_id=member.process_id if request.process_id is None else request.process_id,
+        endpoint=member.endpoint if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
+        tags=member.tags if request.client_tags is None else _tags(request.client_tags),
+    )
+
+
+def _tags(sent: Sequence[KeyValue]) -> JavaMap[str, str]:
+    tags: JavaMap[str, str] = JavaMap()
+    for tag in sent:
+        if tag.key in tags:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka: an IllegalStateException
+        tags[tag.key] = tag.value
+    return tags

@@ -1,0 +1,272 @@
+"""The assignor "sticky", the only one of streams groups: tasks stay where they, or a copy of their state, were.
+
+Source: `StickyTaskAssignor`, `ProcessState`. Who gets a task among equals depends on the order of Java's maps and
+queues.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from coordinator.group.streams.configured_topology import ConfiguredSubtopology
+from coordinator.group.streams.tasks import NO_TARGET_TASKS, TargetTasks, TaskSets, by_name
+from coordinator.java.maps import JavaMap, JavaSet
+from coordinator.java.priority_queue import JavaPriorityQueue
+
+log = logging.getLogger("barnabas.groups")
+
+Task = tuple[str, int]
+"""Subtopology and partition."""
+
+
+class TaskMemberSpec(NamedTuple):
+    """A member: its process, and its target so far."""
+
+    process_id: str
+    target: TargetTasks
+
+
+class _Holder(NamedTuple):
+    process: _Process
+    member_id: str
+
+
+class _Process:
+    """The tasks of one process, by its members. `load` is how many there are for each member."""
+
+    def __init__(self) -> None:
+        self.counts: JavaMap[str, int] = JavaMap()
+        self.tasks: set[Task] = set()
+        self.active: dict[str, list[Task]] = {}
+        self.standby: dict[str, list[Task]] = {}
+        self.load = 0.0
+        self._task_count = 0
+        self._by_count: JavaPriorityQueue[tuple[str, int]] | None = None
+
+    def add_member(self, member_id: str) -> None:
+        self.counts[member_id] = 0
+
+    def add(self, member_id: str, task: Task, *, is_active: bool) -> int:
+        """How many tasks the member has now."""
+        self._by_count = None
+        return self._add(member_id, task, is_active=is_active)
+
+    def _add(self, member_id: str, task: Task, *, is_active: bool) -> int:
+        self._task_count += 1
+        self.tasks.add(task)
+        (self.active if is_active else self.standby).setdefault(member_id, []).append(task)
+        count = self.counts[member_id] + 1
+        self.counts[member_id] = count
+        self.load = self._task_count / len(self.counts)
+        return count
+
+    def add_to_least_loaded(self, task: Task, *, is_active: bool) -> int:
+        """As `add`, to the member that has the fewest."""
+        if len(self.counts) == 1:
+            return self._add(next(iter(self.counts)), task, is_active=is_active)
+        queue = self._by_count
+        if queue is None:
+            queue = self._by_count = JavaPriorityQueue(lambda entry: entry[1])
+            for entry in self.counts.items():
+                queue.add(entry)
+        least = queue.poll()
+        assert least is not None
+        count = self._add(least[0], task, is_active=is_active)
+        queue.add((least[0], count))
+        return count
+
+
+class _Quota:
+    """How many tasks a member may have: who is full goes out with its tasks, and the rest is shared anew."""
+
+    def __init__(self, tasks: int, members: int) -> None:
+        self._tasks = tasks
+        self._members = members
+        self.of_each = self._shared()
+
+    def _shared(self) -> int:
+        return -(-self._tasks // self._members) if self._members else 0
+
+    def has(self, count: int) -> None:
+        """A member has come to so many."""
+        if count == self.of_each:
+            self._members -= 1
+            self._tasks -= count
+            self.of_each = self._shared()
+
+
+def assign_sticky(
+    members: JavaMap[str, TaskMemberSpec], subtopologies: Mapping[str, ConfiguredSubtopology], standbys: int
+) -> dict[str, TargetTasks]:
+    """The target of each member, by its id; `standbys` copies are kept of the state of each task that has one."""
+    assignment = _Assignment(members, subtopologies, standbys)
+    assignment.assign_active()
+    if standbys:
+        assignment.assign_standby()
+    return {member_id: assignment.target_of(member_id) for member_id in members}
+
+
+class _Assignment:
+    def __init__(
+        self,
+        members: JavaMap[str, TaskMemberSpec],
+        subtopologies: Mapping[str, ConfiguredSubtopology],
+        standbys: int,
+    ) -> None:
+        self._standbys = standbys
+        self._active = _tasks(subtopologies, lambda each: True)
+        self._stateful = _tasks(subtopologies, lambda each: each.is_stateful)
+        all_tasks = len(self._active) + standbys * len(self._stateful)
+        self._active_quota = _Quota(len(self._active), len(members))
+        self._quota = _Quota(all_tasks, len(members))
+        self._processes: JavaMap[str, _Process] = JavaMap(len(members))
+        self._members: dict[str, _Process] = {}
+        self._was_active: dict[Task, _Holder] = {}
+        self._were_standby: dict[Task, list[_Holder]] = {}
+        for member_id, spec in members.items():
+            process = self._processes.get(spec.process_id)
+            if process is None:
+                process = self._processes[spec.process_id] = _Process()
+            process.add_member(member_id)
+            self._members[member_id] = process
+            holder = _Holder(process, member_id)
+            for task in _each(spec.target.active):
+                self._was_active[task] = holder
+            for task in _each(spec.target.standby):
+                self._were_standby.setdefault(task, []).append(holder)
+
+    # --- active tasks ---------------------------------------------------------------------------------------
+
+    def assign_active(self) -> None:
+        left = sorted(self._active, key=_by_partition)
+        left = [task for task in left if not self._stays(task, self._was_active.get(task))]
+        left = [task for task in left if not self._stays(task, self._least_loaded(task, None))]
+        queue = self._queue()
+        for task in sorted(left, key=_by_subtopology):
+            process = queue.poll()
+            assert process is not None
+            self._active_came_to(process.add_to_least_loaded(task, is_active=True))
+            queue.add(process)
+
+    def _stays(self, task: Task, holder: _Holder | None) -> bool:
+        """Whether it goes to who has had it, or a copy, as it does where there is room."""
+        if holder is None or holder.process.counts[holder.member_id] >= self._active_quota.of_each:
+            return False
+        self._active_came_to(holder.process.add(holder.member_id, task, is_active=True))
+        return True
+
+    def _active_came_to(self, count: int) -> None:
+        self._active_quota.has(count)
+        self._quota.has(count)
+
+    # --- copies of their state ------------------------------------------------------------------------------
+
+    def assign_standby(self) -> None:
+        kept: list[tuple[Task, int]] = []
+        for task in sorted(self._stateful, key=_by_partition, reverse=True):
+            for given in range(self._standbys):
+                if self._copies_to(task, self._was_active.get(task)):
+                    continue
+                if self._copies_to(task, self._least_loaded(task, task), is_checked=True):
+                    continue
+                kept.append((task, self._standbys - given))
+                break
+        queue = self._queue()
+        for task, count in sorted(kept, key=lambda each: _by_subtopology(each[0]), reverse=True):
+            for given in range(count):
+                if not self._copies_to_least_loaded(queue, task):
+                    said = "%d of %d standby tasks of %s_%d are left out: there are too few processes"
+                    log.warning(said, count - given, self._standbys, *task)
+                    break
+
+    def _copies_to(self, task: Task, holder: _Holder | None, *, is_checked: bool = False) -> bool:
+        """Whether a copy goes to who has had the task, as it does where there is room, and the process doesn't hold it
+        already. What is checked was found not to hold it, or as Kafka goes about it: see `_least_loaded`."""
+        if holder is None or (not is_checked and task in holder.process.tasks):
+            return False
+        if holder.process.counts[holder.member_id] >= self._quota.of_each:
+            return False
+        self._quota.has(holder.process.add(holder.member_id, task, is_active=False))
+        return True
+
+    def _copies_to_least_loaded(self, queue: JavaPriorityQueue[_Process], task: Task) -> bool:
+        """To the least loaded process that doesn't hold it; those before it go back behind it, the last one first."""
+        passed: list[_Process] = []
+        found = False
+        while (process := queue.poll()) is not None:
+            passed.append(process)
+            if task not in process.tasks:
+                self._quota.has(process.add_to_least_loaded(task, is_active=False))
+                found = True
+                break
+        for process in reversed(passed):
+            queue.add(process)
+        return found
+
+    # --- both -----------------------------------------------------------------------------------------------
+
+    def _least_loaded(self, task: Task, copied: Task | None) -> _Holder | None:
+        """Of those that have had a copy: the first, unless a later one has both a process and itself with less.
+
+        With `copied`, None where the first one's process holds that; Kafka asks the first's, whoever is chosen.
+        """
+        holders = self._were_standby.get(task)
+        if not holders:
+            return None
+        chosen = first = holders[0]
+        process_load, count = first.process.load, first.process.counts[first.member_id]
+        for holder in holders[1:]:
+            process = holder.process
+            if process.load < process_load and (copied is None or copied not in process.tasks):
+                own = process.counts[holder.member_id]
+                if own < count:
+                    chosen, process_load, count = holder, process.load, own
+        return None if copied is not None and copied in first.process.tasks else chosen
+
+    def _queue(self) -> JavaPriorityQueue[_Process]:
+        queue: JavaPriorityQueue[_Process] = JavaPriorityQueue(lambda process: process.load)
+        for process in self._processes.values():
+            queue.add(process)
+        return queue
+
+    def target_of(self, member_id: str) -> TargetTasks:
+        process = self._members[member_id]
+        active, standby = process.active.get(member_id, ()), process.standby.get(member_id, ())
+        return TargetTasks(_sets(active), _sets(standby), NO_TARGET_TASKS.warmup)
+
+
+def _tasks(
+    subtopologies: Mapping[str, ConfiguredSubtopology], counts: Callable[[ConfiguredSubtopology], bool]
+) -> list[Task]:
+    return [
+        (subtopology_id, partition)
+        for subtopology_id, subtopology in subtopologies.items()
+        if counts(subtopology)
+        for partition in range(subtopology.task_count)
+    ]
+
+
+def _each(tasks: TaskSets) -> Iterable[Task]:
+    for subtopology_id, partitions in tasks.items():
+        for partition in partitions:
+            yield subtopology_id, partition
+
+
+def _by_partition(task: Task) -> tuple[int, bytes]:
+    return task[1], by_name(task[0])
+
+
+def _by_subtopology(task: Task) -> tuple[bytes, int]:
+    return by_name(task[0]), task[1]
+
+
+def _sets(tasks: Sequence[Task]) -> TaskSets:
+    found: TaskSets = JavaMap()
+    for subtopology_id, partition in sorted(tasks, key=_by_subtopology):
+        partitions = found.get(subtopology_id)
+        if partitions is None:
+            partitions = found[subtopology_id] = JavaSet()
+        partitions.add(partition)
+    return found

@@ -1,0 +1,237 @@
+"""Tasks of a streams application: a subtopology and a partition. Kinds of them, and who reports or holds which.
+
+Source: `TasksTuple`, `TasksTupleWithEpochs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence, Sized
+from typing import NamedTuple, Protocol, TypeVar
+
+from coordinator.java.maps import JavaMap, JavaSet
+from protocol.errors import Error, KafkaError
+from protocol.messages.group_records_streams import CurrentTaskIds, TargetTaskIds
+from protocol.messages.groups_streams import TaskIds
+
+ActiveTasks = JavaMap[str, JavaMap[int, int]]
+"""Subtopology → partition → the assignment epoch at which the member got it."""
+
+TaskSets = JavaMap[str, JavaSet[int]]
+"""Subtopology → partitions."""
+
+
+class MemberTasks(NamedTuple):
+    """What a member has, or has to give up."""
+
+    active: ActiveTasks
+    standby: TaskSets
+    warmup: TaskSets
+
+    @property
+    def is_empty(self) -> bool:
+        return not (len(self.active) or len(self.standby) or len(self.warmup))
+
+
+NO_TASKS = MemberTasks(JavaMap(), JavaMap(), JavaMap())
+
+
+class TargetTasks(NamedTuple):
+    """What a member is to have."""
+
+    active: TaskSets
+    standby: TaskSets
+    warmup: TaskSets
+
+
+NO_TARGET_TASKS = TargetTasks(JavaMap(), JavaMap(), JavaMap())
+
+
+class OwnedTasks(NamedTuple):
+    """What a member reports to own; null for a kind that it says nothing of."""
+
+    active: Sequence[TaskIds] | None
+    standby: Sequence[TaskIds] | None
+    warmup: Sequence[TaskIds] | None
+
+    @property
+    def kinds(self) -> tuple[Sequence[TaskIds], Sequence[TaskIds], Sequence[TaskIds]] | None:
+        """None where it doesn't say all. Raises KafkaError (UNKNOWN_SERVER_ERROR) for a subtopology that a kind has
+        twice (Kafka: an IllegalStateException)."""
+        if self.active is None or self.standby is None or self.warmup is None:
+            return None
+        for kind in (self.active, self.standby, self.warmup):
+            if len({each.subtopology_id for each in kind}) < len(kind):
+                raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+        return self.active, self.standby, self.warmup
+
+    def is_within(self, tasks: MemberTasks) -> bool:
+        """Whether all that it reports is among these; False where it doesn't say all."""
+        if self.active is None or self.standby is None or self.warmup is None:
+            return False
+        return (
+            _is_within(self.active, tasks.active)
+            and _is_within(self.standby, tasks.standby)
+            and _is_within(self.warmup, tasks.warmup)
+        )
+
+
+def _is_within(owned: Sequence[TaskIds], known: ActiveTasks | TaskSets) -> bool:
+    for each in owned:
+        partitions = known.get(each.subtopology_id)
+        if partitions is None or not all(partition in partitions for partition in each.partitions):
+            return False
+    return True
+
+
+def own_any(
+    owned: tuple[Sequence[TaskIds], Sequence[TaskIds], Sequence[TaskIds]], tasks: MemberTasks
+) -> bool:
+    """Whether some task of these is among those that are reported, kind by kind."""
+    active, standby, warmup = owned
+    return (
+        _owns_any(active, tasks.active)
+        or _owns_any(standby, tasks.standby)
+        or _owns_any(warmup, tasks.warmup)
+    )
+
+
+def _owns_any(owned: Sequence[TaskIds], known: ActiveTasks | TaskSets) -> bool:
+    for each in owned:
+        partitions = known.get(each.subtopology_id)
+        if partitions is not None and any(partition in partitions for partition in each.partitions):
+            return True
+    return False
+
+
+# --- in messages and records --------------------------------------------------------------------------------
+
+
+def by_name(name: str) -> bytes:
+    """The order of Java's strings: by UTF-16 units."""
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+class _Walked(Protocol):
+    def items(self) -> Iterable[tuple[str, Iterable[int]]]: ...
+
+
+def told_tasks(tasks: _Walked) -> list[TaskIds]:
+    """For a member, as they are walked."""
+    return [
+        TaskIds(subtopology_id=subtopology_id, partitions=sorted(partitions))
+        for subtopology_id, partitions in tasks.items()
+    ]
+
+
+def described_tasks(tasks: _Walked) -> list[TaskIds]:
+    """For who looks from outside: sorted."""
+    return sorted(told_tasks(tasks), key=lambda each: by_name(each.subtopology_id))
+
+
+def target_task_ids(tasks: TaskSets) -> list[TargetTaskIds]:
+    return [
+        TargetTaskIds(subtopology_id=subtopology_id, partitions=sorted(tasks[subtopology_id]))
+        for subtopology_id in sorted(tasks, key=by_name)
+    ]
+
+
+def task_sets(written: Iterable[TargetTaskIds | CurrentTaskIds]) -> TaskSets:
+    """Of a record."""
+    tasks: TaskSets = JavaMap()
+    for each in written:
+        tasks[each.subtopology_id] = JavaSet.of(each.partitions)
+    return tasks
+
+
+def current_task_ids(tasks: TaskSets) -> list[CurrentTaskIds]:
+    return [
+        CurrentTaskIds(subtopology_id=subtopology_id, partitions=sorted(tasks[subtopology_id]))
+        for subtopology_id in sorted(tasks, key=by_name)
+    ]
+
+
+def active_task_ids(tasks: ActiveTasks) -> list[CurrentTaskIds]:
+    """In their order, with the epochs since when they are the member's."""
+    written = []
+    for subtopology_id in sorted(tasks, key=by_name):
+        epochs = tasks[subtopology_id]
+        partitions = sorted(epochs)
+        written.append(
+            CurrentTaskIds(
+                subtopology_id=subtopology_id,
+                partitions=partitions,
+                assignment_epochs=[epochs[partition] for partition in partitions],
+            )
+        )
+    return written
+
+
+def active_tasks(written: Iterable[CurrentTaskIds], member_epoch: int) -> ActiveTasks:
+    """Of a record; where it doesn't say since when, since the epoch at which the member is."""
+    tasks: ActiveTasks = JavaMap()
+    for each in written:
+        since = each.assignment_epochs
+        if since is None or len(since) != len(each.partitions):
+            since = [member_epoch] * len(each.partitions)
+        epochs: JavaMap[int, int] = JavaMap()
+        for partition, epoch in zip(each.partitions, since, strict=True):
+            epochs[partition] = epoch
+        tasks[each.subtopology_id] = epochs
+    return tasks
+
+
+# --- who holds which ----------------------------------------------------------------------------------------
+
+K = TypeVar("K")
+V = TypeVar("V", bound=Sized)
+
+
+class TaskHolders:
+    """By which processes tasks are held, as assigned or as what is to be given up: an active one by one at most."""
+
+    __slots__ = ("active", "standby", "warmup")
+
+    def __init__(self) -> None:
+        self.active: dict[str, dict[int, str]] = {}
+        self.standby: dict[str, dict[int, set[str]]] = {}
+        self.warmup: dict[str, dict[int, set[str]]] = {}
+
+    def active_process(self, subtopology_id: str, partition: int) -> str | None:
+        return self.active.get(subtopology_id, {}).get(partition)
+
+    def has_copy(self, process_id: str, subtopology_id: str, partition: int) -> bool:
+        """Whether a process holds a task as standby or warm-up."""
+        return any(
+            process_id in kind.get(subtopology_id, {}).get(partition, ())
+            for kind in (self.standby, self.warmup)
+        )
+
+    def hold(self, tasks: MemberTasks, process_id: str) -> None:
+        for subtopology_id, epochs in tasks.active.items():
+            self.active.setdefault(subtopology_id, {}).update(dict.fromkeys(epochs, process_id))
+        for kind, held in ((tasks.standby, self.standby), (tasks.warmup, self.warmup)):
+            for subtopology_id, partitions in kind.items():
+                processes = held.setdefault(subtopology_id, {})
+                for partition in partitions:
+                    processes.setdefault(partition, set()).add(process_id)
+
+    def release(self, tasks: MemberTasks, process_id: str) -> None:
+        """What another process holds by now stays."""
+        for subtopology_id, epochs in tasks.active.items():
+            holders = self.active.get(subtopology_id, {})
+            for partition in epochs:
+                if holders.get(partition) == process_id:
+                    del holders[partition]
+            _drop_empty(self.active, subtopology_id)
+        for kind, held in ((tasks.standby, self.standby), (tasks.warmup, self.warmup)):
+            for subtopology_id, partitions in kind.items():
+                processes = held.get(subtopology_id, {})
+                for partition in partitions:
+                    processes.get(partition, set()).discard(process_id)
+                    _drop_empty(processes, partition)
+                _drop_empty(held, subtopology_id)
+
+
+def _drop_empty(held: dict[K, V], key: K) -> None:
+    if key in held and not held[key]:
+        del held[key]

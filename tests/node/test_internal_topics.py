@@ -1,0 +1,176 @@
+"""Topics of streams applications, made by the broker: not waited for, not asked for twice, refusals told later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from broker.coordination.internal_topics import MOST_REFUSALS, MOST_UNDER_WAY, InternalTopics
+from broker.server import Server
+from protocol.errors import Error, KafkaError
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.groups_streams import (
+    KeyValue,
+    StreamsGroupHeartbeatRequest,
+    Subtopology,
+    TopicInfo,
+    Topology,
+)
+from protocol.messages.topics import CreatableTopic
+from tests.node.admin_requests import create
+from tests.support.manual_clock import ManualClock
+from tests.support.straight import Straight
+from tests.support.whole_server import clock_of
+from tests.support.wire import Client, Outcome
+
+NOT_YET = KafkaError(Error.INVALID_REPLICATION_FACTOR, "too few brokers")
+
+
+class Controller:
+    """What is asked of it waits until it is answered."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+        self.replies: list[Callable[[Any], None]] = []
+        self.failures: list[Callable[[BaseException], None]] = []
+        self.clock = ManualClock()
+        self.broken: list[BaseException] = []
+        self.topics = InternalTopics(self.create, self.clock, self.broken.append)
+
+    def create(
+        self,
+        topics: Sequence[CreatableTopic],
+        reply: Callable[[Any], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self.asked.append([topic.name for topic in topics])
+        self.replies.append(reply)
+        self.failures.append(failed)
+
+    def want(self, *names: str, remember_ms: int = 1_000) -> None:
+        self.topics.create({name: CreatableTopic(name=name) for name in names}, remember_ms)
+
+    def refuse(self, *names: str, error: KafkaError = NOT_YET) -> None:
+        self.replies.pop(0)([(CreatableTopic(name=name), error) for name in names])
+
+
+def test_what_is_under_way_is_not_asked_for_again() -> None:
+    controller = Controller()
+    controller.want("a")
+    controller.want("a", "b")
+    assert controller.asked == [["a"], ["b"]]
+    controller.replies.pop(0)([(CreatableTopic(name="a"), b"i" * 16)])
+    controller.want("a", "b")
+    assert controller.asked == [["a"], ["b"], ["a"]]
+
+
+def test_what_was_refused_is_told_for_a_while_and_not_asked_for_meanwhile() -> None:
+    controller = Controller()
+    controller.want("a", "b")
+    controller.refuse("a")
+    assert controller.topics.refusals_of(["a", "b"]) == [("a", "too few brokers")]
+    controller.want("a")
+    controller.clock.advance_ms(1_000)
+    assert controller.topics.refusals_of(["a"]) == []
+    controller.want("a")
+    assert controller.asked == [["a", "b"], ["a"]]
+
+
+def test_a_request_that_is_refused_as_a_whole_is_so_for_each_topic() -> None:
+    controller = Controller()
+    controller.want("a", "b")
+    controller.replies.pop(0)(KafkaError(Error.NOT_CONTROLLER))
+    assert controller.topics.refusals_of(["a", "b"]) == [("a", "NOT_CONTROLLER"), ("b", "NOT_CONTROLLER")]
+
+
+def test_an_error_of_ours_is_handed_on_and_nothing_stays_under_way() -> None:
+    controller = Controller()
+    controller.want("a")
+    error = RuntimeError()
+    controller.failures.pop(0)(error)
+    assert controller.broken == [error]
+    controller.want("a")
+    assert controller.asked == [["a"], ["a"]]
+
+
+@pytest.mark.limit("broker.coordination.internal_topics.MOST_UNDER_WAY")
+def test_no_more_are_under_way_than_the_bound() -> None:
+    controller = Controller()
+    controller.want(*(f"t{index}" for index in range(MOST_UNDER_WAY + 1)))
+    assert len(controller.asked[0]) == MOST_UNDER_WAY
+    controller.want("another")
+    assert len(controller.asked) == 1
+
+
+@pytest.mark.limit("broker.coordination.internal_topics.MOST_REFUSALS")
+def test_no_more_refusals_are_remembered_than_the_bound() -> None:
+    controller = Controller()
+    names = [f"t{index}" for index in range(MOST_REFUSALS + 5)]
+    for name in names:
+        controller.want(name)
+        controller.refuse(name)
+        controller.clock.advance_ms(1)
+    assert len(controller.topics.refusals_of(names)) <= MOST_REFUSALS
+    assert controller.topics.refusals_of(names[-1:])
+
+
+# --- a whole node -------------------------------------------------------------------------------------------
+
+
+def heartbeat(epoch: int, *changelogs: TopicInfo) -> StreamsGroupHeartbeatRequest:
+    of = Topology(
+        subtopologies=[
+            Subtopology(subtopology_id="0", source_topics=["t"], state_changelog_topics=[*changelogs])
+        ]
+    )
+    return StreamsGroupHeartbeatRequest(
+        group_id="g",
+        member_id="m",
+        member_epoch=epoch,
+        rebalance_timeout_ms=1_000,
+        topology=of if epoch == 0 else None,
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id="p",
+    )
+
+
+async def beat(node: Server, request: StreamsGroupHeartbeatRequest) -> Any:
+    answer = await Client(Straight(node)).answer(request, 0)
+    assert not isinstance(answer, Outcome)
+    return answer
+
+
+@pytest.fixture
+async def groups(node: Server) -> Server:
+    create(node, ("t", 3))
+    await Client(Straight(node)).answer(FindCoordinatorRequest(key="g"), 3)
+    return node
+
+
+async def test_the_broker_makes_them_and_gives_tasks_then(groups: Server) -> None:
+    node = groups
+    changelog = TopicInfo(name="c", topic_configs=[KeyValue(key="cleanup.policy", value="compact")])
+    first = await beat(node, heartbeat(0, changelog))
+    assert [each.status_detail for each in first.status] == ["Internal topics are missing: c"]
+    assert len(node.metadata.image.topics["c"].partitions) == 3
+    assert node.metadata.image.config_of_topic("c")["cleanup.policy"] == "compact"
+    clock_of(node).advance_ms(1_000)  # of the interval between assignments
+    later = await beat(node, heartbeat(2))
+    assert (later.status, [each.partitions for each in later.active_tasks]) == ([], [[0, 1, 2]])
+
+
+async def test_what_speaks_against_one_is_told_by_the_next_heartbeats(groups: Server) -> None:
+    node = groups
+    await beat(
+        node, heartbeat(0, TopicInfo(name="c", topic_configs=[KeyValue(key="cleanup.policy", value="?")]))
+    )
+    assert "c" not in node.metadata.image.topics
+    (status,) = (await beat(node, heartbeat(2))).status
+    assert status.status_detail.startswith("Internal topics are missing: c; Creation failed: c (")
+    clock_of(node).advance_ms(10_000)
+    (status,) = (await beat(node, heartbeat(2))).status
+    assert status.status_detail == "Internal topics are missing: c"

@@ -1,0 +1,135 @@
+"""The handlers of streams groups by themselves: who may ask what, in Kafka's order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+
+from broker.coordination.groups import Groups
+from broker.coordination.internal_topics import InternalTopics
+from broker.handlers import streams_group_describe, streams_group_heartbeat
+from broker.network.connection import Connection
+from broker.network.context import RequestContext
+from broker.network.later import Later
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from coordinator.group.shard import GroupShard
+from protocol.errors import Error
+from protocol.messages.groups_streams import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
+from tests.support.denying import Asked, DenyingAuthorizer
+from tests.support.manual_clock import ManualClock
+from tests.unit.coordinator.group.consumer.consumers import FakeTopics
+from tests.unit.coordinator.group.streams.members import StreamsMembers, subtopology, topology
+
+CONNECTION = cast(
+    Connection, SimpleNamespace(listener=SimpleNamespace(name="PLAINTEXT"), peer_host="127.0.0.1")
+)
+READ, DESCRIBE, CREATE = Operation.READ, Operation.DESCRIBE, Operation.CREATE
+GROUP, TOPIC, CLUSTER = ResourceType.GROUP, ResourceType.TOPIC, ResourceType.CLUSTER
+
+
+class OneStreamsShard:
+    """The port `Groups` with one shard for all groups; a topic `t` of two partitions."""
+
+    serves_streams_groups = True
+
+    def __init__(self) -> None:
+        self.members = StreamsMembers(FakeTopics(t=2))
+        self.authorizer = DenyingAuthorizer()
+        self.created: list[str] = []
+        self.internal_topics = InternalTopics(
+            lambda topics, reply, failed: self.created.extend(topic.name for topic in topics),
+            ManualClock(),
+            lambda error: None,
+        )
+
+    def shard_of(self, group_id: str) -> GroupShard:
+        return self.members.shard
+
+    def answer(self, group_id: str, question: Any, respond: Any) -> Any:
+        return Groups.answer(cast(Groups, self), group_id, question, respond)
+
+    def ask(self, group_id: str, question: Any, reply: Any) -> None:
+        self.members.shard.ask(question, reply)
+
+    def beat(self, request: StreamsGroupHeartbeatRequest) -> Any:
+        return streams_group_heartbeat.handle(
+            cast(Groups, self), self.internal_topics, self.authorizer, _context(request), request
+        )
+
+    def describe(self, *groups: str) -> Any:
+        request = StreamsGroupDescribeRequest(group_ids=[*groups])
+        answer = streams_group_describe.handle(
+            cast(Groups, self), self.authorizer, _context(request), request
+        )
+        return answer.answer() if isinstance(answer, Later) else answer
+
+
+def _context(request: StreamsGroupHeartbeatRequest | StreamsGroupDescribeRequest) -> RequestContext:
+    return RequestContext(CONNECTION, type(request).API_KEY, 0, 1, "client")
+
+
+def join(*changelogs: str, sinks: Sequence[str] = ()) -> StreamsGroupHeartbeatRequest:
+    return StreamsGroupHeartbeatRequest(
+        group_id="g",
+        member_id="one",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        topology=topology(subtopology("0", "t", changelogs=changelogs, sinks=sinks)),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+    )
+
+
+def test_who_may_not_use_a_streams_group_is_told_so_before_anything_else() -> None:
+    groups = OneStreamsShard()
+    groups.authorizer.deny(READ, GROUP, "g")
+    assert groups.beat(join()).error_code == Error.GROUP_AUTHORIZATION_FAILED
+    assert groups.authorizer.asked == [Asked(READ, GROUP, "g")]
+    assert groups.members.runtime.log == []
+
+
+def test_an_application_has_topics_that_it_may_describe() -> None:
+    for name in ("t", "c", "s"):
+        groups = OneStreamsShard()
+        groups.authorizer.deny(DESCRIBE, TOPIC, name)
+        assert groups.beat(join("c", sinks=["s"])).error_code == Error.TOPIC_AUTHORIZATION_FAILED
+        assert groups.members.shard.groups.streams == {}
+
+
+def test_internal_topics_are_made_for_who_may_make_all_of_them() -> None:
+    groups = OneStreamsShard()
+    groups.authorizer.deny(CREATE, CLUSTER, CLUSTER_NAME).deny(CREATE, TOPIC, "d")
+    (status,) = groups.beat(join("c", "d")).status
+    assert status.status_detail.endswith("; Unauthorized to CREATE on topics d.")
+    assert groups.created == []
+
+
+def test_internal_topics_are_made_for_who_may_make_these() -> None:
+    groups = OneStreamsShard()
+    groups.authorizer.deny(CREATE, CLUSTER, CLUSTER_NAME)
+    groups.beat(join("c"))
+    assert groups.created == ["c"]
+
+
+def test_a_streams_group_with_topics_that_may_not_be_described_is_hidden() -> None:
+    groups = OneStreamsShard()
+    groups.beat(join("c", sinks=["s"]))
+    for name in ("t", "c", "s"):
+        groups.authorizer = DenyingAuthorizer()
+        groups.authorizer.deny(DESCRIBE, GROUP, "secret").deny(DESCRIBE, TOPIC, name)
+        answer = groups.describe("g", "secret")
+        assert [(group.group_id, group.error_code, group.topology) for group in answer.groups] == [
+            ("secret", Error.GROUP_AUTHORIZATION_FAILED, None),
+            ("g", Error.TOPIC_AUTHORIZATION_FAILED, None),
+        ]
+
+
+def test_streams_groups_that_are_off_are_not_there() -> None:
+    groups = OneStreamsShard()
+    groups.serves_streams_groups = False
+    assert groups.beat(join()).error_code == Error.UNSUPPORTED_VERSION
+    (described,) = groups.describe("g").groups
+    assert (described.group_id, described.error_code) == ("g", Error.UNSUPPORTED_VERSION)
+    assert groups.members.runtime.log == []

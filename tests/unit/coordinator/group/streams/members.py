@@ -1,0 +1,209 @@
+"""A shard with short words for what members of streams groups ask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from coordinator.group.consumer_timeouts import ConsumerTimeouts
+from coordinator.group.member_memory import MemberMemory
+from coordinator.group.records import StreamsGroupRecord
+from coordinator.group.shard import GroupShard
+from coordinator.group.streams.config import StreamsConfig
+from coordinator.group.streams.group import StreamsGroup
+from coordinator.group.streams.heartbeats import StreamsAnswer
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_streams import (
+    CopartitionGroup,
+    Endpoint,
+    KeyValue,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    TaskIds,
+    TopicInfo,
+    Topology,
+)
+from tests.unit.coordinator.group.consumer.consumers import FakeTopics
+from tests.unit.coordinator.runtime import FakeRuntime, Groups, asker
+
+Tasks = Mapping[str, Sequence[int]]
+
+
+def subtopology(
+    subtopology_id: str = "0",
+    *sources: str,
+    changelogs: Sequence[str] = (),
+    sinks: Sequence[str] = (),
+    repartitions: Mapping[str, int] | None = None,
+    copartitioned: Sequence[tuple[Sequence[int], Sequence[int]]] = (),
+) -> Subtopology:
+    """`copartitioned`: indexes of source and of repartition topics, for each copartition group."""
+    return Subtopology(
+        subtopology_id=subtopology_id,
+        source_topics=[*sources],
+        state_changelog_topics=[TopicInfo(name=name) for name in changelogs],
+        repartition_sink_topics=[*sinks],
+        repartition_source_topics=[
+            TopicInfo(name=name, partitions=count) for name, count in (repartitions or {}).items()
+        ],
+        copartition_groups=[
+            CopartitionGroup(source_topics=[*some], repartition_source_topics=[*others])
+            for some, others in copartitioned
+        ],
+    )
+
+
+def topology(*subtopologies: Subtopology, epoch: int = 0) -> Topology:
+    return Topology(epoch=epoch, subtopologies=[*subtopologies])
+
+
+def task_ids(tasks: Tasks) -> list[TaskIds]:
+    return [
+        TaskIds(subtopology_id=subtopology_id, partitions=[*partitions])
+        for subtopology_id, partitions in tasks.items()
+    ]
+
+
+def told(tasks: Sequence[TaskIds] | None) -> dict[str, list[int]] | None:
+    return None if tasks is None else {each.subtopology_id: each.partitions for each in tasks}
+
+
+class StreamsMembers(Groups):
+    """The group is "g"; its topology reads `t` of six partitions in one subtopology, where nothing else is said."""
+
+    def __init__(
+        self,
+        topics: FakeTopics | None = None,
+        *,
+        of: Topology | None = None,
+        config: StreamsConfig | None = None,
+        runtime: FakeRuntime | None = None,
+        memory: MemberMemory | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(runtime, **settings)
+        self.topics = topics or FakeTopics(t=6)
+        self.of = of or topology(subtopology("0", "t"))
+        self.config = config or StreamsConfig(assignment_interval_ms=0, initial_rebalance_delay_ms=0)
+        self.memory = memory or MemberMemory()
+        self.shard = GroupShard(
+            self.runtime,
+            self.settings,
+            self.topics,
+            lambda group_id: ConsumerTimeouts(),
+            self.memory,
+            lambda group_id: self.config,
+        )
+
+    @property
+    def group(self) -> StreamsGroup:
+        return self.shard.groups.streams["g"]
+
+    @property
+    def state(self) -> str:
+        return self.group.state.value
+
+    def create(self, name: str, partitions: int) -> None:
+        """A topic, of which the shard is told."""
+        self.topics.create(name, partitions)
+        self.shard.topics_changed({name}, created=True)
+
+    def answer(
+        self,
+        member: str,
+        epoch: int,
+        *,
+        active: Tasks | None = None,
+        standby: Tasks | None = None,
+        of: Topology | None = None,
+        process: str | None = None,
+        port: int | None = None,
+        tags: Mapping[str, str] | None = None,
+        endpoint_epoch: int = 0,
+        shutdown: bool = False,
+        rebalance_ms: int = -1,
+        group: str = "g",
+        client: str = "c",
+    ) -> StreamsAnswer:
+        """Raises KafkaError."""
+        says = active is not None or standby is not None
+        request = StreamsGroupHeartbeatRequest(
+            group_id=group,
+            member_id=member,
+            member_epoch=epoch,
+            endpoint_information_epoch=endpoint_epoch,
+            rebalance_timeout_ms=rebalance_ms,
+            topology=of,
+            active_tasks=task_ids(active or {}) if says else None,
+            standby_tasks=task_ids(standby or {}) if says else None,
+            warmup_tasks=[] if says else None,
+            process_id=process,
+            user_endpoint=None if port is None else Endpoint(host="h", port=port),
+            client_tags=None if tags is None else [KeyValue(key=key, value=tags[key]) for key in tags],
+            shutdown_application=shutdown,
+        )
+        return self.shard.streams_heartbeat(asker(client), request)
+
+    def beat(self, member: str, epoch: int, **more: Any) -> StreamsGroupHeartbeatResponse:
+        """The answer; an error is in it, as in a handler's."""
+        try:
+            return self.answer(member, epoch, **more).response
+        except KafkaError as error:
+            return StreamsGroupHeartbeatResponse(error_code=error.error, error_message=error.message)
+
+    def enter(self, member: str, process: str = "p", **more: Any) -> StreamsGroupHeartbeatResponse:
+        said = {"active": {}, "of": self.of, "process": process, "rebalance_ms": 60_000}
+        return self.beat(member, 0, **said | more)
+
+    def refused(self, member: str, epoch: int, **more: Any) -> Error:
+        return Error(self.beat(member, epoch, **more).error_code)
+
+    def report(self, member: str) -> StreamsGroupHeartbeatResponse:
+        """A heartbeat that says what the member has."""
+        known = self.group.members[member]
+        return self.beat(member, known.epoch, active=self.holds(member), standby=self.copies(member))
+
+    def settle(self) -> None:
+        """Everybody reports, until nobody is told anything new."""
+        while True:
+            before = self.group.changes
+            for member in [*self.group.members]:
+                self.report(member)
+            if self.group.changes == before:
+                return
+
+    def holds(self, member: str) -> dict[str, list[int]]:
+        assigned = self.group.members[member].assigned.active
+        return {subtopology_id: sorted(partitions) for subtopology_id, partitions in assigned.items()}
+
+    def copies(self, member: str) -> dict[str, list[int]]:
+        assigned = self.group.members[member].assigned.standby
+        return {subtopology_id: sorted(partitions) for subtopology_id, partitions in assigned.items()}
+
+    def target(self, member: str) -> dict[str, list[int]]:
+        target = self.group.target_of(member).active
+        return {subtopology_id: sorted(partitions) for subtopology_id, partitions in target.items()}
+
+    def keys(self, since: int = 0) -> list[int]:
+        """The keys of the streams groups' records from the so manieth record on, negative for tombstones."""
+        return [
+            type(record.key).API_KEY * (-1 if record.value is None else 1)
+            for record in self.runtime.written()[since:]
+            if isinstance(record, StreamsGroupRecord)
+        ]
+
+    def restarted(self, **settings: Any) -> StreamsMembers:
+        """The same log in a new shard, as after a restart."""
+        runtime = FakeRuntime()
+        runtime.elapsed_ms = self.runtime.elapsed_ms
+        runtime.log = [*self.runtime.log]
+        again = StreamsMembers(self.topics, of=self.of, config=self.config, runtime=runtime)
+        for offset, ((key, value), producer_id) in enumerate(runtime.log):
+            again.shard.replay(key, value, offset, producer_id)
+        again.shard.start()
+        return again
+
+
+def statuses(answer: StreamsGroupHeartbeatResponse) -> list[int]:
+    return [each.status_code for each in answer.status or ()]
