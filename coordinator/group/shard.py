@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from coordinator.gate import Gate
+from coordinator.gate import Gate, when_committed_within
 from coordinator.group.admin import Administration
 from coordinator.group.classic.join import Join
 from coordinator.group.classic.joining import Joining
@@ -45,7 +45,7 @@ from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
 from coordinator.group.undecided import Undecided
-from coordinator.ports import Runtime, WhenCommitted, append_error
+from coordinator.ports import Runtime, WhenCommitted
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer
 from protocol.messages.groups_admin import DescribedGroup, ListedGroup
@@ -168,21 +168,7 @@ class GroupShard:
     def when_committed(self, then: WhenCommitted) -> None:
         """As `Gate.when_committed`, for as long as a client waits (`offsets.commit.timeout.ms`): then it is told
         COORDINATOR_NOT_AVAILABLE. What was written may still be committed, and counts then."""
-        runtime, key = self._runtime, object()
-
-        def committed(lost: KafkaError | None) -> None:
-            runtime.cancel(key)
-            then(lost)
-
-        waiter = self.gate.when_committed(committed)
-        if waiter is None:
-            return
-
-        def expired() -> None:
-            self.gate.cancel(waiter)
-            then(KafkaError(append_error(Error.REQUEST_TIMED_OUT)))
-
-        runtime.schedule(key, self._commit_timeout_ms, expired)
+        when_committed_within(self._commit_timeout_ms, self.gate, self._runtime, then)
 
     # --- members --------------------------------------------------------------------------------------------
 
