@@ -54,7 +54,7 @@ class Coordinators:
         self.share_persister = SharePersister(
             node_id, image, self.share_states, scheduler, topics.auto_create, cluster.share_states()
         )
-        self.groups = Groups(config, partitions, scheduler, runtime_of, metadata)
+        self.groups = Groups(config, partitions, scheduler, runtime_of, metadata, self.share_persister)
         self.markers = TxnMarkers(image, partitions, self.groups, clock=clock, scheduler=scheduler)
         self.transactions = Transactions(
             config,

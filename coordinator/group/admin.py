@@ -53,7 +53,7 @@ class Administration:
             described = DescribedGroup(group_id=group_id, group_state=DEAD.value)
             if api_version >= GROUP_ID_NOT_FOUND_VERSION:
                 described.error_code = Error.GROUP_ID_NOT_FOUND
-                other = group_id in self._store.other or group_id in self._store.consumer
+                other = group_id in self._store.consumer or self._store.is_of_another_protocol(group_id)
                 described.error_message = (
                     f"Group {group_id} {'is not a classic group' if other else 'not found'}."
                 )

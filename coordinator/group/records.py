@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets` as keys and values of log records.
 
 A key begins with its type, a value with its version (int16 each); versions are those that Kafka 4.3 writes, and all
-that it reads are read. The records of share and streams groups stay in the log untouched.
+that it reads are read. The records of streams groups stay in the log untouched.
 Source: `GroupCoordinatorRecordSerde`, `GroupCoordinatorRecordHelpers`.
 """
 
@@ -37,6 +37,20 @@ from protocol.messages.group_records_consumer import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from protocol.messages.group_records_share import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
 from protocol.wire.codec import decode, encoder
 from protocol.wire.primitives import Bytes
 from protocol.wire.schema import ZERO_UUID, Message
@@ -44,7 +58,6 @@ from protocol.wire.schema import ZERO_UUID, Message
 LEGACY_OFFSET_COMMIT = 0
 OFFSET_COMMIT = 1
 GROUP_METADATA = 2
-SHARE_GROUP_METADATA = 11
 STREAMS_GROUP_METADATA = 17
 
 GROUP_METADATA_VERSION = 3
@@ -56,7 +69,7 @@ CONSUMER_GROUP_VERSION = 0
 HIGHEST_EPOCH_READ = 2**31 - 2**16
 """Of a group's epoch or generation. Nobody rebalances so often; from there on a next one would have no room in its
 record soon (Kafka's would begin anew below zero)."""
-_SHARE_AND_STREAMS = frozenset({*range(10, 16), STREAMS_GROUP_METADATA, *range(19, 24)})
+_STREAMS = frozenset({STREAMS_GROUP_METADATA, *range(19, 24)})
 
 _CONSUMER_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
     key.API_KEY: (key, value)
@@ -68,6 +81,18 @@ _CONSUMER_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
         (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
         (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
         (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    )
+}
+
+_SHARE_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
+    key.API_KEY: (key, value)
+    for key, value in (
+        (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+        (ShareGroupMetadataKey, ShareGroupMetadataValue),
+        (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+        (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+        (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+        (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
     )
 }
 
@@ -124,14 +149,26 @@ class ConsumerGroupRecord(NamedTuple):
         return group_id
 
 
+class ShareGroupRecord(NamedTuple):
+    """A record of a share group, by its key's class; no value takes away what the key names."""
+
+    key: Message
+    value: Message | None
+
+    @property
+    def group_id(self) -> str:
+        group_id: str = getattr(self.key, "group_id")  # noqa: B009 - each of the key classes has it
+        return group_id
+
+
 class OtherGroupRecord(NamedTuple):
-    """A record of a share or a streams group. `exists` says whether it makes or ends one, None that it does neither."""
+    """A record of a streams group. `exists` says whether it makes or ends one, None that it does neither."""
 
     group_id: str
     exists: bool | None
 
 
-AnyRecord = GroupRecord | OffsetRecord | ConsumerGroupRecord | OtherGroupRecord
+AnyRecord = GroupRecord | OffsetRecord | ConsumerGroupRecord | ShareGroupRecord | OtherGroupRecord
 
 
 def _encode(prefix: int, message: Message, version: int) -> bytes:
@@ -146,7 +183,7 @@ def encode_record(record: AnyRecord) -> CoordinatorRecord:
     if isinstance(record, OffsetRecord):
         return _encode_offset(record)
     key: Message
-    if isinstance(record, ConsumerGroupRecord):
+    if isinstance(record, ConsumerGroupRecord | ShareGroupRecord):
         key, value, version = record.key, record.value, CONSUMER_GROUP_VERSION
     elif isinstance(record, GroupRecord):
         key, value, version = GroupMetadataKey(group=record.group_id), record.value, GROUP_METADATA_VERSION
@@ -197,12 +234,25 @@ def decode_record(key: Bytes, value: Bytes | None, record_offset: int) -> AnyRec
         if isinstance(record.value, ConsumerGroupMetadataValue):
             _check_epoch(record.group_id, record.value.epoch)
         return record
-    if key_type in _SHARE_AND_STREAMS:
+    if key_type in _SHARE_GROUP:
+        return _decode_share(key_type, key, value)
+    if key_type in _STREAMS:
         # Each of these keys begins with the group's id, as a classic group's does.
         group_id = decode(GroupMetadataKey, 0, key, 2).group
-        makes_a_group = key_type in (SHARE_GROUP_METADATA, STREAMS_GROUP_METADATA)
+        makes_a_group = key_type == STREAMS_GROUP_METADATA
         return OtherGroupRecord(group_id, value is not None if makes_a_group else None)
     return None
+
+
+def _decode_share(key_type: int, key: Bytes, value: Bytes | None) -> ShareGroupRecord:
+    key_class, value_class = _SHARE_GROUP[key_type]
+    record = ShareGroupRecord(
+        decode(key_class, 0, key, 2),
+        None if value is None else decode(value_class, _version(value), value, 2),
+    )
+    if isinstance(record.value, ShareGroupMetadataValue):
+        _check_epoch(record.group_id, record.value.epoch)
+    return record
 
 
 def _version(value: Bytes) -> int:

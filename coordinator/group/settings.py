@@ -25,3 +25,5 @@ class GroupSettings:
     )  # group.consumer.assignors: the first by default
     consumer_regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
     migration_policy: str = "bidirectional"  # group.consumer.migration.policy
+    share_max_size: int = 200  # group.share.max.size
+    share_initialize_retry_interval_ms: int = 30_000  # group.share.initialize.retry.interval.ms

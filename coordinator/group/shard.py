@@ -40,9 +40,10 @@ from coordinator.group.offsets import fetching_offsets
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.offsets.committing import Committing
 from coordinator.group.offsets.expiry import OffsetExpiry
-from coordinator.group.parts import ShardParts
+from coordinator.group.parts import ShardParts, SharePorts
 from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
+from coordinator.group.share.share_groups import ShareGroups
 from coordinator.group.store import GroupStore
 from coordinator.group.undecided import Undecided
 from coordinator.ports import Runtime, WhenCommitted
@@ -76,8 +77,9 @@ class GroupShard:
         topics: KnownTopics,
         timeouts_of: Callable[[str], ConsumerTimeouts],
         member_memory: MemberMemory,
+        share: SharePorts,
     ) -> None:
-        """`timeouts_of` gives those of a group by its id; `member_memory` is what all shards of a node have in
+        """`timeouts_of` gives those of a consumer group by its id; `member_memory` is what all shards of a node have in
         common."""
         self._runtime = runtime
         self._commit_timeout_ms = settings.offsets_commit_timeout_ms
@@ -99,7 +101,9 @@ class GroupShard:
             undecided=self._undecided,
             member_memory=member_memory,
             timeouts_of=timeouts_of,
+            share=share,
         )
+        self.share_groups = ShareGroups(parts, self.gate)
         self._rebalancing = Rebalancing(parts)
         self._sessions = ConsumerSessions(parts, self._member_is_late)
         self.regexes = Regexes(parts)
@@ -251,8 +255,9 @@ class GroupShard:
         return fetching_offsets.fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> Iterator[int]:
-        """See `OffsetExpiry.forget_topics`."""
-        return self._expiry.forget_topics(topics)
+        """See `OffsetExpiry.forget_topics`, `ShareGroups.forget_topics`."""
+        yield from self._expiry.forget_topics(topics)
+        yield from self.share_groups.forget_topics(topics)
 
     # --- administration -------------------------------------------------------------------------------------
 
@@ -318,6 +323,7 @@ class GroupShard:
         self._member_memory.was_loaded()
         self._rebalancing.restart_all()
         self._sessions.restart_all()
+        self.share_groups.restart_all()
         self.regexes.topics_were_created()
         self._expiry.start()
 
@@ -329,7 +335,7 @@ class GroupShard:
         if created:
             self.regexes.topics_were_created()
         self._hashes.forget(names)
-        for group in self.groups.consumer.values():
+        for group in self.groups.all_assigned():
             if not names.isdisjoint(group.topics):
                 group.request_refresh()
                 self._member_memory.may_be_more()

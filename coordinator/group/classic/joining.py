@@ -50,7 +50,7 @@ class Joining:
         """Raises KafkaError where the creation of a group can't be recorded."""
         if not self.is_sound(join):
             return None
-        if join.group_id in self._store.other:
+        if self._store.is_of_another_protocol(join.group_id):
             return join.refuse("", Error.INCONSISTENT_GROUP_PROTOCOL)
         group = self._store.classic.get(join.group_id)
         if group is None and join.member_id:

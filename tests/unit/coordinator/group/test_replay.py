@@ -191,14 +191,14 @@ def test_a_group_is_written_in_version_3() -> None:
 
 
 def test_groups_of_other_kinds_are_known_by_name() -> None:
-    assert decode_record(b"\0\x0b\0\1g", b"\0\0", 0) == OtherGroupRecord("g", True)
+    assert decode_record(b"\0\21\0\1g", b"\0\0", 0) == OtherGroupRecord("g", True)
     assert decode_record(b"\0\21\0\1g", None, 0) == OtherGroupRecord("g", False)
-    assert decode_record(b"\0\x0a\0\1g\0\1m", b"\0\0", 0) == OtherGroupRecord("g", None)
+    assert decode_record(b"\0\x13\0\1g\0\1m", b"\0\0", 0) == OtherGroupRecord("g", None)
 
 
 def test_offsets_of_such_a_group_make_no_classic_one() -> None:
     groups = Groups()
-    groups.shard.replay(b"\0\x0b\0\1g", b"\0\0", 0, -1)
+    groups.shard.replay(b"\0\21\0\1g", b"\0\0", 0, -1)
     groups.shard.replay(OFFSET_KEY, b"\0\4" + encode(OffsetCommitValue(offset=8), 4), 1, -1)
 
     assert groups.shard.groups.classic == {}

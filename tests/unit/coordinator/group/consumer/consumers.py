@@ -18,7 +18,7 @@ from protocol.messages.groups_consumer import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from tests.unit.coordinator.runtime import FakeRuntime, Groups, asker
+from tests.unit.coordinator.runtime import FakeRuntime, Groups, asker, share_ports
 
 Owned = dict[str, Sequence[int]]
 
@@ -76,7 +76,12 @@ class Consumers(Groups):
         self.timeouts = timeouts or ConsumerTimeouts(assignment_interval_ms=0)
         self.memory = memory or MemberMemory()
         self.shard = GroupShard(
-            self.runtime, self.settings, self.topics, lambda group_id: self.timeouts, self.memory
+            self.runtime,
+            self.settings,
+            self.topics,
+            lambda group_id: self.timeouts,
+            self.memory,
+            share_ports(),
         )
 
     @property
