@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicChanges
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
+    from broker.coordination.share_states import ShareStates
     from broker.coordination.transactions import Transactions
     from broker.disks.log_dirs import LogDirs
     from broker.network.connection_limits import ConnectionLimits
@@ -74,6 +75,7 @@ class MetadataSubscribers(NamedTuple):
     partitions: Partitions
     groups: Groups
     transactions: Transactions
+    share_states: ShareStates
     cleaner: LogCleaner
     replication_quotas: ReplicationQuotas
     follow_leaders: Callable[[TopicChanges], None] = lambda changes: None
@@ -97,6 +99,7 @@ class BrokerMetadataPublisher:
         changes = to.partitions.open_all(self._metadata.image)
         at_once(to.replication_quotas.follow(self._metadata.image, changes))
         to.follow_leaders(changes)
+        at_once(to.share_states.follow(changes))
         at_once(to.groups.follow(changes))
         to.transactions.follow()  # after the groups: it may end transactions, and their offsets
         self._metadata.on_change = self._publish
@@ -110,6 +113,7 @@ class BrokerMetadataPublisher:
         changes = yield from to.partitions.follow(self._metadata.image)
         yield from to.replication_quotas.follow(self._metadata.image, changes)
         to.follow_leaders(changes)
+        yield from to.share_states.follow(changes)
         yield from to.groups.follow(changes)
         to.transactions.follow()
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from broker.cleaner.log_cleaner import LogCleaner
 from broker.config.topic_config import log_config_of_topic
-from broker.controller import registration
 from broker.controller.controller import Controller
 from broker.controller.own_broker import end_run
 from broker.controller.partition_updates import leader_and_isr_updates
@@ -19,13 +18,9 @@ from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_names import is_internal
 from broker.controller.topic_requests import TopicRequests
 from broker.coordination import group_lines
-from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
-from broker.coordination.groups import Groups
+from broker.coordination.coordinators import Coordinators
 from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.internal_topics import InternalTopics
-from broker.coordination.marker_writing import TxnMarkers
-from broker.coordination.produce_verification import ProduceVerification
-from broker.coordination.transactions import Transactions
 from broker.disks.failures import LogDirFailures
 from broker.disks.moves import LogDirMoves
 from broker.disks.replica_directories import ReplicaDirectories
@@ -50,7 +45,6 @@ from broker.replicas.partitions import Partitions
 from broker.replicas.replica_selector import selector_maker
 from broker.replicas.replication import Replication
 from broker.security.authorizer import AllowEverything
-from coordinator.transaction.producer_ids import ProducerIds
 
 if TYPE_CHECKING:
     import asyncio
@@ -111,7 +105,7 @@ class Server:
 
         self._make_metadata(opened)
         self._make_partitions(opened)
-        self._make_coordinators(opened)
+        self._make_coordinators()
         self._make_upkeep(opened)
 
     def _make_metadata(self, opened: Opened) -> None:
@@ -190,29 +184,29 @@ class Server:
             self.log_dirs, self.partitions, self.moves, self.cluster.losses(self.log_dirs, self.partitions)
         )
 
-    def _make_coordinators(self, opened: Opened) -> None:
-        config, image = self.config, self.metadata.image
-        self.producer_ids = ProducerIds(self.cluster.allocate_producer_ids)
-        self.groups = Groups(config, self.partitions, self.scheduler, self._runtime_of, self.metadata)
+    def _make_coordinators(self) -> None:
         self.internal_topics = InternalTopics(self.topics.create_unasked, self.clock, self.stop_on_failure)
-        self.markers = TxnMarkers(
-            image, self.partitions, self.groups, clock=self.clock, scheduler=self.scheduler
-        )
-        self.transactions = Transactions(
-            config,
+        self.coordinators = coordinators = Coordinators(
+            self.node_id,
+            self.config,
+            self.metadata,
             self.partitions,
-            self.scheduler,
+            self.cluster,
             self._runtime_of,
-            markers=self.cluster.markers(self.markers),
-            next_producer_id=self.producer_ids.next,
-            transaction_version=lambda: image.features.get(registration.TRANSACTION_VERSION, 0),
+            topics=self.topics,
+            clock=self.clock,
+            scheduler=self.scheduler,
+            timers=self.timers,
+            turns=self.turns,
         )
-        self.add_partitions_manager = AddPartitionsToTxnManager(
-            config, self.clock, self.transactions, self.cluster.coordinators(self.transactions.partition_of)
-        )
-        self.produce_verification = ProduceVerification(
-            self.add_partitions_manager, config, self.clock, self.timers, self.turns
-        )
+        self.producer_ids = coordinators.producer_ids
+        self.share_states = coordinators.share_states
+        self.share_persister = coordinators.share_persister
+        self.groups = coordinators.groups
+        self.markers = coordinators.markers
+        self.transactions = coordinators.transactions
+        self.add_partitions_manager = coordinators.add_partitions_manager
+        self.produce_verification = coordinators.produce_verification
 
     def _make_upkeep(self, opened: Opened) -> None:
         """What keeps it going: the metadata's changes, the clock, and last of all the clients."""
@@ -227,6 +221,7 @@ class Server:
                 self.partitions,
                 self.groups,
                 self.transactions,
+                self.share_states,
                 self.cleaner,
                 self.replication_quotas,
                 self.cluster.following(self.partitions, self.replication_quotas.follower),
@@ -349,14 +344,12 @@ class Server:
         self.moves.stop()
         self.log_dirs.forget_failures()
         self.timers.stop()
-        self.markers.stop()
         self.turns.stop()
         self.controller.stop()
         self.cluster.stop()
         if self.alter_partition_manager is not None:
             self.alter_partition_manager.stop()
-        self.groups.stop_loading()
-        self.transactions.stop_loading()
+        self.coordinators.fall_silent()
         for listener in self.listeners.values():
             listener.close_connections()
 
@@ -375,8 +368,7 @@ class Server:
         self.fall_silent()
         try:
             # Before the background ends: what is committed by a last sync moves no transaction on any more.
-            self.transactions.unload()
-            self.groups.unload()
+            self.coordinators.unload()
         except Exception as error:
             faults.failed_to_stop("the coordinators can't be unloaded", error)
         if faults.failure is None:

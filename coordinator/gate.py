@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from coordinator.commit_waiters import MANY_CANCELLED, CommitWaiter
-from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted
+from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted, append_error
 from protocol.broken_invariant import BrokenInvariantError, stops_the_broker
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -172,3 +172,23 @@ class Gate:
             self._is_passing = False
         if broken is not None:
             raise broken
+
+
+def when_committed_within(timeout_ms: int, gate: Gate, runtime: Runtime, then: WhenCommitted) -> None:
+    """As `Gate.when_committed`, for so long: then `then` is told COORDINATOR_NOT_AVAILABLE. What was written may still
+    be committed, and counts then."""
+    key = object()
+
+    def committed(lost: KafkaError | None) -> None:
+        runtime.cancel(key)
+        then(lost)
+
+    waiter = gate.when_committed(committed)
+    if waiter is None:
+        return
+
+    def expired() -> None:
+        gate.cancel(waiter)
+        then(KafkaError(append_error(Error.REQUEST_TIMED_OUT)))
+
+    runtime.schedule(key, timeout_ms, expired)

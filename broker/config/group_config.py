@@ -98,12 +98,12 @@ def group_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str
     return values
 
 
-def consumer_timeouts(config: BrokerConfig, overrides: Mapping[str, str]) -> tuple[int, int, int]:
-    """Session timeout, heartbeat interval and assignment interval of a consumer group, in milliseconds."""
+def group_timeouts(config: BrokerConfig, kind: str, overrides: Mapping[str, str]) -> tuple[int, int, int]:
+    """Session timeout, heartbeat interval and assignment interval of a "consumer" or a "share" group, in ms."""
     names = (
-        "consumer.session.timeout.ms",
-        "consumer.heartbeat.interval.ms",
-        "consumer.assignment.interval.ms",
+        f"{kind}.session.timeout.ms",
+        f"{kind}.heartbeat.interval.ms",
+        f"{kind}.assignment.interval.ms",
     )
     session, heartbeat, assignment = _numbers_in_force(config, overrides, names)
     return session, heartbeat, assignment

@@ -49,6 +49,7 @@ def creatable_topic(config: BrokerConfig, name: str) -> CreatableTopic:
             configs=_configs(
                 {
                     "cleanup.policy": "delete",
+                    "compression.type": "producer",
                     "retention.ms": "-1",
                     "min.insync.replicas": str(config.get_int("share.coordinator.state.topic.min.isr")),
                     "segment.bytes": str(config.get_int("share.coordinator.state.topic.segment.bytes")),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.config.group_config import consumer_timeouts, streams_config
+from broker.config.group_config import group_timeouts, streams_config
 from broker.controller.image import GROUP_RESOURCE
 from broker.controller.pause import Pause
 from broker.coordination.cluster_topics import ClusterTopics
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from coordinator.group.member_memory import MemberMemory
     from coordinator.group.settings import GroupSettings
     from coordinator.group.shard import GroupShard
+    from coordinator.group.share.share_timeouts import ShareTimeouts
+    from coordinator.persister import Persister
     from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.coordination")
@@ -58,7 +60,9 @@ class Groups:
         scheduler: Scheduler,
         runtime_of: Callable[[Partition], PartitionRuntime],
         metadata: MetadataLog,
+        persister: Persister,
     ) -> None:
+        """`persister` keeps the durable state of share partitions."""
         self.deciding: dict[str, deque[Later[None]]] = {}
         """The groups that something long is being decided of, each with who waits for the end of that: see
         `group_lines`."""
@@ -66,6 +70,7 @@ class Groups:
         """What is decided in no request's name, and ends with the node."""
         self._topics = ClusterTopics(metadata)
         self._config = config
+        self._persister = persister
         self._shards = HostedShards(
             OFFSETS_TOPIC,
             config.get_int("offsets.topic.num.partitions"),
@@ -80,6 +85,7 @@ class Groups:
 
     def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> GroupShard:
         # Here, since it brings in a fifth of the broker: no start waits for it that has no groups to load.
+        from coordinator.group.parts import SharePorts
         from coordinator.group.shard import GroupShard
 
         return GroupShard(
@@ -89,6 +95,7 @@ class Groups:
             self._timeouts_of,
             self._member_memory,
             self.streams_config_of,
+            SharePorts(self._persister, self._share_timeouts_of),
         )
 
     @cached_property
@@ -103,6 +110,11 @@ class Groups:
         protocols = self._config.get_list("group.coordinator.rebalance.protocols")
         on = "consumer" in (protocol.lower() for protocol in protocols)
         return on and self._topics.image.features.get("group.version", 0) >= 1
+
+    @property
+    def serves_share_groups(self) -> bool:
+        """Whether that of KIP-932 is, by the cluster's `share.version` alone."""
+        return self._topics.image.features.get("share.version", 0) >= 1
 
     @property
     def serves_streams_groups(self) -> bool:
@@ -226,13 +238,20 @@ class Groups:
     def _timeouts_of(self, group_id: str) -> ConsumerTimeouts:
         """A group's own settings, within the broker's bounds, or the broker's."""
         overrides = self._topics.image.configs.get((GROUP_RESOURCE, group_id), {})
-        values = consumer_timeouts(self._config, overrides)
+        values = group_timeouts(self._config, "consumer", overrides)
         return ConsumerTimeouts(*values)
 
     def streams_config_of(self, group_id: str) -> StreamsConfig:
         """The same of a streams group."""
         overrides = self._topics.image.configs.get((GROUP_RESOURCE, group_id), {})
         return StreamsConfig(*streams_config(self._config, overrides))
+
+    def _share_timeouts_of(self, group_id: str) -> ShareTimeouts:
+        """As `_timeouts_of`, of a share group."""
+        from coordinator.group.share.share_timeouts import ShareTimeouts
+
+        overrides = self._topics.image.configs.get((GROUP_RESOURCE, group_id), {})
+        return ShareTimeouts(*group_timeouts(self._config, "share", overrides))
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
@@ -252,6 +271,8 @@ def group_settings(config: BrokerConfig) -> GroupSettings:
         streams_max_size=config.get_int("group.streams.max.size"),
         consumer_assignors=config.get_list("group.consumer.assignors"),
         consumer_regex_refresh_interval_ms=config.get_int("group.consumer.regex.refresh.interval.ms"),
+        share_max_size=config.get_int("group.share.max.size"),
+        share_initialize_retry_interval_ms=config.get_int("group.share.initialize.retry.interval.ms"),
         migration_policy=(config.get_string("group.consumer.migration.policy") or "").lower(),
     )
 

@@ -133,6 +133,10 @@ class PartitionRuntime:
         else:
             leader.when_committed(end_offset, lambda error: then(None if error is None else _told(error)))
 
+    def delete_before(self, offset: int) -> None:
+        """Have all records below this offset deleted. Raises KafkaError."""
+        self._partition.leader().log.delete_records_before(offset)
+
     def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
         self._timers.schedule((id(self), key), delay_ms, callback)
 

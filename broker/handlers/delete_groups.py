@@ -1,4 +1,7 @@
-"""DeleteGroups (42), versions 0 to 2. A group goes with its offsets, unless it has members. v2: flexible."""
+"""DeleteGroups (42), versions 0 to 2. A group goes with its offsets, unless it has members. v2: flexible.
+
+Of share groups the share coordinator forgets what it knows first (KIP-932).
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,9 @@ def _deleted(
             of_shards.setdefault(shard, []).append(group_id)
     asked: list[tuple[Sequence[str], list[Error] | KafkaError | Later[list[Error] | KafkaError]]] = []
     for shard, of_shard in of_shards.items():
-        for group_ids, is_full in _batches(shard, of_shard):
+        refused = yield from _states_deleted(groups, shard, of_shard)
+        errors.update(refused)
+        for group_ids, is_full in _batches(shard, [each for each in of_shard if each not in refused]):
             later: Later[list[Error] | KafkaError] = Later()
             groups.ask(group_ids[0], _deletion(group_ids), later.reply)
             asked.append((group_ids, later.answer()))
@@ -72,6 +77,25 @@ def _deleted(
             for group_id, error in {**errors, **denied}.items()
         ]
     )
+
+
+def _states_deleted(
+    groups: Groups, shard: GroupShard, group_ids: Sequence[str]
+) -> RequestSteps[dict[str, Error]]:
+    """The share groups among them whose states can't be deleted, each with its error."""
+    of_share = shard.share_groups.are_among(group_ids)
+    if not of_share:
+        return {}
+    later: Later[dict[str, Error] | KafkaError] = Later()
+    groups.ask_for_later(
+        of_share[0],
+        lambda shard, answered: shard.share_groups.delete_states(of_share, answered),
+        later.reply,
+    )
+    answer = later.answer()
+    if isinstance(answer, Later):
+        answer = yield answer
+    return dict.fromkeys(of_share, answer.error) if isinstance(answer, KafkaError) else answer
 
 
 def _batches(shard: GroupShard, group_ids: Iterable[str]) -> Iterator[tuple[Sequence[str], bool]]:

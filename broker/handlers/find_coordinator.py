@@ -2,21 +2,19 @@
 
 v1: key types; v3: flexible; v4: several keys at once; v6: share groups (KIP-932).
 
-A conscious difference: where `__consumer_offsets` or `__transaction_state` isn't there yet, Kafka starts to create it,
-answers COORDINATOR_NOT_AVAILABLE and lets the client come again. Here it is created, and its coordinators are loaded,
-before the answer; so the first group and the first transaction of a fresh broker are as fast as any later ones.
-
-Conscious gap: share groups have no coordinator yet: COORDINATOR_NOT_AVAILABLE.
+A conscious difference: where the internal topic isn't there yet, Kafka starts to create it, answers
+COORDINATOR_NOT_AVAILABLE and lets the client come again. Here it is created, and its coordinators are loaded, before
+the answer; so the first group and the first transaction of a fresh broker are as fast as any later ones.
 """
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.listener_view import alive_node
 from broker.coordination.groups import OFFSETS_TOPIC
+from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.network.later import Later
 from broker.security.authorizer import (
@@ -26,6 +24,7 @@ from broker.security.authorizer import (
     DESCRIBE,
     ResourceType,
 )
+from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import Error
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.topic_requests import TopicRequests
     from broker.coordination.groups import Groups
+    from broker.coordination.share_states import ShareStates
     from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
@@ -42,9 +42,6 @@ TRANSACTION = 1
 SHARE = 2
 SHARE_VERSION = 6
 BATCH_VERSION = 4
-
-# group : topic id : partition; a group's id may have colons itself
-_SHARE_KEY = re.compile(r"(?s).+:[A-Za-z0-9_-]{22}:\d+")
 
 _MESSAGES = AUTHORIZATION_FAILED | {
     Error.COORDINATOR_NOT_AVAILABLE: "The coordinator isn't there yet.",
@@ -74,12 +71,13 @@ class _Coordinators(NamedTuple):
     topics: TopicRequests
     groups: Groups
     transactions: Transactions
+    share_states: ShareStates
     creations: list[Later[None]]
     """Of the internal topic, where it was found missing."""
 
     def find(self, key_type: int, key: str, listener_name: str) -> _Found:
-        """Of a group or a transaction."""
-        name = OFFSETS_TOPIC if key_type == GROUP else TRANSACTION_TOPIC
+        """Of a group, a transaction or a share partition."""
+        name, coordinators = self._by_type(key_type)
         image = self.metadata.image
         if name not in image.topics and not self.creations:
             creation: Later[None] = Later()
@@ -88,12 +86,19 @@ class _Coordinators(NamedTuple):
         topic = image.topics.get(name)
         if topic is None:
             return _Found(Error.COORDINATOR_NOT_AVAILABLE)
-        coordinators = self.groups if key_type == GROUP else self.transactions
         partition = topic.partitions.get(coordinators.partition_of(key))
         node = None if partition is None else alive_node(image, partition.leader, listener_name)
         if node is None:
             return _Found(Error.COORDINATOR_NOT_AVAILABLE)
         return _Found(Error.NONE, node.node_id, node.host, node.port)
+
+    def _by_type(self, key_type: int) -> tuple[str, Groups | Transactions | ShareStates]:
+        """The internal topic, and who knows which of its partitions a key is in."""
+        if key_type == GROUP:
+            return OFFSETS_TOPIC, self.groups
+        if key_type == TRANSACTION:
+            return TRANSACTION_TOPIC, self.transactions
+        return SHARE_STATE_TOPIC, self.share_states
 
 
 def handle(
@@ -101,11 +106,12 @@ def handle(
     topics: TopicRequests,
     groups: Groups,
     transactions: Transactions,
+    share_states: ShareStates,
     authorizer: Authorizer,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse | Later[FindCoordinatorResponse]:
-    coordinators = _Coordinators(metadata, topics, groups, transactions, [])
+    coordinators = _Coordinators(metadata, topics, groups, transactions, share_states, [])
     answer = _answer(coordinators, authorizer, context, request)
     created = coordinators.creations[0].answer() if coordinators.creations else None
     if created is None:
@@ -180,8 +186,13 @@ def _find(
     coordinators: _Coordinators, authorizer: Authorizer, context: RequestContext, *, key_type: int, key: str
 ) -> _Found:
     if key_type == SHARE:
-        valid = context.api_version >= SHARE_VERSION and _SHARE_KEY.fullmatch(key) is not None
-        return _Found(Error.COORDINATOR_NOT_AVAILABLE if valid else Error.INVALID_REQUEST)
+        if context.api_version < SHARE_VERSION:
+            return _Found(Error.INVALID_REQUEST)
+        try:
+            share_partition = SharePartitionKey.from_text(key)
+        except ValueError:
+            return _Found(Error.INVALID_REQUEST)
+        return coordinators.find(key_type, share_partition.text, context.listener_name)
     if key_type not in _PERMISSIONS:
         return _Found(Error.INVALID_REQUEST)
     resource_type, refusal = _PERMISSIONS[key_type]

@@ -50,10 +50,12 @@ class BrokerChannels(Generic[T]):
         *,
         request_of: Callable[[Sequence[T]], Message],
         answered: Callable[[Sequence[T], Message | KafkaError], None],
+        together: Callable[[Sequence[T]], int] = len,
     ) -> None:
         """`listener_name` is the one that brokers speak to each other by. `answered` is told in a later turn of the
         answer to some items, or of a KafkaError: NETWORK_EXCEPTION, also where the broker isn't alive,
-        REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
+        REQUEST_TIMED_OUT, UNSUPPORTED_VERSION. `together`: how many of the first of these items go into one request,
+        one at least."""
         self._image = image
         self._listener_name = listener_name
         self._settings = settings
@@ -61,6 +63,7 @@ class BrokerChannels(Generic[T]):
         self._scheduler = scheduler
         self._request_of = request_of
         self._answered = answered
+        self._together = together
         self._channels: dict[int, _Channel[T]] = {}
         self._is_stopped = False
 
@@ -93,10 +96,13 @@ class BrokerChannels(Generic[T]):
     def _send(self, node_id: int, channel: _Channel[T]) -> None:
         if self._is_stopped:
             return
-        items = [channel.waiting.pop(key) for key in [*islice(channel.waiting, MOST_SAID_AT_ONCE)]]
+        items = [*islice(channel.waiting.values(), MOST_SAID_AT_ONCE)]
         if not items:
             channel.is_busy = False
             return
+        items = items[: self._together(items)]
+        for key in [*islice(channel.waiting, len(items))]:
+            del channel.waiting[key]
 
         def answered(answer: Message | KafkaError) -> None:
             if self._is_stopped:

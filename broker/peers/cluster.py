@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from broker.controller.image import TopicChanges
     from broker.controller.own_assignments import AnsweredLater
     from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
+    from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
     from broker.peers.controller_channel import ToController
@@ -50,6 +51,9 @@ class Cluster(Protocol):
     def coordinators(self, partition_of: Callable[[str], int]) -> AskElsewhere | None:
         """The way to the coordinators of transactions on other nodes; None where there are none. `partition_of`: the
         partition of `__transaction_state` that a transactional id is in."""
+
+    def share_states(self) -> AskShareStates | None:
+        """The way to the share coordinators on other nodes; None where there are none."""
 
     def following(self, partitions: Partitions, quota: ReplicationQuota) -> Callable[[TopicChanges], None]:
         """What is told of each change of the partitions' roles: those that others lead are fetched, the

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.own_assignments import AnsweredLater
     from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
+    from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
@@ -182,6 +183,10 @@ class JoinedCluster:
     def coordinators(self, partition_of: Callable[[str], int]) -> AskElsewhere:
         """See `Cluster`."""
         return self._others.coordinators(partition_of)
+
+    def share_states(self) -> AskShareStates:
+        """See `Cluster`."""
+        return self._others.share_states()
 
     def following(self, partitions: Partitions, quota: ReplicationQuota) -> Callable[[TopicChanges], None]:
         """See `Cluster`."""

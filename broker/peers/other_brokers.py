@@ -11,6 +11,7 @@ from broker.peers.broker_channels import BrokerChannels
 from broker.peers.marker_channels import MarkerChannels
 from broker.peers.peer import PeerSettings
 from broker.peers.replica_fetchers import ReplicaFetchers
+from broker.peers.share_state_channels import ShareStateChannels
 from broker.peers.transaction_channels import TransactionChannels
 from broker.replicas.fetch_settings import FetchSettings
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicChanges
     from broker.controller.registration import BrokerIncarnation
     from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
+    from broker.coordination.share_persister import AskShareStates
     from broker.environment.environment import Environment
     from broker.fault_handler import FaultHandler
     from broker.quotas.replication_quotas import ReplicationQuota
@@ -52,6 +54,11 @@ class OtherBrokers:
         channels = TransactionChannels(
             self._node_id, self._image, partition_of, self._channels("add-partitions-manager")
         )
+        self._to_stop.append(channels.stop)
+        return channels.ask
+
+    def share_states(self) -> AskShareStates:
+        channels = ShareStateChannels(self._channels("share-state-persister"))
         self._to_stop.append(channels.stop)
         return channels.ask
 

@@ -55,7 +55,7 @@ class Administration:
             described = DescribedGroup(group_id=group_id, group_state=DEAD.value)
             if api_version >= GROUP_ID_NOT_FOUND_VERSION:
                 described.error_code = Error.GROUP_ID_NOT_FOUND
-                other = group_id in self._store.other or self._store.find(group_id) is not None
+                other = self._store.find(group_id) is not None
                 described.error_message = (
                     f"Group {group_id} {'is not a classic group' if other else 'not found'}."
                 )

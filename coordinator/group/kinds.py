@@ -1,6 +1,6 @@
 """What a group of every kind can tell: whoever works with offsets, or administers groups, need not know the kind.
 
-Share groups and streams groups come in here, as classic and consumer groups do.
+Streams groups come in here, as classic, consumer and share groups do.
 """
 
 from __future__ import annotations

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from coordinator.group.consumer.group import ConsumerGroup
     from coordinator.group.consumer.member import ConsumerMember
     from coordinator.group.known_topics import KnownTopics
+    from coordinator.group.share.group import ShareGroup
+    from coordinator.group.share.member import ShareMember
     from coordinator.group.store import GroupStore
     from coordinator.group.streams.group import StreamsGroup
     from coordinator.group.streams.member import StreamsMember
     from protocol.messages import group_records_streams, groups_streams
     from protocol.messages.groups_classic import JoinGroupRequest
     from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+    from protocol.messages.groups_share import ShareGroupHeartbeatRequest
     from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 
 MOST_MEMBER_BYTES = 256 * 1024 * 1024
@@ -137,7 +140,7 @@ def _new_member_bytes(group: ConsumerGroup, member: ConsumerMember, instance_id:
     return CONSUMER_BYTES + ids_bytes + (0 if group.members else GROUP_BYTES + _texts_bytes(group.group_id))
 
 
-def _to_assign_bytes(names: Iterable[str], group: ConsumerGroup, topics: KnownTopics) -> int:
+def _to_assign_bytes(names: Iterable[str], group: ConsumerGroup | ShareGroup, topics: KnownTopics) -> int:
     """Of topics that nobody of the group has subscribed to yet."""
     found = [topics.by_name(name) for name in names if name not in group.topics]
     return sum(
@@ -249,6 +252,43 @@ def _streams_bytes(group: StreamsGroup) -> int:
     return held_bytes
 
 
+# ---- of share groups
+
+
+def brought_by_share_heartbeat(
+    request: ShareGroupHeartbeatRequest,
+    client: Client,
+    group: ShareGroup,
+    member: ShareMember,
+    topics: KnownTopics,
+) -> int:
+    """How much more there is with it, where it says something new of the member; null leaves a part as it was."""
+    names = request.subscribed_topic_names
+    brought_bytes = _texts_bytes(client.client_id) - _texts_bytes(member.client_id)
+    if member.member_id not in group.members:
+        brought_bytes += CONSUMER_BYTES + _texts_bytes(member.member_id)
+        if not group.members:
+            brought_bytes += GROUP_BYTES + _texts_bytes(group.group_id)
+    if request.rack_id is not None:
+        brought_bytes += _texts_bytes(request.rack_id) - _texts_bytes(member.rack_id)
+    if names is not None:
+        brought_bytes += _names_bytes(names) - _names_bytes(member.names)
+        brought_bytes += _to_assign_bytes(names, group, topics)
+    return brought_bytes
+
+
+def _share_bytes(group: ShareGroup) -> int:
+    held_bytes = GROUP_BYTES + _texts_bytes(group.group_id)
+    for member in group.members.values():
+        held_bytes += CONSUMER_BYTES + _texts_bytes(member.member_id, member.rack_id, member.client_id)
+        held_bytes += _names_bytes(member.names)
+    state = group.state_partitions
+    for topics in () if state is None else (state.initializing, state.initialized):
+        for topic in topics.values():
+            held_bytes += ASSIGNED_TOPIC_BYTES + len(topic.partitions) * PARTITION_BYTES
+    return held_bytes
+
+
 class MemberMemory:
     """Of all shards of a node."""
 
@@ -320,4 +360,6 @@ class MemberMemory:
                     if group.members or group_id not in committed
                 ]
             )
+            # Those that everybody has left count as well: no time ends them.
+            self._counted_bytes += sum([_share_bytes(group) for group in store.share.values()])
         self._counted_ms, self._came_bytes, self._may_be_more = now_ms, 0, False

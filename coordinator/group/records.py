@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets` as keys and values of log records.
 
 A key begins with its type, a value with its version (int16 each); versions are those that Kafka 4.3 writes, and all
-that it reads are read. The records of share groups stay in the log untouched.
+that it reads are read.
 Source: `GroupCoordinatorRecordSerde`, `GroupCoordinatorRecordHelpers`.
 """
 
@@ -37,6 +37,20 @@ from protocol.messages.group_records_consumer import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
+from protocol.messages.group_records_share import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
 from protocol.messages.group_records_streams import (
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
@@ -58,19 +72,17 @@ from protocol.wire.schema import ZERO_UUID, Message
 LEGACY_OFFSET_COMMIT = 0
 OFFSET_COMMIT = 1
 GROUP_METADATA = 2
-SHARE_GROUP_METADATA = 11
 
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 
-CONSUMER_GROUP_VERSION = 0
-STREAMS_GROUP_VERSION = 0
+MODERN_GROUP_VERSION = 0
+"""Of all records of groups that the server assigns."""
 
 HIGHEST_EPOCH_READ = 2**31 - 2**16
 """Of a group's epoch or generation. Nobody rebalances so often; from there on a next one would have no room in its
 record soon (Kafka's would begin anew below zero)."""
-_SHARE = frozenset(range(10, 16))
 
 _CONSUMER_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
     key.API_KEY: (key, value)
@@ -82,6 +94,18 @@ _CONSUMER_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
         (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
         (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
         (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    )
+}
+
+_SHARE_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
+    key.API_KEY: (key, value)
+    for key, value in (
+        (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+        (ShareGroupMetadataKey, ShareGroupMetadataValue),
+        (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+        (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+        (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+        (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
     )
 }
 
@@ -150,6 +174,18 @@ class ConsumerGroupRecord(NamedTuple):
         return group_id
 
 
+class ShareGroupRecord(NamedTuple):
+    """A record of a share group, by its key's class; no value takes away what the key names."""
+
+    key: Message
+    value: Message | None
+
+    @property
+    def group_id(self) -> str:
+        group_id: str = getattr(self.key, "group_id")  # noqa: B009 - each of the key classes has it
+        return group_id
+
+
 class StreamsGroupRecord(NamedTuple):
     """A record of a streams group, by its key's class; no value takes away what the key names."""
 
@@ -162,14 +198,7 @@ class StreamsGroupRecord(NamedTuple):
         return group_id
 
 
-class OtherGroupRecord(NamedTuple):
-    """A record of a share group. `exists` says whether it makes or ends one, None that it does neither."""
-
-    group_id: str
-    exists: bool | None
-
-
-AnyRecord = GroupRecord | OffsetRecord | ConsumerGroupRecord | StreamsGroupRecord | OtherGroupRecord
+AnyRecord = GroupRecord | OffsetRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
 
 
 def _encode(prefix: int, message: Message, version: int) -> bytes:
@@ -184,14 +213,10 @@ def encode_record(record: AnyRecord) -> CoordinatorRecord:
     if isinstance(record, OffsetRecord):
         return _encode_offset(record)
     key: Message
-    if isinstance(record, ConsumerGroupRecord):
-        key, value, version = record.key, record.value, CONSUMER_GROUP_VERSION
-    elif isinstance(record, StreamsGroupRecord):
-        key, value, version = record.key, record.value, STREAMS_GROUP_VERSION
-    elif isinstance(record, GroupRecord):
+    if isinstance(record, GroupRecord):
         key, value, version = GroupMetadataKey(group=record.group_id), record.value, GROUP_METADATA_VERSION
     else:
-        raise AssertionError(f"{record} is not written here")
+        key, value, version = record.key, record.value, MODERN_GROUP_VERSION
     encoded_key = _encode(type(key).API_KEY, key, 0)
     return encoded_key, None if value is None else _encode(version, value, version)
 
@@ -233,15 +258,16 @@ def decode_record(key: Bytes, value: Bytes | None, record_offset: int) -> AnyRec
         if isinstance(record.value, ConsumerGroupMetadataValue):
             _check_epoch(record.group_id, record.value.epoch)
         return record
+    if key_type in _SHARE_GROUP:
+        share = ShareGroupRecord(*_decode_pair(_SHARE_GROUP[key_type], key, value))
+        if isinstance(share.value, ShareGroupMetadataValue):
+            _check_epoch(share.group_id, share.value.epoch)
+        return share
     if key_type in _STREAMS_GROUP:
         streams = StreamsGroupRecord(*_decode_pair(_STREAMS_GROUP[key_type], key, value))
         if isinstance(streams.value, StreamsGroupMetadataValue):
             _check_epoch(streams.group_id, streams.value.epoch)
         return streams
-    if key_type in _SHARE:
-        # Each of these keys begins with the group's id, as a classic group's does.
-        group_id = decode(GroupMetadataKey, 0, key, 2).group
-        return OtherGroupRecord(group_id, value is not None if key_type == SHARE_GROUP_METADATA else None)
     return None
 
 

@@ -26,3 +26,5 @@ class GroupSettings:
     consumer_regex_refresh_interval_ms: int = 600_000  # group.consumer.regex.refresh.interval.ms
     streams_max_size: int = 2**31 - 1  # group.streams.max.size
     migration_policy: str = "bidirectional"  # group.consumer.migration.policy
+    share_max_size: int = 200  # group.share.max.size
+    share_initialize_retry_interval_ms: int = 30_000  # group.share.initialize.retry.interval.ms

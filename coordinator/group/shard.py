@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from coordinator.gate import Gate
+from coordinator.gate import Gate, when_committed_within
 from coordinator.group.admin import Administration
 from coordinator.group.classic.join import Join
 from coordinator.group.classic.joining import Joining
@@ -40,14 +40,15 @@ from coordinator.group.offsets import fetching_offsets
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.offsets.committing import Committing
 from coordinator.group.offsets.expiry import OffsetExpiry
-from coordinator.group.parts import ShardParts
+from coordinator.group.parts import ShardParts, SharePorts
 from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
+from coordinator.group.share.share_groups import ShareGroups
 from coordinator.group.store import GroupStore
 from coordinator.group.streams.config import StreamsConfig
 from coordinator.group.streams.heartbeats import StreamsAnswer, StreamsHeartbeats
 from coordinator.group.undecided import Undecided
-from coordinator.ports import Runtime, WhenCommitted, append_error
+from coordinator.ports import Runtime, WhenCommitted
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer, groups_streams
 from protocol.messages.groups_admin import DescribedGroup, ListedGroup
@@ -80,6 +81,7 @@ class GroupShard:
         timeouts_of: Callable[[str], ConsumerTimeouts],
         member_memory: MemberMemory,
         streams_config_of: Callable[[str], StreamsConfig],
+        share: SharePorts,
     ) -> None:
         """`timeouts_of` gives those of a consumer group by its id, `streams_config_of` what a streams group has set;
         `member_memory` is what all shards of a node have in common."""
@@ -104,7 +106,9 @@ class GroupShard:
             member_memory=member_memory,
             timeouts_of=timeouts_of,
             streams_config_of=streams_config_of,
+            share=share,
         )
+        self.share_groups = ShareGroups(parts, self.gate)
         self._rebalancing = Rebalancing(parts)
         self._sessions = ConsumerSessions(parts, self._member_is_late)
         self.regexes = Regexes(parts)
@@ -174,21 +178,7 @@ class GroupShard:
     def when_committed(self, then: WhenCommitted) -> None:
         """As `Gate.when_committed`, for as long as a client waits (`offsets.commit.timeout.ms`): then it is told
         COORDINATOR_NOT_AVAILABLE. What was written may still be committed, and counts then."""
-        runtime, key = self._runtime, object()
-
-        def committed(lost: KafkaError | None) -> None:
-            runtime.cancel(key)
-            then(lost)
-
-        waiter = self.gate.when_committed(committed)
-        if waiter is None:
-            return
-
-        def expired() -> None:
-            self.gate.cancel(waiter)
-            then(KafkaError(append_error(Error.REQUEST_TIMED_OUT)))
-
-        runtime.schedule(key, self._commit_timeout_ms, expired)
+        when_committed_within(self._commit_timeout_ms, self.gate, self._runtime, then)
 
     # --- members --------------------------------------------------------------------------------------------
 
@@ -275,8 +265,9 @@ class GroupShard:
         return fetching_offsets.fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> Iterator[int]:
-        """See `OffsetExpiry.forget_topics`."""
-        return self._expiry.forget_topics(topics)
+        """See `OffsetExpiry.forget_topics`, `ShareGroups.forget_topics`."""
+        yield from self._expiry.forget_topics(topics)
+        yield from self.share_groups.forget_topics(topics)
 
     # --- administration -------------------------------------------------------------------------------------
 
@@ -347,6 +338,7 @@ class GroupShard:
         self._rebalancing.restart_all()
         self._sessions.restart_all()
         self._streams.sessions.restart_all()
+        self.share_groups.restart_all()
         self.regexes.topics_were_created()
         self._expiry.start()
 
@@ -358,7 +350,7 @@ class GroupShard:
         if created:
             self.regexes.topics_were_created()
         self._hashes.forget(names)
-        for group in self.groups.consumer.values():
+        for group in self.groups.all_assigned():
             if not names.isdisjoint(group.topics):
                 group.request_refresh()
                 self._member_memory.may_be_more()

@@ -7,22 +7,25 @@ the same `apply`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.group_record import adopt_record, group_from, is_of_this_generation
 from coordinator.group.consumer import replay
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.kinds import Group
+from coordinator.group.modern.group import ModernGroup
 from coordinator.group.offsets.store import OffsetStore
 from coordinator.group.records import (
     AnyRecord,
     ConsumerGroupRecord,
     GroupRecord,
     OffsetRecord,
-    OtherGroupRecord,
+    ShareGroupRecord,
     StreamsGroupRecord,
 )
+from coordinator.group.share import replay as share_replay
+from coordinator.group.share.group import ShareGroup
 from coordinator.group.streams import replay as streams_replay
 from coordinator.group.streams.group import StreamsGroup
 from protocol.errors import Error, KafkaError
@@ -45,29 +48,46 @@ class GroupStore:
         self._now_ms = now_ms
         self.classic: dict[str, ClassicGroup] = {}
         self.consumer: dict[str, ConsumerGroup] = {}
+        self.share: dict[str, ShareGroup] = {}
         self.streams: dict[str, StreamsGroup] = {}
-        self.other: set[str] = set()
-        """Share groups, which other brokers have recorded: nothing here serves them."""
         self.offsets = OffsetStore()
 
     def find(self, group_id: str) -> Group | None:
         """A group of any kind that is served here."""
-        return self.consumer.get(group_id) or self.classic.get(group_id) or self.streams.get(group_id)
+        return (
+            self.consumer.get(group_id)
+            or self.classic.get(group_id)
+            or self.share.get(group_id)
+            or self.streams.get(group_id)
+        )
 
     def all(self) -> list[Group]:
+        return [*self.all_with_offsets(), *self.share.values()]
+
+    def all_with_offsets(self) -> list[Group]:
+        """Those that may commit offsets, and go where they have neither these nor members."""
         return [*self.consumer.values(), *self.classic.values(), *self.streams.values()]
+
+    def all_assigned(self) -> list[ModernGroup[Any]]:
+        """Those that the server assigns."""
+        return [*self.consumer.values(), *self.share.values(), *self.streams.values()]
+
+    def is_of_another_protocol(self, group_id: str) -> bool:
+        """Whether it is neither a classic nor a consumer group, and so can't become one."""
+        return group_id in self.share or group_id in self.streams
 
     def clear(self) -> None:
         """They are coordinated elsewhere: whatever still has one of them at hand finds nothing."""
         self.classic.clear()
         self.consumer.clear()
+        self.share.clear()
         self.streams.clear()
 
     def consumer_group(self, group_id: str) -> ConsumerGroup:
         """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
         group = self.consumer.get(group_id)
         if group is None:
-            other = group_id in self.other or self.find(group_id) is not None
+            other = self.find(group_id) is not None
             raise KafkaError(
                 Error.GROUP_ID_NOT_FOUND,
                 f"Group {group_id} {'is not a consumer group' if other else 'not found'}.",
@@ -78,11 +98,30 @@ class GroupStore:
         """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
         group = self.streams.get(group_id)
         if group is None:
-            other = group_id in self.other or self.find(group_id) is not None
+            other = self.find(group_id) is not None
             raise KafkaError(
                 Error.GROUP_ID_NOT_FOUND,
                 f"Group {group_id} {'is not a streams group' if other else 'not found'}.",
             )
+        return group
+
+    def share_group(self, group_id: str) -> ShareGroup:
+        """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+        group = self.share.get(group_id)
+        if group is None:
+            other = self.find(group_id) is not None
+            raise KafkaError(
+                Error.GROUP_ID_NOT_FOUND,
+                f"Group {group_id} {'is not a share group' if other else 'not found'}.",
+            )
+        return group
+
+    def share_group_to_join(self, group_id: str) -> ShareGroup | None:
+        """The group, or one that isn't here yet: a record makes it. None where there is one of another protocol, be it
+        an empty one."""
+        group = self.share.get(group_id)
+        if group is None and self.find(group_id) is None:
+            return ShareGroup(group_id)
         return group
 
     # --- what becomes of a consumer group -------------------------------------------------------------------
@@ -130,22 +169,16 @@ class GroupStore:
             self._apply_offset(record, producer_id)
         elif isinstance(record, ConsumerGroupRecord):
             self._apply_consumer(record)
-        elif isinstance(record, GroupRecord):
-            self._apply_classic(record)
+        elif isinstance(record, ShareGroupRecord):
+            self._apply_share(record)
         elif isinstance(record, StreamsGroupRecord):
             self._apply_streams(record)
         else:
-            self._apply_other(record)
+            self._apply_classic(record)
 
     def _apply_offset(self, record: OffsetRecord, producer_id: int) -> None:
         group_id = record.key.group_id
-        is_known = (
-            group_id in self.classic
-            or group_id in self.consumer
-            or group_id in self.streams
-            or group_id in self.other
-        )
-        if record.value is not None and not is_known:
+        if record.value is not None and self.find(group_id) is None:
             # Offsets without a group: somebody commits who assigns partitions to itself.
             self.classic[group_id] = ClassicGroup(group_id, self._now_ms())
         self.offsets.apply(record.key, record.value, producer_id)
@@ -178,6 +211,21 @@ class GroupStore:
             group = self.consumer[group_id] = ConsumerGroup(group_id)
         replay.apply(group, record)
 
+    def _apply_share(self, record: ShareGroupRecord) -> None:
+        group_id = record.group_id
+        group = self.share.get(group_id)
+        if record.value is None:
+            if share_replay.ends_share_group(record):
+                self.share.pop(group_id, None)
+                return
+            if group is None:
+                return
+        elif group is None:
+            self.classic.pop(group_id, None)
+            self.consumer.pop(group_id, None)
+            group = self.share[group_id] = ShareGroup(group_id)
+        share_replay.apply(group, record, self._now_ms())
+
     def _apply_streams(self, record: StreamsGroupRecord) -> None:
         group_id = record.group_id
         group = self.streams.get(group_id)
@@ -189,14 +237,6 @@ class GroupStore:
                 return
         elif group is None:
             self.classic.pop(group_id, None)
+            self.consumer.pop(group_id, None)
             group = self.streams[group_id] = StreamsGroup(group_id)
         streams_replay.apply(group, record)
-
-    def _apply_other(self, record: OtherGroupRecord) -> None:
-        if record.exists:
-            self.classic.pop(record.group_id, None)
-            self.consumer.pop(record.group_id, None)
-            self.streams.pop(record.group_id, None)
-            self.other.add(record.group_id)
-        elif record.exists is not None:
-            self.other.discard(record.group_id)

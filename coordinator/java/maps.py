@@ -40,7 +40,8 @@ def table_size(expected: int) -> int:
 
 
 class JavaMap(Generic[K, V]):
-    """`capacity` is what a constructor of HashMap is given. Keys: str, int, or the 16 bytes of a uuid.
+    """`capacity` is what a constructor of HashMap is given. Keys: str, int, the 16 bytes of a uuid, or a tuple of
+    these.
 
     Buckets by `(h ^ h >>> 16) & (capacity - 1)`, inside a bucket in the order of insertion; the table doubles past
     three quarters and never shrinks. The ninth key of a bucket makes a small table double and turns the bucket of

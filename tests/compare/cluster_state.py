@@ -24,7 +24,18 @@ _TRANSACTIONS = {
     "segment.bytes": "104857600",
     "unclean.leader.election.enable": "false",
 }
-INTERNAL_TOPICS = {"__consumer_offsets": _OFFSETS, "__transaction_state": _TRANSACTIONS}
+_SHARE_STATES = {
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+    "min.insync.replicas": "2",
+    "retention.ms": "-1",
+    "segment.bytes": "104857600",
+}
+INTERNAL_TOPICS = {
+    "__consumer_offsets": _OFFSETS,
+    "__transaction_state": _TRANSACTIONS,
+    "__share_group_state": _SHARE_STATES,
+}
 INTERNAL_PARTITIONS = 3
 """As many as `properties.py` has brokers make."""
 

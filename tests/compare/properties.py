@@ -53,6 +53,15 @@ group.consumer.min.heartbeat.interval.ms=100
 group.consumer.min.session.timeout.ms=500
 group.consumer.regex.refresh.interval.ms=10000
 """,
+    # share groups that are assigned anew at every change, with few members, short times and many snapshots
+    "shares": _COMMON
+    + """\
+group.share.assignment.interval.ms=0
+group.share.max.size=3
+group.share.min.heartbeat.interval.ms=100
+group.share.min.session.timeout.ms=500
+share.coordinator.snapshot.update.records.per.snapshot=5
+""",
     # streams groups that are assigned at once, with few members and short times
     "streams": _COMMON
     + """\

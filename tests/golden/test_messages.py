@@ -15,30 +15,6 @@ from tests.support.declared_messages import declared_messages
 VECTORS = Path(__file__).parent / "vectors" / "messages.jsonl.gz"
 DECLARED = declared_messages()
 
-UNDECLARED = {
-    # Share groups (KIP-932).
-    *("AlterShareGroupOffsetsRequest", "AlterShareGroupOffsetsResponse"),
-    *("DeleteShareGroupOffsetsRequest", "DeleteShareGroupOffsetsResponse"),
-    *("DeleteShareGroupStateRequest", "DeleteShareGroupStateResponse"),
-    *("DescribeShareGroupOffsetsRequest", "DescribeShareGroupOffsetsResponse"),
-    *("InitializeShareGroupStateRequest", "InitializeShareGroupStateResponse"),
-    *("ReadShareGroupStateRequest", "ReadShareGroupStateResponse"),
-    *("ReadShareGroupStateSummaryRequest", "ReadShareGroupStateSummaryResponse"),
-    *("ShareAcknowledgeRequest", "ShareAcknowledgeResponse"),
-    *("ShareFetchRequest", "ShareFetchResponse"),
-    *("ShareGroupDescribeRequest", "ShareGroupDescribeResponse"),
-    *("ShareGroupHeartbeatRequest", "ShareGroupHeartbeatResponse"),
-    *("WriteShareGroupStateRequest", "WriteShareGroupStateResponse"),
-    *("ShareGroupCurrentMemberAssignmentKey", "ShareGroupCurrentMemberAssignmentValue"),
-    *("ShareGroupMemberMetadataKey", "ShareGroupMemberMetadataValue"),
-    *("ShareGroupMetadataKey", "ShareGroupMetadataValue"),
-    *("ShareGroupStatePartitionMetadataKey", "ShareGroupStatePartitionMetadataValue"),
-    *("ShareGroupTargetAssignmentMemberKey", "ShareGroupTargetAssignmentMemberValue"),
-    *("ShareGroupTargetAssignmentMetadataKey", "ShareGroupTargetAssignmentMetadataValue"),
-    *("ShareSnapshotKey", "ShareSnapshotValue", "ShareUpdateKey", "ShareUpdateValue"),
-}
-
-
 @cache
 def vectors() -> dict[str, list[dict[str, Any]]]:
     """Lines {message, version, json, hex} by the message's name."""
@@ -87,8 +63,8 @@ def test_the_vectors_cover_every_version_of_a_message(name: str) -> None:
     assert {vector["version"] for vector in vectors()[name]} == set(range(first, last + 1))
 
 
-def test_every_message_is_declared_but_those_that_no_single_broker_serves() -> None:
-    assert vectors().keys() - DECLARED.keys() == UNDECLARED
+def test_every_message_is_declared() -> None:
+    assert vectors().keys() - DECLARED.keys() == set()
 
 
 def test_every_declared_message_has_vectors() -> None:

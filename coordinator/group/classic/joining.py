@@ -51,7 +51,7 @@ class Joining:
         if not self.is_sound(join):
             return None
         streams = self._store.streams.get(join.group_id)
-        if join.group_id in self._store.other or (streams is not None and not streams.is_empty):
+        if join.group_id in self._store.share or (streams is not None and not streams.is_empty):
             return join.refuse("", Error.INCONSISTENT_GROUP_PROTOCOL)
         group = self._store.classic.get(join.group_id)
         if group is None and join.member_id:

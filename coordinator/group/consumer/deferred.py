@@ -116,5 +116,5 @@ class DeferredDecision(Deferred[A]):
             -1 if group is None else group.changes,
             classic,
             -1 if classic is None else classic.changes,
-            group_id in self._store.other or group_id in self._store.streams,
+            self._store.is_of_another_protocol(group_id),
         )

@@ -79,8 +79,7 @@ class Migration:
         """
         group_id = decision.group.group_id
         classic = self._store.classic.get(group_id)
-        is_other = group_id in self._store.other or group_id in self._store.streams
-        if is_other or (classic is not None and not joins):
+        if self._store.is_of_another_protocol(group_id) or (classic is not None and not joins):
             raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         if classic is None:
             if not joins:

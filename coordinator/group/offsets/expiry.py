@@ -59,7 +59,7 @@ class OffsetExpiry:
         may be served after each step. Raises KafkaError where that can't be recorded."""
         records: list[AnyRecord] = []
         left = OFFSETS_PER_TURN
-        for group_id in [group.group_id for group in self._store.all()]:
+        for group_id in [group.group_id for group in self._store.all_with_offsets()]:
             held = self._store.offsets.held(group_id)
             if held > OFFSETS_PER_TURN:
                 yield from self._expire_many(group_id)

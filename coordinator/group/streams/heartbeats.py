@@ -107,7 +107,7 @@ class StreamsHeartbeats:
         if group is None:
             classic = self._store.classic.get(group_id)
             may_replace = classic is not None and joins and classic.is_empty and not len(classic.members)
-            is_other = group_id in self._store.other or self._store.find(group_id) is not None
+            is_other = self._store.find(group_id) is not None
             if is_other and not may_replace:
                 raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a streams group.")
             if not joins:

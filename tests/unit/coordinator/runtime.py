@@ -12,9 +12,11 @@ from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.known_topics import KnownTopic
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.offsets.commit import Committer, NewOffset
+from coordinator.group.parts import SharePorts
 from coordinator.group.records import AnyRecord, decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard
+from coordinator.group.share.share_timeouts import ShareTimeouts
 from coordinator.group.streams.config import StreamsConfig
 from coordinator.ports import BesideSteps, CoordinatorRecord, WhenCommitted
 from coordinator.timer_queue import TimerQueue
@@ -126,6 +128,59 @@ class FakeRuntime:
         return [record for record in found if record is not None]
 
 
+class FakePersister:
+    """The port `coordinator.persister.Persister`, of who asks only that states come and go. `asked` is what was asked,
+    and `failing` what is answered; while it `holds`, nothing is before `answer`."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self.failing: Error | None = None
+        self.holds = False
+        self._held: list[WhenCommitted] = []
+
+    def _say(self, then: WhenCommitted) -> None:
+        if self.holds:
+            self._held.append(then)
+        else:
+            then(None if self.failing is None else KafkaError(self.failing))
+
+    def answer(self) -> None:
+        """Those who wait."""
+        held, self._held = self._held, []
+        for then in held:
+            then(None if self.failing is None else KafkaError(self.failing))
+
+    def initialize(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        state_epoch: int,
+        start_offset: int,
+        then: WhenCommitted,
+    ) -> None:
+        self.asked.append(("initialize", group_id, topic_id, partition, state_epoch, start_offset))
+        self._say(then)
+
+    def delete(self, group_id: str, topic_id: bytes, partition: int, then: WhenCommitted) -> None:
+        self.asked.append(("delete", group_id, topic_id, partition))
+        self._say(then)
+
+    def read(self, *asked: Any) -> None:
+        raise AssertionError("a group coordinator doesn't ask for it")
+
+    def write(self, *asked: Any) -> None:
+        raise AssertionError("a group coordinator doesn't ask for it")
+
+    def read_summary(self, *asked: Any) -> None:
+        raise AssertionError("a group coordinator doesn't ask for it")
+
+
+def share_ports(persister: FakePersister | None = None, timeouts: ShareTimeouts | None = None) -> SharePorts:
+    """What share groups need."""
+    return SharePorts(persister or FakePersister(), lambda group_id: timeouts or ShareTimeouts())
+
+
 class Answer:
     """What comes of a join or a sync; None while it is parked."""
 
@@ -175,6 +230,7 @@ def _new_shard(runtime: FakeRuntime, settings: GroupSettings) -> GroupShard:
         lambda group_id: ConsumerTimeouts(),
         MemberMemory(),
         lambda group_id: StreamsConfig(),
+        share_ports(),
     )
 
 

@@ -54,7 +54,7 @@ def test_offsets_without_members_expire_by_their_commit(groups: Groups) -> None:
 def test_a_look_that_fails_is_not_the_last_one(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
     groups.commit(("t", 0, 1))
     with monkeypatch.context() as patch:
-        patch.setattr(groups.shard.groups, "all", _no_memory)
+        patch.setattr(groups.shard.groups, "all_with_offsets", _no_memory)
         with pytest.raises(MemoryError):
             groups.runtime.pass_ms(CHECK_MS)
     groups.runtime.pass_ms(RETENTION_MS)

@@ -213,7 +213,7 @@ def test_an_empty_group_may_change_its_protocol_type() -> None:
 
 def test_a_group_of_another_kind_is_not_joined() -> None:
     groups = Groups()
-    key = (11).to_bytes(2, "big") + (1).to_bytes(2, "big") + b"g"
+    key = (17).to_bytes(2, "big") + (1).to_bytes(2, "big") + b"g"
     groups.shard.replay(key, b"\0\0\0\0\0\2\0", 0, -1)
 
     assert groups.join().error is Error.INCONSISTENT_GROUP_PROTOCOL

@@ -9,7 +9,8 @@ from coordinator.group.records import (
     GroupRecord,
     OffsetKey,
     OffsetRecord,
-    OtherGroupRecord,
+    ShareGroupRecord,
+    StreamsGroupRecord,
     decode_record,
     encode_record,
 )
@@ -19,6 +20,8 @@ from protocol.messages.group_records import (
     MemberMetadata,
     OffsetCommitValue,
 )
+from protocol.messages.group_records_share import ShareGroupMetadataKey, ShareGroupMetadataValue
+from protocol.messages.group_records_streams import StreamsGroupMetadataKey, StreamsGroupMetadataValue
 from protocol.wire.codec import encode
 from tests.unit.coordinator.runtime import Groups
 
@@ -190,15 +193,20 @@ def test_a_group_is_written_in_version_3() -> None:
     assert value[:2] == b"\0\3"
 
 
-def test_groups_of_other_kinds_are_known_by_name() -> None:
-    assert decode_record(b"\0\x0b\0\1g", b"\0\0", 0) == OtherGroupRecord("g", True)
-    assert decode_record(b"\0\x0b\0\1g", None, 0) == OtherGroupRecord("g", False)
-    assert decode_record(b"\0\x0a\0\1g\0\1m", b"\0\0", 0) == OtherGroupRecord("g", None)
-
-
-def test_offsets_of_such_a_group_make_no_classic_one() -> None:
+@pytest.mark.parametrize(
+    "record",
+    [
+        ShareGroupRecord(ShareGroupMetadataKey(group_id="g"), ShareGroupMetadataValue(epoch=1)),
+        StreamsGroupRecord(StreamsGroupMetadataKey(group_id="g"), StreamsGroupMetadataValue(epoch=1)),
+    ],
+    ids=["share", "streams"],
+)
+def test_offsets_of_groups_that_have_none_make_no_classic_ones(
+    record: ShareGroupRecord | StreamsGroupRecord,
+) -> None:
     groups = Groups()
-    groups.shard.replay(b"\0\x0b\0\1g", b"\0\0", 0, -1)
+    key, value = encode_record(record)
+    groups.shard.replay(key, value, 0, -1)
     groups.shard.replay(OFFSET_KEY, b"\0\4" + encode(OffsetCommitValue(offset=8), 4), 1, -1)
 
     assert groups.shard.groups.classic == {}

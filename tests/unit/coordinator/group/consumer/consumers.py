@@ -19,7 +19,7 @@ from protocol.messages.groups_consumer import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from tests.unit.coordinator.runtime import FakeRuntime, Groups, asker
+from tests.unit.coordinator.runtime import FakeRuntime, Groups, asker, share_ports
 
 Owned = dict[str, Sequence[int]]
 
@@ -83,6 +83,7 @@ class Consumers(Groups):
             lambda group_id: self.timeouts,
             self.memory,
             lambda group_id: StreamsConfig(),
+            share_ports(),
         )
 
     @property

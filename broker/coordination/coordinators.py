@@ -1,0 +1,85 @@
+"""The coordinators of a broker, and what goes between them and the leaders of partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller import registration
+from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from broker.coordination.groups import Groups
+from broker.coordination.marker_writing import TxnMarkers
+from broker.coordination.produce_verification import ProduceVerification
+from broker.coordination.share_persister import SharePersister
+from broker.coordination.share_states import ShareStates
+from broker.coordination.transactions import Transactions
+from coordinator.transaction.producer_ids import ProducerIds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.metadata_log import MetadataLog
+    from broker.controller.topic_requests import TopicRequests
+    from broker.coordination.hosted_shard import PartitionRuntime
+    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Scheduler
+    from broker.environment.timers import LoopTimers
+    from broker.network.turns import Turns
+    from broker.peers.cluster import Cluster
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
+
+
+class Coordinators:
+    """Each is an attribute of the node as well."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: BrokerConfig,
+        metadata: MetadataLog,
+        partitions: Partitions,
+        cluster: Cluster,
+        runtime_of: Callable[[Partition], PartitionRuntime],
+        *,
+        topics: TopicRequests,
+        clock: Clock,
+        scheduler: Scheduler,
+        timers: LoopTimers,
+        turns: Turns,
+    ) -> None:
+        image = metadata.image
+        self.producer_ids = ProducerIds(cluster.allocate_producer_ids)
+        self.share_states = ShareStates(config, partitions, scheduler, runtime_of, image)
+        self.share_persister = SharePersister(
+            node_id, image, self.share_states, scheduler, topics.auto_create, cluster.share_states()
+        )
+        self.groups = Groups(config, partitions, scheduler, runtime_of, metadata, self.share_persister)
+        self.markers = TxnMarkers(image, partitions, self.groups, clock=clock, scheduler=scheduler)
+        self.transactions = Transactions(
+            config,
+            partitions,
+            scheduler,
+            runtime_of,
+            markers=cluster.markers(self.markers),
+            next_producer_id=self.producer_ids.next,
+            transaction_version=lambda: image.features.get(registration.TRANSACTION_VERSION, 0),
+        )
+        self.add_partitions_manager = AddPartitionsToTxnManager(
+            config, clock, self.transactions, cluster.coordinators(self.transactions.partition_of)
+        )
+        self.produce_verification = ProduceVerification(
+            self.add_partitions_manager, config, clock, timers, turns
+        )
+
+    def fall_silent(self) -> None:
+        """Nothing is asked any more, and what isn't loaded yet won't be."""
+        self.markers.stop()
+        self.share_persister.stop()
+        for coordinators in (self.groups, self.transactions, self.share_states):
+            coordinators.stop_loading()
+
+    def unload(self) -> None:
+        """The node stops: who waits is told NOT_COORDINATOR."""
+        for coordinators in (self.transactions, self.groups, self.share_states):
+            coordinators.unload()

@@ -1,0 +1,274 @@
+"""The durable state of share partitions, as a broker reaches it: by its own shards, or by those of other nodes.
+
+Where the coordinator can't be reached, or isn't there yet, it is asked again, as often and after as long as Kafka does;
+meanwhile what else is asked of the share partition waits behind.
+
+A conscious difference: where a shard of this node doesn't know a partition it isn't asked again. It looks at the same
+metadata as whoever asks; Kafka asks for half a minute.
+
+Source: `DefaultStatePersister`, `PersisterStateManager`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.controller.image import NO_LEADER
+from broker.coordination.share_state_asks import (
+    DELETE,
+    INITIALIZE,
+    READ,
+    SUMMARIZE,
+    WRITE,
+    ShareStateAsk,
+)
+from broker.coordination.share_states import SHARE_STATE_TOPIC
+from coordinator.share.share_partition_key import SharePartitionKey
+from protocol.errors import Error, KafkaError
+from protocol.messages import share_state
+
+if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
+    from broker.coordination.share_states import ShareStates
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from coordinator.persister import ShareState, ShareStateSummary, StateBatch
+    from coordinator.ports import WhenCommitted
+
+RETRIES_S = (2.0, 4.0, 8.0, 16.0)
+"""What is waited before it is asked again. Kafka's waits differ by up to a fifth from time to time."""
+
+_ASK_AGAIN = {
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NETWORK_EXCEPTION,
+    Error.NOT_COORDINATOR,
+    Error.REQUEST_TIMED_OUT,
+}
+
+
+class AskShareStates(Protocol):
+    """The way to the share coordinators of other nodes."""
+
+    def __call__(self, node_id: int, asked: ShareStateAsk[Any], answered: Callable[[Any], None], /) -> None:
+        """`answered` is told in a later turn what the node says, or a KafkaError."""
+        ...
+
+
+class CreateTopics(Protocol):
+    """`TopicRequests.auto_create`."""
+
+    def __call__(
+        self, names: Sequence[str], then: Callable[[], None], failed: Callable[[BaseException], None], /
+    ) -> object: ...
+
+
+class SharePersister:
+    """The port `coordinator.persister.Persister`."""
+
+    def __init__(
+        self,
+        node_id: int,
+        image: ClusterImage,
+        share_states: ShareStates,
+        scheduler: Scheduler,
+        create_topics: CreateTopics,
+        elsewhere: AskShareStates | None,
+    ) -> None:
+        """`elsewhere`: where there may be other nodes."""
+        self._node_id = node_id
+        self._image = image
+        self._share_states = share_states
+        self._scheduler = scheduler
+        self._create_topics = create_topics
+        self._elsewhere = elsewhere
+        self._retries: dict[ShareStateAsk[Any], Scheduled] = {}
+        self._behind: dict[SharePartitionKey, deque[ShareStateAsk[Any]]] = {}
+        """What waits until something before it was asked again."""
+        self._is_stopped = False
+
+    # --- the port -------------------------------------------------------------------------------------------
+
+    def initialize(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        state_epoch: int,
+        start_offset: int,
+        then: WhenCommitted,
+    ) -> None:
+        """See `Persister`."""
+        key = SharePartitionKey(group_id, topic_id, partition)
+        self._ask(
+            ShareStateAsk(
+                key,
+                INITIALIZE,
+                ask=lambda shard: shard.initialize(key, state_epoch, start_offset),
+                part=lambda: share_state.InitializePartition(
+                    partition=partition, state_epoch=state_epoch, start_offset=start_offset
+                ),
+                then=then,
+            )
+        )
+
+    def read(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        leader_epoch: int,
+        then: Callable[[ShareState | KafkaError], None],
+    ) -> None:
+        """See `Persister`."""
+        key = SharePartitionKey(group_id, topic_id, partition)
+        self._ask(
+            ShareStateAsk(
+                key,
+                READ,
+                ask=lambda shard: shard.read(key, leader_epoch),
+                part=lambda: share_state.ReadPartition(partition=partition, leader_epoch=leader_epoch),
+                then=then,
+            )
+        )
+
+    def write(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+        then: WhenCommitted,
+    ) -> None:
+        """See `Persister`."""
+        from coordinator.share.decisions import Write  # with the first shard
+
+        key = SharePartitionKey(group_id, topic_id, partition)
+        write = Write(state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
+        self._ask(
+            ShareStateAsk(
+                key,
+                WRITE,
+                ask=lambda shard: shard.write(key, write),
+                part=lambda: share_state.WritePartition(
+                    partition=partition,
+                    state_epoch=state_epoch,
+                    leader_epoch=leader_epoch,
+                    start_offset=start_offset,
+                    delivery_complete_count=delivery_complete_count,
+                    state_batches=[
+                        share_state.StateBatch(
+                            first_offset=batch.first_offset,
+                            last_offset=batch.last_offset,
+                            delivery_state=batch.delivery_state,
+                            delivery_count=batch.delivery_count,
+                        )
+                        for batch in batches
+                    ],
+                ),
+                then=then,
+            )
+        )
+
+    def delete(self, group_id: str, topic_id: bytes, partition: int, then: WhenCommitted) -> None:
+        """See `Persister`."""
+        key = SharePartitionKey(group_id, topic_id, partition)
+        self._ask(
+            ShareStateAsk(
+                key,
+                DELETE,
+                ask=lambda shard: shard.delete(key),
+                part=lambda: share_state.DeletePartition(partition=partition),
+                then=then,
+            )
+        )
+
+    def read_summary(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        leader_epoch: int,
+        then: Callable[[ShareStateSummary | KafkaError], None],
+    ) -> None:
+        """See `Persister`."""
+        key = SharePartitionKey(group_id, topic_id, partition)
+        self._ask(
+            ShareStateAsk(
+                key,
+                SUMMARIZE,
+                ask=lambda shard: shard.summarize(key),
+                part=lambda: share_state.SummaryPartition(partition=partition, leader_epoch=leader_epoch),
+                then=then,
+            )
+        )
+
+    # --- the way there --------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Nobody is asked any more, and nobody told."""
+        self._is_stopped = True
+        for retry in self._retries.values():
+            retry.cancel()
+        self._retries.clear()
+        self._behind.clear()
+
+    def _ask(self, asked: ShareStateAsk[Any]) -> None:
+        behind = self._behind.get(asked.key)
+        if behind is None:
+            self._go(asked)
+        else:
+            behind.append(asked)
+
+    def _go(self, asked: ShareStateAsk[Any]) -> None:
+        if self._is_stopped:
+            return
+        if SHARE_STATE_TOPIC in self._image.topics:
+            self._go_to_leader(asked)
+        else:
+            # Whatever comes of it, who looks for the topic again is told.
+            created = partial(self._go_to_leader, asked)
+            self._create_topics([SHARE_STATE_TOPIC], created, lambda failure: created())
+
+    def _go_to_leader(self, asked: ShareStateAsk[Any]) -> None:
+        topic = self._image.topics.get(SHARE_STATE_TOPIC)
+        index = self._share_states.partition_of(asked.key.text)
+        partition = None if topic is None else topic.partitions.get(index)
+        if partition is None or partition.leader == NO_LEADER:
+            self._answered(asked, True, KafkaError(Error.COORDINATOR_NOT_AVAILABLE))
+        elif partition.leader == self._node_id or self._elsewhere is None:
+            self._share_states.ask(asked.key, asked.ask, partial(self._answered, asked, True))
+        else:
+            self._elsewhere(partition.leader, asked, partial(self._answered, asked, False))
+
+    def _answered(self, asked: ShareStateAsk[Any], is_here: bool, answer: Any) -> None:
+        if self._is_stopped:
+            return
+        if isinstance(answer, KafkaError) and asked.tries < len(RETRIES_S):
+            is_unknown = answer.error is Error.UNKNOWN_TOPIC_OR_PARTITION
+            if answer.error in _ASK_AGAIN or (is_unknown and not is_here):
+                delay_s = RETRIES_S[asked.tries]
+                asked.tries += 1
+                self._behind.setdefault(asked.key, deque())
+                self._retries[asked] = self._scheduler.call_later(delay_s, self._again, asked)
+                return
+        try:
+            asked.then(answer)
+        finally:
+            if asked.tries:
+                self._let_others_go(asked.key)
+
+    def _again(self, asked: ShareStateAsk[Any]) -> None:
+        del self._retries[asked]
+        self._go(asked)
+
+    def _let_others_go(self, key: SharePartitionKey) -> None:
+        """In their order; where one of them has to wait the rest does so behind it."""
+        for asked in self._behind.pop(key, ()):
+            self._ask(asked)

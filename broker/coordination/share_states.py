@@ -1,0 +1,139 @@
+"""The share coordinators of this broker: a shard for each partition of `__share_group_state` that it leads.
+
+Source: `ShareCoordinatorService`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from broker.controller.pause import Pause
+from broker.coordination.hosted_shards import HostedShards
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.image import ClusterImage, TopicChanges
+    from broker.coordination.hosted_shard import PartitionRuntime
+    from broker.environment.scheduler import Scheduler
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
+    from coordinator.share.settings import ShareCoordinatorSettings
+    from coordinator.share.shard import ShareShard
+    from coordinator.share.share_partition_key import SharePartitionKey
+    from protocol.steps import Steps
+
+log = logging.getLogger("barnabas.coordination")
+
+A = TypeVar("A")
+
+SHARE_STATE_TOPIC = "__share_group_state"
+
+
+class ShareStates:
+    """Finds the shard of a share partition, and tells the shards what becomes of topics."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        partitions: Partitions,
+        scheduler: Scheduler,
+        runtime_of: Callable[[Partition], PartitionRuntime],
+        image: ClusterImage,
+    ) -> None:
+        self._config = config
+        self._image = image
+        self._shards = HostedShards(
+            SHARE_STATE_TOPIC,
+            config.get_int("share.coordinator.state.topic.num.partitions"),
+            partitions,
+            scheduler,
+            runtime_of,
+            self._new_shard,
+            content="share groups' states",
+            unreadable=Error.NOT_COORDINATOR,
+            reloads_in_new_epoch=False,
+        )
+
+    def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> ShareShard:
+        # Here, so that no start waits for it that has no share groups to load.
+        from coordinator.share.shard import ShareShard
+
+        return ShareShard(runtime, self._settings, self._partition_count_of, runtime.delete_before)
+
+    @cached_property
+    def _settings(self) -> ShareCoordinatorSettings:
+        return share_coordinator_settings(self._config)
+
+    def _partition_count_of(self, topic_id: bytes) -> int:
+        topic = self._image.topics_by_id.get(topic_id)
+        return 0 if topic is None else len(topic.partitions)
+
+    # --- finding --------------------------------------------------------------------------------------------
+
+    def partition_of(self, key: str) -> int:
+        """The partition of `__share_group_state` that has a share partition, by `SharePartitionKey.text`."""
+        return self._shards.partition_of(key)
+
+    def shard_of(self, key: SharePartitionKey) -> ShareShard:
+        """Raises KafkaError: NOT_COORDINATOR, also for a partition that can't be read; COORDINATOR_LOAD_IN_PROGRESS for
+        one that isn't read yet."""
+        return self._shards.of(key.text)
+
+    def ask(
+        self,
+        key: SharePartitionKey,
+        question: Callable[[ShareShard], A],
+        reply: Callable[[A | KafkaError], None],
+    ) -> None:
+        """Ask the shard of a share partition something: see `ShareShard.ask`. The errors of `shard_of` go to `reply`,
+        too."""
+        try:
+            shard = self.shard_of(key)
+        except KafkaError as error:
+            reply(error.as_value())
+        else:
+            shard.ask(question, reply)
+
+    # --- following the metadata -----------------------------------------------------------------------------
+
+    def follow(self, changes: TopicChanges) -> Steps[None]:
+        """The metadata changed, and the partitions with it: shards come and go, and forget what was of topics that were
+        removed."""
+        self._shards.follow()
+        if changes.removed:
+            gone = [each.topic_id for each in changes.removed]
+            pause = Pause()
+            yield from self._shards.tell_in_steps(lambda shard: self._forget(shard, gone, pause))
+
+    def stop_loading(self) -> None:
+        """What isn't loaded yet won't be."""
+        self._shards.stop_loading()
+
+    def unload(self) -> None:
+        """The node stops: who waits is told NOT_COORDINATOR."""
+        self._shards.unload()
+
+    @staticmethod
+    def _forget(shard: ShareShard, topic_ids: Sequence[bytes], pause: Pause) -> Steps[None]:
+        try:
+            for cost in shard.forget_topics(topic_ids):
+                if pause.is_due(cost):
+                    yield
+        except KafkaError as error:
+            log.warning("the share groups' states of deleted topics stay: %s", error)
+
+
+def share_coordinator_settings(config: BrokerConfig) -> ShareCoordinatorSettings:
+    """The coordinator's settings; none of them can be altered while the broker runs."""
+    from coordinator.share.settings import ShareCoordinatorSettings  # with the first shard
+
+    return ShareCoordinatorSettings(
+        updates_per_snapshot=config.get_int("share.coordinator.snapshot.update.records.per.snapshot"),
+        write_timeout_ms=config.get_int("share.coordinator.write.timeout.ms"),
+        prune_interval_ms=config.get_int("share.coordinator.state.topic.prune.interval.ms"),
+        cold_snapshot_interval_ms=config.get_int("share.coordinator.cold.partition.snapshot.interval.ms"),
+    )

@@ -1,0 +1,83 @@
+"""AlterShareGroupOffsets (91), version 0 (KIP-932): a share group without members begins at these offsets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.network.later import Later
+from broker.security.authorizer import GROUP, READ, TOPIC
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_share import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
+    from broker.coordination.groups import Groups
+    from broker.network.context import RequestContext
+    from broker.security.authorizer import Authorizer
+
+
+def handle(
+    metadata: MetadataLog,
+    groups: Groups,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: AlterShareGroupOffsetsRequest,
+) -> AlterShareGroupOffsetsResponse | Later[AlterShareGroupOffsetsResponse]:
+    """Topics that may not be read, or aren't there, come first."""
+    if not groups.serves_share_groups:
+        return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
+    if not authorizer.allows(context, READ, GROUP, request.group_id):
+        return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
+    refused = []
+    allowed = []
+    for topic in request.topics:
+        known = metadata.image.topics.get(topic.topic_name)
+        if not authorizer.allows(context, READ, TOPIC, topic.topic_name):
+            error = KafkaError(Error.TOPIC_AUTHORIZATION_FAILED, "The topic may not be read.")
+        elif known is None:
+            error = KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
+        else:
+            allowed.append(topic)
+            continue
+        refused.append(_refused_topic(topic, bytes(16) if known is None else known.topic_id, error))
+    if not request.group_id:
+        return _refused(KafkaError(Error.INVALID_GROUP_ID))
+    later: Later[AlterShareGroupOffsetsResponse] = Later()
+
+    def reply(found: list[AlterShareGroupOffsetsResponseTopic] | KafkaError) -> None:
+        if isinstance(found, KafkaError):
+            later.reply(_refused(found))
+        else:
+            later.reply(AlterShareGroupOffsetsResponse(responses=refused + found))
+
+    groups.ask_for_later(
+        request.group_id,
+        lambda shard, answered: shard.share_groups.offsets.alter(request.group_id, allowed, answered),
+        later.guarded(reply),
+    )
+    return later.answer()
+
+
+def _refused(error: KafkaError) -> AlterShareGroupOffsetsResponse:
+    return AlterShareGroupOffsetsResponse(error_code=error.error, error_message=error.message)
+
+
+def _refused_topic(
+    topic: AlterShareGroupOffsetsRequestTopic, topic_id: bytes, error: KafkaError
+) -> AlterShareGroupOffsetsResponseTopic:
+    return AlterShareGroupOffsetsResponseTopic(
+        topic_name=topic.topic_name,
+        topic_id=topic_id,
+        partitions=[
+            AlterShareGroupOffsetsResponsePartition(
+                partition_index=each.partition_index, error_code=error.error, error_message=error.message
+            )
+            for each in topic.partitions
+        ],
+    )

@@ -1,0 +1,62 @@
+"""DeleteShareGroupOffsets (92), version 0 (KIP-932): where a share group without members is in topics is forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.network.later import Later
+from broker.security.authorizer import GROUP, READ, TOPIC, Operation
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_share import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from broker.coordination.groups import Groups
+    from broker.network.context import RequestContext
+    from broker.security.authorizer import Authorizer
+
+
+def handle(
+    groups: Groups, authorizer: Authorizer, context: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse | Later[DeleteShareGroupOffsetsResponse]:
+    """Topics that may not be read come first."""
+    if not groups.serves_share_groups:
+        return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
+    if not authorizer.allows(context, Operation.DELETE, GROUP, request.group_id):
+        return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
+    refused = []
+    allowed = []
+    for topic in request.topics:
+        if authorizer.allows(context, READ, TOPIC, topic.topic_name):
+            allowed.append(topic.topic_name)
+        else:
+            refused.append(
+                DeleteShareGroupOffsetsResponseTopic(
+                    topic_name=topic.topic_name,
+                    error_code=Error.TOPIC_AUTHORIZATION_FAILED,
+                    error_message="The topic may not be read.",
+                )
+            )
+    if not request.group_id:
+        return _refused(KafkaError(Error.INVALID_GROUP_ID))
+    later: Later[DeleteShareGroupOffsetsResponse] = Later()
+
+    def reply(found: list[DeleteShareGroupOffsetsResponseTopic] | KafkaError) -> None:
+        if isinstance(found, KafkaError):
+            later.reply(_refused(found))
+        else:
+            later.reply(DeleteShareGroupOffsetsResponse(responses=refused + found))
+
+    groups.ask_for_later(
+        request.group_id,
+        lambda shard, answered: shard.share_groups.offsets.delete(request.group_id, allowed, answered),
+        later.guarded(reply),
+    )
+    return later.answer()
+
+
+def _refused(error: KafkaError) -> DeleteShareGroupOffsetsResponse:
+    return DeleteShareGroupOffsetsResponse(error_code=error.error, error_message=error.message)

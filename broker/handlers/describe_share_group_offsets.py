@@ -1,0 +1,184 @@
+"""DescribeShareGroupOffsets (90), versions 0 and 1 (KIP-932): where share groups are in partitions.
+
+v1: how many records are left (KIP-1226). Whoever is asked answers for topics that are named; all topics of a group are
+known to its coordinator.
+
+Conscious gap: of partitions that other nodes lead it isn't said how much is left (-1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.network.later import Later
+from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
+from coordinator.persister import NO_COMPLETE_COUNT, NO_START_OFFSET
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_share import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsRequestTopic,
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
+    from broker.coordination.groups import Groups
+    from broker.network.context import RequestContext
+    from broker.network.turns import RequestSteps, Turns
+    from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
+    from coordinator.persister import Persister, ShareStateSummary
+
+UNKNOWN_LEADER_EPOCH = 0
+
+
+def handle(
+    metadata: MetadataLog,
+    partitions: Partitions,
+    groups: Groups,
+    share_persister: Persister,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: DescribeShareGroupOffsetsRequest,
+) -> DescribeShareGroupOffsetsResponse | Later[DescribeShareGroupOffsetsResponse]:
+    described = _Described(metadata, partitions, groups, share_persister, authorizer, turns, context)
+    return turns.answer(described.of_all(request), context)
+
+
+class _Described:
+    """One request's answer."""
+
+    def __init__(
+        self,
+        metadata: MetadataLog,
+        partitions: Partitions,
+        groups: Groups,
+        persister: Persister,
+        authorizer: Authorizer,
+        turns: Turns,
+        context: RequestContext,
+    ) -> None:
+        self._image = metadata.image
+        self._partitions = partitions
+        self._groups = groups
+        self._persister = persister
+        self._turns = turns
+        self._may = partial(authorizer.allows, context)
+
+    def of_all(
+        self, request: DescribeShareGroupOffsetsRequest
+    ) -> RequestSteps[DescribeShareGroupOffsetsResponse]:
+        response = DescribeShareGroupOffsetsResponse()
+        for group in request.groups:
+            answer = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
+            try:
+                yield from self._fill(answer, group)
+            except KafkaError as error:
+                answer.error_code, answer.error_message = error.error, error.message
+            response.groups.append(answer)
+            if self._turns.is_over:
+                yield None
+        return response
+
+    def _fill(
+        self, answer: DescribeShareGroupOffsetsResponseGroup, group: DescribeShareGroupOffsetsRequestGroup
+    ) -> RequestSteps[None]:
+        """Raises KafkaError with what holds for all of the group."""
+        if not self._groups.serves_share_groups:
+            raise KafkaError(Error.UNSUPPORTED_VERSION)
+        if not self._may(DESCRIBE, GROUP, group.group_id):
+            raise KafkaError(Error.GROUP_AUTHORIZATION_FAILED)
+        if group.topics is None:
+            found = yield from self._initialized(group.group_id)
+            for name, indexes in found.items():
+                if self._may(DESCRIBE, TOPIC, name):
+                    topic = yield from self._topic(group.group_id, name, indexes)
+                    answer.topics.append(topic)
+            return
+        unknown = []
+        hidden = []
+        for asked in group.topics:
+            if not self._may(DESCRIBE, TOPIC, asked.topic_name):
+                hidden.append(_without_state(asked, Error.TOPIC_AUTHORIZATION_FAILED))
+            elif asked.topic_name not in self._image.topics:
+                unknown.append(_without_state(asked, Error.NONE))
+            else:
+                topic = yield from self._topic(group.group_id, asked.topic_name, asked.partitions)
+                answer.topics.append(topic)
+        answer.topics += unknown
+        answer.topics += hidden
+
+    def _initialized(self, group_id: str) -> RequestSteps[dict[str, list[int]]]:
+        """All that the group has, by topic name. Raises KafkaError as `Groups.shard_of`."""
+        later: Later[dict[bytes, list[int]] | KafkaError] = Later()
+        self._groups.ask(
+            group_id, lambda shard: shard.share_groups.offsets.initialized(group_id), later.reply
+        )
+        answer = later.answer()
+        found = (yield answer) if isinstance(answer, Later) else answer
+        if isinstance(found, KafkaError):
+            raise KafkaError(found.error, found.message)
+        topics = self._image.topics_by_id
+        return {topics[topic_id].name: indexes for topic_id, indexes in found.items() if topic_id in topics}
+
+    def _topic(
+        self, group_id: str, name: str, indexes: Sequence[int]
+    ) -> RequestSteps[DescribeShareGroupOffsetsResponseTopic]:
+        topic_id = self._image.topics[name].topic_id
+        answer = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id)
+        asked: list[tuple[int, ShareStateSummary | KafkaError | Later[ShareStateSummary | KafkaError]]] = []
+        for index in dict.fromkeys(indexes):
+            later: Later[ShareStateSummary | KafkaError] = Later()
+            self._persister.read_summary(group_id, topic_id, index, -1, later.reply)
+            asked.append((index, later.answer()))
+            if self._turns.is_over:
+                yield None
+        for index, summary in asked:
+            if isinstance(summary, Later):
+                summary = yield summary
+            answer.partitions.append(self._partition(name, index, summary))
+        return answer
+
+    def _partition(
+        self, name: str, index: int, summary: ShareStateSummary | KafkaError
+    ) -> DescribeShareGroupOffsetsResponsePartition:
+        """What the share coordinator refuses is nothing that is known, and no error."""
+        result = DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index, start_offset=NO_START_OFFSET
+        )
+        result.leader_epoch = UNKNOWN_LEADER_EPOCH
+        if isinstance(summary, KafkaError):
+            return result
+        result.start_offset, result.leader_epoch = summary.start_offset, summary.leader_epoch
+        count = summary.delivery_complete_count
+        if summary.start_offset != NO_START_OFFSET and count != NO_COMPLETE_COUNT:
+            try:
+                high_watermark = self._partitions.get(name, index).leader().log.high_watermark
+            except KafkaError:
+                return result
+            result.lag = high_watermark - summary.start_offset - count
+        return result
+
+
+def _without_state(
+    asked: DescribeShareGroupOffsetsRequestTopic, error: Error
+) -> DescribeShareGroupOffsetsResponseTopic:
+    return DescribeShareGroupOffsetsResponseTopic(
+        topic_name=asked.topic_name,
+        partitions=[
+            DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index,
+                start_offset=NO_START_OFFSET,
+                error_code=error,
+                error_message="The topic may not be described." if error else None,
+            )
+            for index in asked.partitions
+        ],
+    )

@@ -1,0 +1,78 @@
+"""ShareGroupHeartbeat (76), version 1 (KIP-932).
+
+A conscious gap: however much there is to decide, it is decided at once. A share group has a thousand members at most.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.coordination.groups import client_of
+from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC
+from coordinator.group.share.states import JOIN_EPOCH, LEAVE_EPOCH
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from broker.coordination.groups import Groups
+    from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.security.authorizer import Authorizer
+
+LONGEST_MEMBER_ID = 36
+"""Characters, as those of a uuid in words."""
+
+_JAVA_BLANKS = "".join(map(chr, range(33)))
+
+
+def handle(
+    groups: Groups, authorizer: Authorizer, context: RequestContext, request: ShareGroupHeartbeatRequest
+) -> ShareGroupHeartbeatResponse | Later[ShareGroupHeartbeatResponse]:
+    if not groups.serves_share_groups:
+        return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
+    if not authorizer.allows(context, READ, GROUP, request.group_id):
+        return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
+    if not request.member_id or _units(request.member_id) > LONGEST_MEMBER_ID:
+        return _refused(KafkaError(Error.INVALID_REQUEST))
+    for name in dict.fromkeys(request.subscribed_topic_names or ()):
+        if not authorizer.allows(context, DESCRIBE, TOPIC, name):
+            return _refused(KafkaError(Error.TOPIC_AUTHORIZATION_FAILED))
+    try:
+        _check(request)
+    except KafkaError as error:
+        return _refused(error)
+    client = client_of(context, authorizer)
+    return groups.answer(
+        request.group_id, lambda shard: shard.share_groups.heartbeat(client, request), _response
+    )
+
+
+def _response(found: ShareGroupHeartbeatResponse | KafkaError) -> ShareGroupHeartbeatResponse:
+    return _refused(found) if isinstance(found, KafkaError) else found
+
+
+def _refused(error: KafkaError) -> ShareGroupHeartbeatResponse:
+    return ShareGroupHeartbeatResponse(error_code=error.error, error_message=error.message, assignment=None)
+
+
+def _units(text: str) -> int:
+    """The length of a string of Java's."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
+
+
+def _check(request: ShareGroupHeartbeatRequest) -> None:
+    """Whether the request makes sense by itself. Raises KafkaError (INVALID_REQUEST)."""
+    _check_text("MemberId", request.member_id)
+    _check_text("GroupId", request.group_id)
+    _check_text("RackId", request.rack_id)
+    if request.member_epoch == JOIN_EPOCH:
+        if not request.subscribed_topic_names:
+            raise KafkaError(Error.INVALID_REQUEST, "SubscribedTopicNames must be set in first request.")
+    elif request.member_epoch < LEAVE_EPOCH:
+        raise KafkaError(Error.INVALID_REQUEST, "MemberEpoch is invalid.")
+
+
+def _check_text(name: str, value: str | None) -> None:
+    """Null is fine, blanks alone aren't (Java's String.trim)."""
+    if value is not None and not value.strip(_JAVA_BLANKS):
+        raise KafkaError(Error.INVALID_REQUEST, f"{name} can't be empty.")

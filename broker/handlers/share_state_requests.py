@@ -1,0 +1,115 @@
+"""What the five requests to the share coordinator have in common: each is about some partitions of some topics of one
+group, which are asked for one by one, and answered together.
+
+Without a group's id, or with an empty list, the answer is empty. Topics and partitions are answered in the order of
+Java's maps, and those that are named twice once, by the last.
+Source: `ShareCoordinatorService`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.network.later import Later
+from broker.security.authorizer import CLUSTER_ACTION, CLUSTER_NAME, ResourceType
+from coordinator.java.maps import JavaMap
+from coordinator.share.share_partition_key import SharePartitionKey
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.coordination.share_states import ShareStates
+    from broker.network.context import RequestContext
+    from broker.network.turns import RequestSteps, Turns
+    from broker.security.authorizer import Authorizer
+    from coordinator.share.shard import ShareShard
+
+
+class ShareStateApi(NamedTuple):
+    """One of them."""
+
+    ask: Callable[[ShareShard, SharePartitionKey, Any], Any]
+    """Asks the shard for what the request says of a partition. May raise KafkaError."""
+    result: Callable[[int, Any], Any]
+    """What is answered for a partition: by what the shard said, or a KafkaError."""
+    of_topic: Callable[[bytes, list[Any]], Any]
+    """What is answered for a topic."""
+    topics_may_be_empty: bool = False
+    """Whether a topic without partitions goes unanswered, and not all of the request."""
+
+
+class _Found:
+    """By topic and partition, what was said. Each shard's is only certain once all is committed that it has written."""
+
+    def __init__(self) -> None:
+        self.results: JavaMap[bytes, JavaMap[int, Any]] = JavaMap()
+        self.of_shards: dict[ShareShard, list[tuple[JavaMap[int, Any], int]]] = {}
+
+    def of_topic(self, topic_id: bytes) -> JavaMap[int, Any]:
+        found = self.results.get(topic_id)
+        if found is None:
+            found = self.results[topic_id] = JavaMap()
+        return found
+
+
+def share_state_answer(
+    share_states: ShareStates,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    group_id: str,
+    topics: Sequence[Any],
+    api: ShareStateApi,
+) -> RequestSteps[list[Any]]:
+    """What is answered for each topic."""
+    if not authorizer.allows(context, CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        return _all_refused(topics, api)
+    is_empty = not api.topics_may_be_empty and not all(topic.partitions for topic in topics)
+    if is_empty or not group_id:
+        return []
+    found = _Found()
+    for topic in topics:
+        for asked in topic.partitions:
+            key = SharePartitionKey(group_id, topic.topic_id, asked.partition)
+            _ask(share_states, key, asked, api, found)
+            if turns.is_over:
+                yield None
+    for shard, places in found.of_shards.items():
+        if shard.gate.is_open:
+            continue
+        later: Later[KafkaError | None] = Later()
+        shard.ask(lambda _: None, later.reply)
+        answer = later.answer()
+        lost = (yield answer) if isinstance(answer, Later) else answer
+        if lost is not None:
+            for of_topic, partition in places:
+                of_topic[partition] = lost
+    answered = []
+    for topic_id, of_topic in found.results.items():
+        results = [api.result(partition, said) for partition, said in of_topic.items()]
+        answered.append(api.of_topic(topic_id, results))
+        if turns.is_over:
+            yield None
+    return answered
+
+
+def _ask(
+    share_states: ShareStates, key: SharePartitionKey, asked: Any, api: ShareStateApi, found: _Found
+) -> None:
+    of_topic = found.of_topic(key.topic_id)
+    said: Any
+    try:
+        shard = share_states.shard_of(key)
+        found.of_shards.setdefault(shard, []).append((of_topic, key.partition))
+        said = api.ask(shard, key, asked)
+    except KafkaError as error:
+        said = error.as_value()
+    of_topic[key.partition] = said
+
+
+def _all_refused(topics: Sequence[Any], api: ShareStateApi) -> list[Any]:
+    refused = KafkaError(Error.CLUSTER_AUTHORIZATION_FAILED, "Only brokers may ask for this.")
+    return [
+        api.of_topic(topic.topic_id, [api.result(asked.partition, refused) for asked in topic.partitions])
+        for topic in topics
+    ]

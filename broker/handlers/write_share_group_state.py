@@ -1,0 +1,79 @@
+"""WriteShareGroupState (85), versions 0 and 1 (KIP-932): what became of the records of share partitions.
+
+v1: how many of them are done with (KIP-1226).
+
+A conscious difference: a batch that ends before it begins is INVALID_REQUEST, and so are more than 50,000 of one share
+partition; over the first Kafka may go on merging without an end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.handlers.share_state_requests import ShareStateApi, share_state_answer
+from coordinator.persister import StateBatch
+from coordinator.share.decisions import Write
+from protocol.errors import KafkaError
+from protocol.messages.share_state import (
+    PartitionResult,
+    WritePartition,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
+
+if TYPE_CHECKING:
+    from broker.coordination.share_states import ShareStates
+    from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import RequestSteps, Turns
+    from broker.security.authorizer import Authorizer
+    from coordinator.share.shard import ShareShard
+    from coordinator.share.share_partition_key import SharePartitionKey
+
+
+def handle(
+    share_states: ShareStates,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: WriteShareGroupStateRequest,
+) -> WriteShareGroupStateResponse | Later[WriteShareGroupStateResponse]:
+    steps = _answered(share_states, authorizer, turns, context, request)
+    return turns.answer(steps, context, to_the_end=True)
+
+
+def _answered(
+    share_states: ShareStates,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: WriteShareGroupStateRequest,
+) -> RequestSteps[WriteShareGroupStateResponse]:
+    results = yield from share_state_answer(
+        share_states, authorizer, turns, context, request.group_id, request.topics, _API
+    )
+    return WriteShareGroupStateResponse(results=results)
+
+
+def _ask(shard: ShareShard, key: SharePartitionKey, asked: WritePartition) -> None:
+    batches = [
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in asked.state_batches
+    ]
+    write = Write(
+        asked.state_epoch, asked.leader_epoch, asked.start_offset, asked.delivery_complete_count, batches
+    )
+    shard.write(key, write)
+
+
+def _result(partition: int, said: KafkaError | None) -> PartitionResult:
+    if said is None:
+        return PartitionResult(partition=partition)
+    return PartitionResult(partition=partition, error_code=said.error, error_message=said.message)
+
+
+def _of_topic(topic_id: bytes, results: list[PartitionResult]) -> WriteStateResult:
+    return WriteStateResult(topic_id=topic_id, partitions=results)
+
+
+_API = ShareStateApi(_ask, _result, _of_topic)

@@ -1,0 +1,172 @@
+"""The state of a share group's partitions is initialized before anybody is assigned one, and deleted with the group.
+
+What a heartbeat finds missing it records as initializing; once that is committed the share coordinator is asked,
+outside of the heartbeat, and what it has initialized is recorded in turn. Where it refuses one of them all are given
+up, and the next heartbeat begins anew; where nothing comes for `group.share.initialize.retry.interval.ms` it does so
+as well.
+Source: `GroupMetadataManager` (subscribedTopicsChangeMap and its neighbours), `GroupCoordinatorService`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from coordinator.group.parts import ShardParts
+from coordinator.group.records import AnyRecord
+from coordinator.group.share.asked_together import Ask, ask_together
+from coordinator.group.share.group import ShareGroup
+from coordinator.group.share.records import state_partitions_record
+from coordinator.group.share.state_partitions import (
+    UNKNOWN_TOPIC,
+    InitTopics,
+    StatePartitions,
+    TopicsPartitions,
+    init_topics,
+)
+from coordinator.java.maps import JavaMap
+from coordinator.persister import NO_START_OFFSET
+from protocol.errors import KafkaError
+
+log = logging.getLogger("barnabas.groups")
+
+Offsets = Mapping[bytes, Mapping[int, int]]
+"""Start offsets by topic id and partition."""
+
+PartitionErrors = dict[tuple[bytes, int], KafkaError | None]
+"""By topic id and partition, what the share coordinator said."""
+
+
+class StateInitializing:
+    """Of the groups of one shard."""
+
+    def __init__(self, parts: ShardParts) -> None:
+        self._runtime = parts.runtime
+        self._store = parts.store
+        self._journal = parts.journal
+        self._topics = parts.topics
+        self._persister = parts.share.persister
+        self._retry_ms = parts.settings.share_initialize_retry_interval_ms
+
+    def name_of(self, topic_id: bytes) -> str:
+        """As `NameOf`."""
+        topic = self._topics.by_id(topic_id)
+        return UNKNOWN_TOPIC if topic is None else topic.name
+
+    # --- initializing ---------------------------------------------------------------------------------------
+
+    def missing(self, group: ShareGroup, names: Iterable[str]) -> InitTopics:
+        """The partitions of these topics that are neither initialized nor being so."""
+        now_ms = self._runtime.now_ms()
+        state = group.state_partitions or StatePartitions.none()
+        known = state.known_since(now_ms - self._retry_ms)
+        found: dict[bytes, list[int]] = {}
+        for name in names:
+            topic = self._topics.by_name(name)
+            if topic is None:
+                continue
+            there = known.get(topic.topic_id)
+            if there is None or len(there.partitions) < topic.partition_count:
+                partitions = () if there is None else there.partitions
+                found[topic.topic_id] = [
+                    index for index in range(topic.partition_count) if index not in partitions
+                ]
+        return init_topics(found, self.name_of, now_ms)
+
+    def record_of(self, group: ShareGroup, topics: InitTopics) -> AnyRecord:
+        """That these are initializing."""
+        state = (group.state_partitions or StatePartitions.none()).begun(topics)
+        return state_partitions_record(group.group_id, state, self.name_of)
+
+    def initialize(self, group_id: str, state_epoch: int, topics: InitTopics) -> None:
+        """That these are initializing is committed: ask for it, and record what comes of it."""
+        offsets: Offsets = {
+            topic_id: dict.fromkeys(topic.partitions, NO_START_OFFSET) for topic_id, topic in topics.items()
+        }
+
+        def answered(errors: PartitionErrors) -> None:
+            failure = next((error for error in errors.values() if error is not None), None)
+            if failure is None:
+                self.succeeded(group_id, errors)
+                return
+            log.error("group %s: its partitions' state can't be initialized: %s", group_id, failure)
+            self._change(group_id, lambda state: state.given_up(_by_topic(errors)))
+
+        self.ask(group_id, state_epoch, offsets, answered)
+
+    def ask(
+        self, group_id: str, state_epoch: int, offsets: Offsets, then: Callable[[PartitionErrors], None]
+    ) -> None:
+        """Have the share coordinator begin these partitions anew, at these offsets."""
+        places = [(topic_id, index) for topic_id, of_topic in offsets.items() for index in of_topic]
+        asks: list[Ask[KafkaError | None]] = [
+            partial(
+                self._persister.initialize, group_id, topic_id, index, state_epoch, offsets[topic_id][index]
+            )
+            for topic_id, index in places
+        ]
+        ask_together(self._runtime, asks, lambda found: then(dict(zip(places, found, strict=True))))
+
+    def succeeded(self, group_id: str, places: Iterable[tuple[bytes, int]]) -> None:
+        """These are initialized."""
+        topics = init_topics(_by_topic(places), self.name_of, self._runtime.now_ms())
+        self._change(group_id, lambda state: state.done(topics))
+
+    def _change(self, group_id: str, change: Callable[[StatePartitions], StatePartitions]) -> None:
+        """Of a group that is still there."""
+        group = self._store.share.get(group_id)
+        if group is None:
+            return
+        before = group.state_partitions or StatePartitions.none()
+        state = change(before)
+        try:
+            self._journal.write([state_partitions_record(group_id, state, self.name_of)])
+        except KafkaError as error:
+            log.warning("group %s: what state its partitions have can't be recorded: %s", group_id, error)
+
+    # --- deleting -------------------------------------------------------------------------------------------
+
+    def delete(
+        self, group_id: str, topics: TopicsPartitions, then: Callable[[PartitionErrors], None]
+    ) -> None:
+        """Have the share coordinator forget these partitions."""
+        places = [(topic_id, index) for topic_id, indexes in topics.items() for index in indexes]
+        asks: list[Ask[KafkaError | None]] = [
+            partial(self._persister.delete, group_id, topic_id, index) for topic_id, index in places
+        ]
+        ask_together(self._runtime, asks, lambda found: then(dict(zip(places, found, strict=True))))
+
+    def to_delete(self, group: ShareGroup) -> tuple[AnyRecord | None, TopicsPartitions]:
+        """All that the share coordinator may know of a group, and the record that it is to be deleted; None where
+        nothing is recorded. What was to be deleted before, and isn't, is tried again."""
+        state = group.state_partitions
+        if state is None:
+            return None, {}
+        found: JavaMap[bytes, Sequence[int]] = JavaMap()
+        for topics in (state.initialized, state.initializing):
+            for topic_id, topic in topics.items():
+                found[topic_id] = [*dict.fromkeys([*(found.get(topic_id) or ()), *topic.partitions])]
+        for topic_id in state.deleting:
+            known = self._topics.by_id(topic_id)
+            if known is not None:
+                found[topic_id] = range(known.partition_count)
+        deleting = StatePartitions.none()
+        deleting.deleting.update(found)
+        record = state_partitions_record(group.group_id, deleting, self.name_of)
+        return record, dict(found.items())
+
+    def forget_topics(self, topic_ids: Sequence[bytes]) -> Iterable[AnyRecord]:
+        """What is to be recorded where topics were deleted: the share coordinator has learned of it, too."""
+        for group_id, group in self._store.share.items():
+            state = group.state_partitions
+            if state is not None and state.names_any(topic_ids):
+                left = state.without_topics(topic_ids)
+                yield state_partitions_record(group_id, left, self.name_of)
+
+
+def _by_topic(places: Iterable[tuple[bytes, int]]) -> TopicsPartitions:
+    found: dict[bytes, list[int]] = {}
+    for topic_id, index in places:
+        found.setdefault(topic_id, []).append(index)
+    return found

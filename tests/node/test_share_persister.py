@@ -1,0 +1,248 @@
+"""The way to the durable state of share partitions, in a whole broker and to others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.controller.image import NO_LEADER
+from broker.coordination.share_persister import RETRIES_S, SharePersister
+from broker.coordination.share_state_asks import ShareStateAsk
+from broker.coordination.share_states import SHARE_STATE_TOPIC
+from broker.server import Server
+from coordinator.persister import ShareState, ShareStateSummary, StateBatch
+from protocol.errors import Error, KafkaError
+from tests.node.test_share_states import coordinating, topic_id_of
+from tests.node.transactional import create
+from tests.unit.peers.several_brokers import OWN, SECOND, cluster
+
+TOPIC = b"t" * 16
+
+
+def told_by(answers: list[Any]) -> Callable[[Any], None]:
+    """Where an answer goes; a KafkaError as its code."""
+    return lambda answer: answers.append(answer.error if isinstance(answer, KafkaError) else answer)
+
+
+async def test_on_one_node_all_is_answered_in_the_same_call(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    topic_id, persister = topic_id_of(node), node.share_persister
+    answers: list[Any] = []
+    told = told_by(answers)
+    persister.initialize("g", topic_id, 0, 1, -1, told)
+    persister.read("g", topic_id, 0, 3, told)
+    persister.write("g", topic_id, 0, 1, 3, 5, 2, [StateBatch(5, 6, 2, 1)], told)
+    persister.read("g", topic_id, 0, 3, told)
+    persister.read("g", topic_id, 0, 2, told)
+    persister.read_summary("g", topic_id, 0, 3, told)
+    persister.read_summary("g", topic_id, 9, 3, told)
+    persister.delete("g", topic_id, 0, told)
+    persister.read("g", topic_id, 0, 3, told)
+    assert answers == [
+        None,
+        ShareState(1, -1, ()),
+        None,
+        ShareState(1, 5, (StateBatch(5, 6, 2, 1),)),
+        Error.FENCED_LEADER_EPOCH,
+        ShareStateSummary(1, 3, 5, 2),
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        None,
+        Error.INVALID_REQUEST,
+    ]
+
+
+async def test_who_asks_first_has_the_topic_of_states_made(node: Server) -> None:
+    create(node, "t")
+    answers: list[Any] = []
+    node.share_persister.initialize("g", topic_id_of(node), 0, 1, -1, told_by(answers))
+    assert answers == [None]
+    assert SHARE_STATE_TOPIC in node.metadata.image.topics
+
+
+async def test_a_node_that_has_stopped_tells_nobody(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    await node.stop()
+    answers: list[Any] = []
+    node.share_persister.initialize("g", topic_id_of(node), 0, 1, -1, told_by(answers))
+    assert answers == []
+
+
+# --- to other nodes, by a scheduler that a test moves on ----------------------------------------------------------
+
+
+class Scheduler:
+    """Retries, which a test lets come."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[float, Callable[[], None]]] = []
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Scheduler:
+        self.waiting.append((delay_s, lambda: callback(*args) and None))
+        return self
+
+    def cancel(self) -> None:
+        self.waiting.clear()
+
+    def go_on(self) -> float:
+        """The next retry; how long it waited."""
+        delay_s, callback = self.waiting.pop(0)
+        callback()
+        return delay_s
+
+
+class Elsewhere:
+    """A cluster of which another node leads the one partition of states. `codes` are its next answers."""
+
+    def __init__(self, leader: int = SECOND, codes: Sequence[Error] = ()) -> None:
+        self.scheduler = Scheduler()
+        self.codes = [*codes]
+        self.asked: list[tuple[int, int, str]] = []
+        self.answers: list[Any] = []
+        self.created: list[str] = []
+        self.image = cluster(SHARE_STATE_TOPIC, [leader])
+        self.here: list[Error] = []
+        self.persister = SharePersister(
+            OWN,
+            self.image,
+            self,
+            self.scheduler,
+            self.create,
+            self.elsewhere,  # type: ignore[arg-type]
+        )
+
+    def partition_of(self, key: str) -> int:
+        return 0
+
+    def ask(self, key: Any, question: Any, reply: Callable[[Any], None]) -> None:
+        """As `ShareStates.ask`."""
+        code = self.here.pop(0)
+        reply(KafkaError(code) if code else None)
+
+    def create(self, names: Sequence[str], then: Callable[[], None], failed: object) -> None:
+        self.created += names
+        then()
+
+    def elsewhere(self, node_id: int, asked: ShareStateAsk[Any], answered: Callable[[Any], None]) -> None:
+        part: Any = asked.part()
+        self.asked.append((node_id, part.partition, asked.kind.request.__name__))  # type: ignore[attr-defined]
+        code = self.codes.pop(0) if self.codes else Error.NONE
+        answered(KafkaError(code) if code else None)
+
+    def write(self, partition: int) -> None:
+        self.persister.write("g", TOPIC, partition, 1, 1, 0, 0, (), told_by(self.answers))
+
+
+def test_the_leader_elsewhere_is_asked() -> None:
+    node = Elsewhere()
+    told = told_by(node.answers)
+    node.persister.initialize("g", TOPIC, 4, 1, -1, told)
+    node.persister.read("g", TOPIC, 5, 1, told)
+    node.write(6)
+    node.persister.delete("g", TOPIC, 7, told)
+    node.persister.read_summary("g", TOPIC, 8, 1, told)
+    assert node.asked == [
+        (SECOND, 4, "InitializeShareGroupStateRequest"),
+        (SECOND, 5, "ReadShareGroupStateRequest"),
+        (SECOND, 6, "WriteShareGroupStateRequest"),
+        (SECOND, 7, "DeleteShareGroupStateRequest"),
+        (SECOND, 8, "ReadShareGroupStateSummaryRequest"),
+    ]
+    assert node.answers == [None] * 5
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        Error.COORDINATOR_LOAD_IN_PROGRESS,
+        Error.COORDINATOR_NOT_AVAILABLE,
+        Error.NETWORK_EXCEPTION,
+        Error.NOT_COORDINATOR,
+        Error.REQUEST_TIMED_OUT,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+)
+def test_what_passes_is_tried_again_and_no_longer_than_with_kafka(code: Error) -> None:
+    node = Elsewhere(codes=[code])
+    node.write(0)
+    assert node.answers == []
+    assert node.scheduler.go_on() == RETRIES_S[0]
+    assert node.answers == [None]
+
+    node = Elsewhere(codes=[code] * 9)
+    node.write(0)
+    assert tuple(node.scheduler.go_on() for _ in RETRIES_S) == RETRIES_S
+    assert node.answers == [code]
+    assert node.scheduler.waiting == []
+
+
+@pytest.mark.parametrize(
+    "code", [Error.FENCED_STATE_EPOCH, Error.INVALID_REQUEST, Error.UNKNOWN_SERVER_ERROR]
+)
+def test_what_doesnt_pass_is_told_at_once(code: Error) -> None:
+    node = Elsewhere(codes=[code])
+    node.write(0)
+    assert node.answers == [code]
+
+
+def test_what_this_nodes_shard_doesnt_know_isnt_asked_for_again() -> None:
+    node = Elsewhere(leader=OWN)
+    node.here = [Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_COORDINATOR, Error.NONE]
+    node.write(0)
+    assert node.answers == [Error.UNKNOWN_TOPIC_OR_PARTITION]
+    node.write(0)
+    node.scheduler.go_on()
+    assert node.answers == [Error.UNKNOWN_TOPIC_OR_PARTITION, None]
+
+
+def test_who_comes_later_waits_behind_what_is_tried_again() -> None:
+    node = Elsewhere(codes=[Error.NOT_COORDINATOR, Error.NOT_COORDINATOR])
+    for partition in (0, 1, 0, 0, 2):
+        node.write(partition)
+    assert [partition for _, partition, _ in node.asked] == [0, 1, 2]
+    node.scheduler.go_on()  # the first one again, and what waited behind it
+    assert [partition for _, partition, _ in node.asked] == [0, 1, 2, 0, 0, 0]
+    assert node.answers == [None] * 4
+    node.scheduler.go_on()
+    assert node.answers == [None] * 5
+
+
+def test_where_one_of_those_behind_has_to_wait_the_rest_waits_behind_it() -> None:
+    node = Elsewhere(codes=[Error.NOT_COORDINATOR, Error.NONE, Error.NOT_COORDINATOR])
+    for _ in range(3):
+        node.write(0)
+    node.scheduler.go_on()
+    assert (len(node.asked), node.answers) == (3, [None])
+    assert node.scheduler.go_on() == RETRIES_S[0]
+    assert (len(node.asked), node.answers) == (5, [None] * 3)
+
+
+def test_without_a_leader_it_is_looked_for_again() -> None:
+    node = Elsewhere(leader=NO_LEADER)
+    node.write(0)
+    assert node.asked == []
+    node.image.topics[SHARE_STATE_TOPIC].partitions[0].leader = SECOND
+    node.scheduler.go_on()
+    assert node.answers == [None]
+
+
+def test_a_topic_that_cant_be_made_is_made_later() -> None:
+    node = Elsewhere()
+    topic = node.image.topics.pop(SHARE_STATE_TOPIC)
+    node.write(0)
+    assert node.created == [SHARE_STATE_TOPIC]
+    node.image.topics[SHARE_STATE_TOPIC] = topic
+    node.scheduler.go_on()
+    assert node.answers == [None]
+
+
+def test_once_stopped_nobody_is_told() -> None:
+    node = Elsewhere(codes=[Error.NOT_COORDINATOR])
+    node.write(0)
+    node.write(0)
+    node.persister.stop()
+    assert node.scheduler.waiting == []
+    node.write(0)
+    assert node.answers == []
