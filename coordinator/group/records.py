@@ -213,6 +213,7 @@ def encode_record(record: AnyRecord) -> CoordinatorRecord:
     if isinstance(record, OffsetRecord):
         return _encode_offset(record)
     key: Message
+    value: Message | None
     if isinstance(record, GroupRecord):
         key, value, version = GroupMetadataKey(group=record.group_id), record.value, GROUP_METADATA_VERSION
     else:

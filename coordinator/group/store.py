@@ -69,8 +69,8 @@ class GroupStore:
         return [*self.consumer.values(), *self.classic.values(), *self.streams.values()]
 
     def all_assigned(self) -> list[ModernGroup[Any]]:
-        """Those that the server assigns."""
-        return [*self.consumer.values(), *self.share.values(), *self.streams.values()]
+        """Those that the server assigns partitions."""
+        return [*self.consumer.values(), *self.share.values()]
 
     def is_of_another_protocol(self, group_id: str) -> bool:
         """Whether it is neither a classic nor a consumer group, and so can't become one."""

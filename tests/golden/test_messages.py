@@ -15,6 +15,7 @@ from tests.support.declared_messages import declared_messages
 VECTORS = Path(__file__).parent / "vectors" / "messages.jsonl.gz"
 DECLARED = declared_messages()
 
+
 @cache
 def vectors() -> dict[str, list[dict[str, Any]]]:
     """Lines {message, version, json, hex} by the message's name."""

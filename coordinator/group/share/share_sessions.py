@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from coordinator.group.modern.sessions import RETRY_MS
 from coordinator.group.parts import ShardParts
 from coordinator.group.share.group import ShareGroup
 from coordinator.group.share.member import ShareMember
 from coordinator.group.share.records import share_epoch_record, share_member_tombstones
 from coordinator.group.share.states import LEAVE_EPOCH
-from coordinator.group.undecided import RETRY_MS
 from protocol.errors import KafkaError
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
