@@ -24,7 +24,6 @@ from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic_requests import ClassicRequests
 from coordinator.group.client import Client
 from coordinator.group.consumer.classic_members import ClassicMembers
-from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.heartbeats import Heartbeats
 from coordinator.group.consumer.leaving import Leaving, most_leaving
@@ -32,6 +31,7 @@ from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
+from coordinator.group.deferred import Deferred
 from coordinator.group.journal import Journal
 from coordinator.group.known_topics import KnownTopics
 from coordinator.group.member_memory import MemberMemory
@@ -45,7 +45,8 @@ from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
 from coordinator.group.store import GroupStore
 from coordinator.group.streams.config import StreamsConfig
-from coordinator.group.streams.heartbeats import StreamsAnswer, StreamsHeartbeats
+from coordinator.group.streams.heartbeat_answer import StreamsAnswer
+from coordinator.group.streams.heartbeats import StreamsHeartbeats
 from coordinator.group.undecided import Undecided
 from coordinator.ports import Runtime, WhenCommitted, append_error
 from protocol.errors import Error, KafkaError
@@ -221,12 +222,14 @@ class GroupShard:
         """ConsumerGroupHeartbeat: the answer, or one that is much to decide. Raises KafkaError."""
         return self._heartbeats.heartbeat(client, request)
 
-    def streams_heartbeat(self, client: Client, request: StreamsGroupHeartbeatRequest) -> StreamsAnswer:
-        """StreamsGroupHeartbeat. Raises KafkaError."""
+    def streams_heartbeat(
+        self, client: Client, request: StreamsGroupHeartbeatRequest
+    ) -> StreamsAnswer | Deferred[StreamsAnswer]:
+        """StreamsGroupHeartbeat: the answer, or one that is much to decide. Raises KafkaError."""
         return self._streams.heartbeat(client, request)
 
     def deciding(
-        self, request: ConsumerGroupHeartbeatRequest | JoinGroupRequest
+        self, request: ConsumerGroupHeartbeatRequest | StreamsGroupHeartbeatRequest | JoinGroupRequest
     ) -> AbstractContextManager[None]:
         """While one that is deferred waits to be decided its member isn't late."""
         if isinstance(request, JoinGroupRequest):
