@@ -366,7 +366,7 @@ class GroupShard:
                 group.request_refresh()
                 self._member_memory.may_be_more()
         for streams in self.groups.streams.values():
-            if any(map(streams.requires, names)):
+            if streams.requires_any(names):
                 streams.request_refresh()
                 self._member_memory.may_be_more()
 

@@ -6,7 +6,7 @@ of the endpoints, who asked for a shutdown, whether the first assignment waits f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from coordinator.group.kinds import RetentionStart
 from coordinator.group.modern.group import NO_EPOCH, AssignedGroup
@@ -110,9 +110,9 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
     def target_of(self, member_id: str) -> TargetTasks:
         return self.targets.get(member_id, NO_TARGET_TASKS)
 
-    def requires(self, topic: str) -> bool:
-        """Whether its topology needs a topic to be there."""
-        return self.topology is not None and topic in self.topology.required
+    def requires_any(self, topics: Set[str]) -> bool:
+        """Whether its topology needs one of these to be there."""
+        return self.topology is not None and not topics.isdisjoint(self.topology.required_names)
 
     def request_shutdown(self, member_id: str) -> None:
         """Who asks first is remembered, until everybody has left."""
