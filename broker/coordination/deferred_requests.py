@@ -1,4 +1,5 @@
-"""Heartbeats and joins of consumer groups that are much to decide: beside the loop, one of a group at a time.
+"""Heartbeats and joins of groups that the server assigns, where they are much to decide: beside the loop, one of a
+group at a time.
 
 Others of the group that are much to decide wait, as all do at the queue of Kafka's partition; who has nothing to be
 decided, who commits and who only looks doesn't.
@@ -12,16 +13,18 @@ from typing import TYPE_CHECKING, TypeVar
 from broker.coordination.group_lines import in_line
 from broker.network.later import Later
 from coordinator.group.client import Client
-from coordinator.group.consumer.deferred import MOST_TRIES, Deferred
+from coordinator.group.deferred import MOST_TRIES, Deferred
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
     from broker.network.turns import RequestSteps, Turns
     from coordinator.group.shard import GroupShard
+    from coordinator.group.streams.heartbeat_answer import StreamsAnswer
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -49,7 +52,34 @@ def heartbeat(
     def begin(shard: GroupShard) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
         return shard.consumer_heartbeat(client, request)
 
-    def in_passing(shard: GroupShard) -> ConsumerGroupHeartbeatResponse:
+    return _answered(groups, turns, context, request, begin, respond)
+
+
+def streams_heartbeat(
+    groups: Groups,
+    turns: Turns,
+    context: RequestContext,
+    client: Client,
+    request: StreamsGroupHeartbeatRequest,
+    respond: Callable[[StreamsAnswer | KafkaError], R],
+) -> R | Later[R]:
+    """As `heartbeat`, of a member of a streams group."""
+
+    def begin(shard: GroupShard) -> StreamsAnswer | Deferred[StreamsAnswer]:
+        return shard.streams_heartbeat(client, request)
+
+    return _answered(groups, turns, context, request, begin, respond)
+
+
+def _answered(
+    groups: Groups,
+    turns: Turns,
+    context: RequestContext,
+    request: ConsumerGroupHeartbeatRequest | StreamsGroupHeartbeatRequest,
+    begin: Callable[[GroupShard], A | Deferred[A]],
+    respond: Callable[[A | KafkaError], R],
+) -> R | Later[R]:
+    def in_passing(shard: GroupShard) -> A:
         answer = begin(shard)
         if isinstance(answer, Deferred):
             raise _MuchToDecideError
@@ -92,7 +122,7 @@ def join(
 
 def _in_turn(
     groups: Groups,
-    request: ConsumerGroupHeartbeatRequest | JoinGroupRequest,
+    request: ConsumerGroupHeartbeatRequest | StreamsGroupHeartbeatRequest | JoinGroupRequest,
     begin: Begin[A],
     respond: Callable[[A | KafkaError], R],
 ) -> RequestSteps[R]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.controller.topic_names import invalid_name_reason, is_internal
+from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
 from broker.handlers.consumer_group_heartbeat import check_text, invalid
 from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC, Operation
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
     from broker.coordination.internal_topics import InternalTopics
     from broker.network.context import RequestContext
     from broker.network.later import Later
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
-    from coordinator.group.shard import GroupShard
-    from coordinator.group.streams.heartbeats import StreamsAnswer
+    from coordinator.group.streams.heartbeat_answer import StreamsAnswer
     from protocol.messages.groups_streams import TaskIds, Topology
 
 NAMED_REFUSALS = 3
@@ -37,6 +38,7 @@ def handle(
     groups: Groups,
     internal_topics: InternalTopics,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: StreamsGroupHeartbeatRequest,
 ) -> StreamsGroupHeartbeatResponse | Later[StreamsGroupHeartbeatResponse]:
@@ -52,9 +54,6 @@ def handle(
     except KafkaError as error:
         return _refused(error)
 
-    def question(shard: GroupShard) -> StreamsAnswer:
-        return shard.streams_heartbeat(client_of(context, authorizer), request)
-
     def respond(found: StreamsAnswer | KafkaError) -> StreamsGroupHeartbeatResponse:
         if isinstance(found, KafkaError):
             return _refused(found)
@@ -62,7 +61,9 @@ def handle(
             _create(found, internal_topics, authorizer, context)
         return found.response
 
-    return groups.answer(request.group_id, question, respond)
+    return deferred_requests.streams_heartbeat(
+        groups, turns, context, client_of(context, authorizer), request, respond
+    )
 
 
 def _refused(error: KafkaError) -> StreamsGroupHeartbeatResponse:

@@ -8,7 +8,7 @@ from coordinator.group.classic.joining import Joining
 from coordinator.group.classic.member import SyncReply
 from coordinator.group.classic.membership import Membership
 from coordinator.group.consumer.classic_members import ClassicMembers
-from coordinator.group.consumer.deferred import Deferred
+from coordinator.group.deferred import Deferred
 from coordinator.group.store import GroupStore
 from protocol.errors import Error
 from protocol.messages.groups_classic import (

@@ -24,7 +24,6 @@ from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic_requests import ClassicRequests
 from coordinator.group.client import Client
 from coordinator.group.consumer.classic_members import ClassicMembers
-from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.heartbeats import Heartbeats
 from coordinator.group.consumer.leaving import Leaving, most_leaving
@@ -32,6 +31,7 @@ from coordinator.group.consumer.migration import Migration
 from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.sessions import ConsumerSessions
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
+from coordinator.group.deferred import Deferred
 from coordinator.group.journal import Journal
 from coordinator.group.known_topics import KnownTopics
 from coordinator.group.member_memory import MemberMemory
@@ -46,7 +46,8 @@ from coordinator.group.settings import GroupSettings
 from coordinator.group.share.share_groups import ShareGroups
 from coordinator.group.store import GroupStore
 from coordinator.group.streams.config import StreamsConfig
-from coordinator.group.streams.heartbeats import StreamsAnswer, StreamsHeartbeats
+from coordinator.group.streams.heartbeat_answer import StreamsAnswer
+from coordinator.group.streams.heartbeats import StreamsHeartbeats
 from coordinator.group.undecided import Undecided
 from coordinator.ports import Runtime, WhenCommitted
 from protocol.errors import Error, KafkaError
@@ -211,12 +212,14 @@ class GroupShard:
         """ConsumerGroupHeartbeat: the answer, or one that is much to decide. Raises KafkaError."""
         return self._heartbeats.heartbeat(client, request)
 
-    def streams_heartbeat(self, client: Client, request: StreamsGroupHeartbeatRequest) -> StreamsAnswer:
-        """StreamsGroupHeartbeat. Raises KafkaError."""
+    def streams_heartbeat(
+        self, client: Client, request: StreamsGroupHeartbeatRequest
+    ) -> StreamsAnswer | Deferred[StreamsAnswer]:
+        """StreamsGroupHeartbeat: the answer, or one that is much to decide. Raises KafkaError."""
         return self._streams.heartbeat(client, request)
 
     def deciding(
-        self, request: ConsumerGroupHeartbeatRequest | JoinGroupRequest
+        self, request: ConsumerGroupHeartbeatRequest | StreamsGroupHeartbeatRequest | JoinGroupRequest
     ) -> AbstractContextManager[None]:
         """While one that is deferred waits to be decided its member isn't late."""
         if isinstance(request, JoinGroupRequest):
@@ -355,7 +358,7 @@ class GroupShard:
                 group.request_refresh()
                 self._member_memory.may_be_more()
         for streams in self.groups.streams.values():
-            if any(map(streams.requires, names)):
+            if streams.requires_any(names):
                 streams.request_refresh()
                 self._member_memory.may_be_more()
 

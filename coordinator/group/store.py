@@ -41,6 +41,13 @@ class StagedGroup(NamedTuple):
     """Members whose joins aren't awaited any more by these records."""
 
 
+class StagedStreamsGroup(NamedTuple):
+    """The same of a streams group."""
+
+    group: StreamsGroup
+    others: list[AnyRecord]
+
+
 class GroupStore:
     """A group's id is in one of the four at most."""
 
@@ -160,6 +167,30 @@ class GroupStore:
         protocol of each member, and here they are with all that they support."""
         self.consumer.pop(classic.group_id, None)
         self.classic[classic.group_id] = classic
+
+    # --- what becomes of a streams group --------------------------------------------------------------------
+
+    def staged_streams(self, group: StreamsGroup, records: Iterable[AnyRecord]) -> StagedStreamsGroup:
+        """As `staged`."""
+        is_here = self.streams.get(group.group_id) is group
+        made = group.copy() if is_here else StreamsGroup(group.group_id)
+        others: list[AnyRecord] = []
+        for record in records:
+            if isinstance(record, StreamsGroupRecord) and record.group_id == group.group_id:
+                streams_replay.apply(made, record)
+            else:
+                others.append(record)
+        return StagedStreamsGroup(made, others)
+
+    def adopt_streams(self, staged: StagedStreamsGroup) -> None:
+        """As `adopt`."""
+        for record in staged.others:
+            self.apply(record)
+        group = staged.group
+        before = self.streams.get(group.group_id)
+        if before is not None:
+            group.follow(before)
+        self.streams[group.group_id] = group
 
     # --- applying records -----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Whose requests wait to be decided, see `consumer/deferred.py`: whoever that is isn't late before.
+"""Whose requests wait to be decided, see `deferred.py`: whoever that is isn't late before.
 
 In Kafka a timeout is an event behind the request in the queue of the group's partition.
 """

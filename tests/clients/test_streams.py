@@ -1,4 +1,7 @@
-"""Kafka Streams with `exactly_once_v2`, killed; `make streams` takes all flights and kills more often."""
+"""Kafka Streams with `exactly_once_v2` and `group.protocol=streams` (KIP-1071), killed.
+
+`make streams` takes all flights and kills more often, by the classic protocol; with `ARGS=--streams-group` by this one.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ def test_kafka_streams_counts_every_word_once_though_it_and_the_broker_are_kille
         folder = tmp_path / str(attempt)
         folder.mkdir()
         with running_server(folder / "server") as server:
-            result = streams.run(server, java_classes(), folder, flights, kills=3, seed=1)
+            settings = streams.STREAMS_PROTOCOL_SETTINGS
+            result = streams.run(server, java_classes(), folder, flights, kills=3, seed=1, settings=settings)
             assert result.wrong == []
             assert result.kills == ["the application", "the broker", "the application"]
             assert result.outputs == 2 * result.words == 6 * len(flights)

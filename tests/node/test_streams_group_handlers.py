@@ -12,6 +12,7 @@ from broker.handlers import streams_group_describe, streams_group_heartbeat
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
 from broker.network.later import Later
+from broker.network.turns import Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error
@@ -53,8 +54,9 @@ class OneStreamsShard:
         self.members.shard.ask(question, reply)
 
     def beat(self, request: StreamsGroupHeartbeatRequest) -> Any:
+        turns = Turns(cast(Any, SimpleNamespace(call_soon=lambda call: call())))
         return streams_group_heartbeat.handle(
-            cast(Groups, self), self.internal_topics, self.authorizer, _context(request), request
+            cast(Groups, self), self.internal_topics, self.authorizer, turns, _context(request), request
         )
 
     def describe(self, *groups: str) -> Any:

@@ -18,7 +18,6 @@ from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.client import Client
 from coordinator.group.consumer.admission import Entry, check_room, known_or_new, take_instance
 from coordinator.group.consumer.decision import Decision
-from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
 from coordinator.group.consumer.leaving import Leaving
@@ -33,6 +32,7 @@ from coordinator.group.consumer.states import (
     LEAVE_STATIC_EPOCH,
     MemberEpochRelation,
 )
+from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import brought_by_heartbeat
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaSet

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.consumer.decision import Decision
-from coordinator.group.consumer.deferred import DeferredDecision
 from coordinator.group.consumer.sessions import ConsumerSessions
+from coordinator.group.deferred import DeferredDecision
 from coordinator.group.known_topics import KnownTopics
 from coordinator.group.parts import ShardParts
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatResponse

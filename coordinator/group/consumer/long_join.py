@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from coordinator.group.consumer.decision import Decision
-from coordinator.group.consumer.deferred import DeferredDecision
+from coordinator.group.deferred import DeferredDecision
 from coordinator.group.parts import ShardParts
 from protocol.messages.groups_classic import JoinGroupResponse
 

@@ -14,10 +14,10 @@ from functools import partial
 from typing import NamedTuple
 
 from coordinator.group.consumer.decision import GroupDecision
-from coordinator.group.consumer.deferred import MOST_TRIES, DeferredDecision
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.records import epoch_record, regex_record
 from coordinator.group.consumer.resolved_regex import ResolvedRegex
+from coordinator.group.deferred import MOST_TRIES, DeferredDecision
 from coordinator.group.modern.subscriptions import count_subscribers
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaMap, JavaSet

@@ -31,10 +31,12 @@ class StreamsDecision:
     new: StreamsMember
     records: list[AnyRecord] = field(default_factory=list)
     effects: list[Callable[[], None]] = field(default_factory=list)
-    """What it does besides its records, timers and lines of the log: once it is decided, before the records."""
+    """What it does besides its records, timers and lines of the log: where the decision is taken, not where it is
+    made, which may be in a thread, and more than once."""
     once_written: list[Callable[[], None]] = field(default_factory=list)
     statuses: list[Status] = field(default_factory=list)
     """What the answer says of the application, in Kafka's order."""
+    is_decided: bool = field(init=False, default=False)
     configured: ConfiguredTopology = field(init=False)
     assignment_configs: Mapping[str, str] = field(init=False)
     epoch: int = field(init=False)
@@ -49,6 +51,16 @@ class StreamsDecision:
         self.epoch = self.group.epoch
         self.target_epoch = self.group.assignment_epoch
         self.assignment_configs = self.config.assignment_configs
+
+    def take_effect(self) -> None:
+        """Once, before the records are written. What is refused leaves all as it is."""
+        for effect in self.effects if self.is_decided else ():
+            effect()
+
+    def was_written(self) -> None:
+        """Once, behind the records; `group` may be another one by then, that took its place."""
+        for effect in self.once_written:
+            effect()
 
     def tell(self, code: StatusCode, detail: str) -> None:
         self.statuses.append(Status(status_code=code, status_detail=detail))

@@ -6,7 +6,7 @@ of the endpoints, who asked for a shutdown, whether the first assignment waits f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from coordinator.group.kinds import RetentionStart
 from coordinator.group.modern.group import NO_EPOCH, AssignedGroup
@@ -56,6 +56,31 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         self.is_delayed = False
         self.counted = (-1, 0)  # as of which of its `changes`, and how many bytes: see `member_memory`
 
+    def copy(self) -> StreamsGroup:
+        """One that can be changed by itself. Members, targets and the topology are never changed, so they are the same
+        ones."""
+        made = StreamsGroup(self.group_id)
+        made.changes = self.changes
+        made.epoch, made.metadata_hash = self.epoch, self.metadata_hash
+        made.assignment_epoch = self.assignment_epoch
+        made.assignment_timestamp_ms = self.assignment_timestamp_ms
+        made.members = self.members.copy()
+        made.topology, made.validated_epoch = self.topology, self.validated_epoch
+        made.assignment_configs = self.assignment_configs
+        made.targets = dict(self.targets)
+        made.holders = self.holders.copy()
+        made.counted = self.counted
+        made.follow(self)
+        return made
+
+    def follow(self, other: StreamsGroup) -> None:
+        """What isn't durable is as of the other one from here on; nobody has left by the records in between."""
+        self.configured = other.configured
+        self.endpoint_epoch = other.endpoint_epoch
+        self.shutdown_requested_by = other.shutdown_requested_by
+        self.is_delayed = other.is_delayed
+        self.refresh_deadline_ms, self.refresh_epoch = other.refresh_deadline_ms, other.refresh_epoch
+
     # --- what it is -----------------------------------------------------------------------------------------
 
     @property
@@ -75,12 +100,19 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
             )
         return member
 
+    def has_settled(self, member: StreamsMember, now_ms: int) -> bool:
+        """Whether nothing is to be decided for a member that says nothing new: it has what it is to have, and no
+        topic has to be looked at."""
+        is_assigned = self.assignment_epoch >= self.epoch and not self.is_delayed
+        is_configured = self.configured is not None and not self.needs_refresh(now_ms)
+        return is_assigned and is_configured and member.is_reconciled_to(self.assignment_epoch)
+
     def target_of(self, member_id: str) -> TargetTasks:
         return self.targets.get(member_id, NO_TARGET_TASKS)
 
-    def requires(self, topic: str) -> bool:
-        """Whether its topology needs a topic to be there."""
-        return self.topology is not None and topic in self.topology.required
+    def requires_any(self, topics: Set[str]) -> bool:
+        """Whether its topology needs one of these to be there."""
+        return self.topology is not None and not topics.isdisjoint(self.topology.required_names)
 
     def request_shutdown(self, member_id: str) -> None:
         """Who asks first is remembered, until everybody has left."""

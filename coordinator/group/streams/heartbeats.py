@@ -2,26 +2,30 @@
 
     admission → topology → target → reconciliation → records → answer
 
-Everything is decided on the group as it is; the records of one heartbeat are written together and then applied.
+Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. Where
+that is much, all but the writing is done beside the loop: see `deferred.py`.
 Source: `GroupMetadataManager.streamsGroupHeartbeat`, in its order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.client import Client
 from coordinator.group.consumer.states import ACCEPTED, JOIN_EPOCH, LEAVE_EPOCH, MemberEpochRelation
+from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import brought_by_streams_heartbeat
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
+from coordinator.group.streams.config import StreamsConfig
 from coordinator.group.streams.decision import StreamsDecision
 from coordinator.group.streams.group import StreamsGroup
+from coordinator.group.streams.heartbeat_answer import StreamsAnswer
 from coordinator.group.streams.leaving import StreamsLeaving
+from coordinator.group.streams.long_heartbeat import LongStreamsHeartbeat, is_little
 from coordinator.group.streams.member import StreamsMember, UserEndpoint
 from coordinator.group.streams.sessions import StreamsSessions
 from coordinator.group.streams.states import StatusCode
@@ -38,15 +42,6 @@ from protocol.messages.groups_streams import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
-from protocol.messages.topics import CreatableTopic
-
-
-class StreamsAnswer(NamedTuple):
-    """`to_create`: the internal topics that are missing, by name, for the broker to make as whoever asks."""
-
-    response: StreamsGroupHeartbeatResponse
-    to_create: Mapping[str, CreatableTopic]
-    heartbeat_interval_ms: int
 
 
 class StreamsHeartbeats:
@@ -66,12 +61,29 @@ class StreamsHeartbeats:
     def _member_is_late(self, group_id: str, member_id: str, reason: str) -> None:
         self._leaving.fence_late(group_id, member_id, reason)
 
-    def heartbeat(self, client: Client, request: StreamsGroupHeartbeatRequest) -> StreamsAnswer:
-        """Raises KafkaError; the group is as before then."""
+    def heartbeat(
+        self, client: Client, request: StreamsGroupHeartbeatRequest
+    ) -> StreamsAnswer | Deferred[StreamsAnswer]:
+        """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then."""
         config = self._parts.streams_config_of(request.group_id)
         if request.member_epoch == LEAVE_EPOCH:
             return StreamsAnswer(self._leaving.leave(request), {}, config.heartbeat_interval_ms)
         is_known = self._store.find(request.group_id) is not None
+        decision = self._begun(client, request, config)
+        decide = partial(self._decide, decision, request, is_known=is_known)
+        if not self._is_little(decision, request):
+            return LongStreamsHeartbeat(self._parts, self.sessions, decision, decide)
+        answer = decide()
+        decision.take_effect()
+        self.sessions.restart(request.group_id, decision.old.member_id)
+        self._parts.journal.write(decision.records)
+        decision.was_written()
+        return answer
+
+    def _begun(
+        self, client: Client, request: StreamsGroupHeartbeatRequest, config: StreamsConfig
+    ) -> StreamsDecision:
+        """The member as the group knows it, and as it says it. Raises KafkaError."""
         records: list[AnyRecord] = []
         effects: list[Callable[[], None]] = []
         group = self._group(request, records, effects)
@@ -81,17 +93,25 @@ class StreamsHeartbeats:
         if brought_bytes > 0:
             self._parts.member_memory.check(brought_bytes, self._parts.runtime.now_ms())
         new = _as_requested(old, client, request)
-        decision = StreamsDecision(group, config, owned, old, new, records, effects)
+        return StreamsDecision(group, config, owned, old, new, records, effects)
+
+    def _is_little(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> bool:
+        group = decision.group
+        says_nothing = request.topology is None and decision.new == decision.old
+        knows_endpoints = group.endpoint_epoch == request.endpoint_information_epoch
+        if says_nothing and knows_endpoints and group.has_settled(decision.old, self._parts.runtime.now_ms()):
+            return True
+        return is_little(decision, request, self._parts.topics)
+
+    def _decide(
+        self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest, *, is_known: bool
+    ) -> StreamsAnswer:
+        """The answer once the decision is taken. Nothing but the decision is changed. Raises KafkaError."""
         self._topology.take(decision, request.topology)
         self._target.take(decision)
         self._reconciliation.take(decision)
         answer = self._answered(decision, request, is_known=is_known)
-        for effect in decision.effects:
-            effect()
-        self.sessions.restart(request.group_id, old.member_id)
-        self._parts.journal.write(decision.records)
-        for effect in decision.once_written:
-            effect()
+        decision.is_decided = True
         return answer
 
     def _group(

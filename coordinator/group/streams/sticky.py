@@ -174,12 +174,15 @@ class _Assignment:
                 kept.append((task, self._standbys - given))
                 break
         queue = self._queue()
+        left_out = 0
         for task, count in sorted(kept, key=lambda each: _by_subtopology(each[0]), reverse=True):
             for given in range(count):
                 if not self._copies_to_least_loaded(queue, task):
-                    said = "%d of %d standby tasks of %s_%d are left out: there are too few processes"
-                    log.warning(said, count - given, self._standbys, *task)
+                    left_out += count - given
                     break
+        if left_out:
+            said = "%d of %d standby tasks are left out: there are too few processes"
+            log.warning(said, left_out, self._standbys * len(self._stateful))
 
     def _copies_to(self, task: Task, holder: _Holder | None, *, is_checked: bool = False) -> bool:
         """Whether a copy goes to who has had the task, as it does where there is room, and the process doesn't hold it

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 
+from coordinator.group.deferred import MOST_TRIES
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
 from coordinator.group.streams.config import STANDBYS
@@ -23,6 +24,7 @@ from coordinator.group.streams.states import StatusCode
 from coordinator.group.streams.sticky import TaskMemberSpec, assign_sticky
 from coordinator.group.streams.tasks import NO_TARGET_TASKS, TargetTasks
 from coordinator.java.maps import JavaMap
+from coordinator.ports import BesideSteps
 from protocol.errors import KafkaError
 
 log = logging.getLogger("barnabas.groups")
@@ -80,26 +82,54 @@ class TaskTargetStep:
     def _delay(self, group_id: str, delay_ms: int) -> None:
         group = self._groups[group_id]
         group.is_delayed = True
-        self._runtime.schedule((INITIAL_DELAY, group_id), delay_ms, partial(self._delay_is_over, group))
+        self._runtime.schedule((INITIAL_DELAY, group_id), delay_ms, partial(self._delay_is_over, group_id))
 
-    def _delay_is_over(self, group: StreamsGroup) -> None:
-        """Nobody is told before a next heartbeat. Where its topology hasn't been looked at since it is there, which the
-        first heartbeat behind the join that made the group does, the next one that gives it an epoch assigns it."""
-        group.is_delayed = False
-        configured = group.configured
-        if self._groups.get(group.group_id) is not group or group.is_empty or configured is None:
-            return
-        interval_ms = self._config_of(group.group_id).assignment_interval_ms
-        may_compute = group.may_be_assigned(interval_ms, self._runtime.now_ms())
-        if group.epoch <= group.assignment_epoch or not may_compute:
-            return
-        targets = _targets(group, None, configured, group.assignment_configs)
+    def _delay_is_over(self, group_id: str) -> None:
+        """Nobody is told before a next heartbeat."""
+        group = self._groups.get(group_id)
+        if group is not None and group.is_delayed:
+            group.is_delayed = False
+            self._runtime.carry_out(group_id, self._delayed(group_id))
+
+    def _delayed(self, group_id: str) -> BesideSteps:
+        """The assignment that waited. A later heartbeat makes it where the group's topology hasn't been looked at,
+        which the first one behind the join that made the group does, and where it changes all the while."""
+        for _ in range(MOST_TRIES):
+            group = self._groups.get(group_id)
+            if group is None or group.is_empty or group.configured is None:
+                return
+            interval_ms = self._config_of(group_id).assignment_interval_ms
+            may_compute = group.may_be_assigned(interval_ms, self._runtime.now_ms())
+            if group.epoch <= group.assignment_epoch or not may_compute:
+                return
+            changes, found = group.changes, _Found()
+            yield partial(found.look, group, group.configured)
+            if self._groups.get(group_id) is group and group.changes == changes:
+                self._write(group, found.targets)
+                return
+
+    def _write(self, group: StreamsGroup, targets: JavaMap[str, TargetTasks]) -> None:
         try:
             self._journal.write(self._records(group, group.epoch, targets))
         except KafkaError as error:  # the next heartbeat does it
             log.warning("group %s can't be assigned now: %s", group.group_id, error)
         else:
             log.info("group %s: assignment %d, with all who came meanwhile", group.group_id, group.epoch)
+
+
+class _Found:
+    """What is computed beside the loop. A group that changes meanwhile is seen half, and looked at once more."""
+
+    def __init__(self) -> None:
+        self.targets: JavaMap[str, TargetTasks] = JavaMap()
+
+    def look(self, group: StreamsGroup, configured: ConfiguredTopology) -> None:
+        changes = group.changes
+        try:
+            self.targets = _targets(group, None, configured, group.assignment_configs)
+        except Exception:
+            if group.changes == changes:
+                raise
 
 
 def _targets(

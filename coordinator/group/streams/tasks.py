@@ -196,6 +196,14 @@ class TaskHolders:
         self.standby: dict[str, dict[int, set[str]]] = {}
         self.warmup: dict[str, dict[int, set[str]]] = {}
 
+    def copy(self) -> TaskHolders:
+        made = TaskHolders()
+        made.active = {each: dict(holders) for each, holders in self.active.items()}
+        for kind, copied in ((self.standby, made.standby), (self.warmup, made.warmup)):
+            for subtopology_id, processes in kind.items():
+                copied[subtopology_id] = {partition: set(processes[partition]) for partition in processes}
+        return made
+
     def active_process(self, subtopology_id: str, partition: int) -> str | None:
         return self.active.get(subtopology_id, {}).get(partition)
 

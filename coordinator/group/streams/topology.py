@@ -23,7 +23,7 @@ class StreamsTopology:
     """`subtopologies` by id, `sources` whose input a topic is, `required` the topics that have to be there: sources,
     repartition topics that are read, changelogs."""
 
-    __slots__ = ("epoch", "required", "sources", "subtopologies", "value")
+    __slots__ = ("epoch", "required", "required_names", "sources", "subtopologies", "value")
 
     def __init__(self, value: StreamsGroupTopologyValue) -> None:
         """Raises KafkaError (UNKNOWN_SERVER_ERROR) for an epoch below 0, and a subtopology that is there twice."""
@@ -43,6 +43,7 @@ class StreamsTopology:
             self.sources |= dict.fromkeys(inputs, subtopology.subtopology_id)
             self.required.update(inputs)
             self.required.update(topic.name for topic in subtopology.state_changelog_topics)
+        self.required_names = frozenset(self.required)
 
     def is_same(self, other: StreamsTopology) -> bool:
         """Whether their epochs and subtopologies are equal, whatever the order of these; inside of one the order of

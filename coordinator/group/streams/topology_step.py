@@ -13,7 +13,6 @@ from functools import partial
 from coordinator.group.parts import ShardParts
 from coordinator.group.streams.configured_topology import ConfiguredTopology, configure
 from coordinator.group.streams.decision import StreamsDecision
-from coordinator.group.streams.group import StreamsGroup
 from coordinator.group.streams.records import group_epoch_record, streams_member_record, topology_record
 from coordinator.group.streams.states import StatusCode
 from coordinator.group.streams.topology import StreamsTopology, topology_value
@@ -99,16 +98,14 @@ class TopologyStep:
         is_other = hashed.value != group.metadata_hash
         if known is None or is_other:
             known = configure(topology, self._topics)
-        decision.once_written.append(partial(self._was_configured, decision, group, known))
+        if self._groups.get(group.group_id) is group:
+            decision.once_written.append(partial(self._was_configured, decision, known))
         return hashed.value, known, is_other
 
-    def _was_configured(
-        self, decision: StreamsDecision, group: StreamsGroup, configured: ConfiguredTopology
-    ) -> None:
-        """A group that isn't there yet looks once more at its next heartbeat, as in Kafka."""
-        if self._groups.get(group.group_id) is group:
-            group.configured = configured
-            group.was_refreshed(self._runtime.now_ms(), decision.epoch)
+    def _was_configured(self, decision: StreamsDecision, configured: ConfiguredTopology) -> None:
+        """A group that wasn't there yet looks once more at its next heartbeat, as in Kafka."""
+        decision.group.configured = configured
+        decision.group.was_refreshed(self._runtime.now_ms(), decision.epoch)
 
 
 def _check_tasks(configured: ConfiguredTopology, owned: Sequence[TaskIds]) -> None:

@@ -41,6 +41,7 @@ OUTPUT_PARTITIONS = 2
 LATE_S = 0.2
 LATE_WITH_ALL_S = 3.0
 PATIENCE_S = 60.0
+FIRST_PORT = 7_000  # where nobody listens: the instances are only told of each other's
 OPEN_PATIENCE_S = 2.0
 SETTINGS = {
     "num.stream.threads": 2,
@@ -65,13 +66,17 @@ Totals = Mapping[str, list[int]]
 
 
 class Application:
-    """The program as a process; what it prints is kept in `log`."""
+    """The program as a process; what it prints is kept in `log`. Of several instances each has a number."""
 
-    def __init__(self, bootstrap: str, classes: Path, folder: Path, settings: Mapping[str, object]) -> None:
-        self.log = folder / "application.log"
-        self._command = [RUNNER, "class", "FlightTotals", bootstrap, APPLICATION, folder / "state"]
+    def __init__(
+        self, bootstrap: str, classes: Path, folder: Path, settings: Mapping[str, object], number: int = 0
+    ) -> None:
+        self.log = folder / f"application-{number}.log"
+        state = folder / f"state-{number}"
+        self._command = [RUNNER, "class", "FlightTotals", bootstrap, APPLICATION, state]
         self._command += [FLIGHTS, COUNTS, SUMS]
         self._command += [f"{name}={value}" for name, value in settings.items()]
+        self._command.append(f"application.server=127.0.0.1:{FIRST_PORT + number}")
         self._environment = {**os.environ, "KAFKA_CP": str(classes), "KAFKA_OPTS": TOOL_OPTIONS}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -118,11 +123,13 @@ def run(
     seed: int,
     late_s: float = LATE_S,
     settings: Mapping[str, object] = SETTINGS,
+    instances: int = 1,
     say: Callable[[str], object] = lambda what: None,
 ) -> Result:
     """Feed the flights in as many parts as there are kills, and one more; each kill falls amid the work on one.
 
-    The broker is killed once, half-way, the application the other times. AssertionError where the work isn't done.
+    The broker is killed once, half-way, one of the application's instances the other times. With each part one more of
+    these comes, until all are there. AssertionError where the work isn't done.
     """
     chance = random.Random(seed)
     bootstrap = server.bootstrap
@@ -132,10 +139,16 @@ def run(
     expected = words_of(flights)
     result = Result(len(flights), sum(map(len, expected.values())))
     began_s = time.monotonic()
-    application = Application(bootstrap, classes, folder, settings)
-    application.start()
+    applications = [
+        Application(bootstrap, classes, folder, settings, number) for number in range(max(instances, 1))
+    ]
+    applications[0].start()
     try:
         for number in range(kills):
+            running = applications[: number + 1]
+            application = running[-1]
+            if 0 < number < instances:
+                application.start()
             send(bootstrap, FLIGHTS, flights[number :: kills + 1], "lz4", PARTITIONS)
             written = _wait_until_it_writes(bootstrap, application)
             time.sleep(chance.random() * late_s)
@@ -145,16 +158,19 @@ def run(
                 server.start()
                 result.kills.append("the broker")
             else:
+                application = chance.choice(running)
                 application.end(signal.SIGKILL)
                 application.start()
                 result.kills.append("the application")
             say(f"kill {number + 1}: {result.kills[-1]}, which had written {written:,} records and markers")
         send(bootstrap, FLIGHTS, flights[kills :: kills + 1], "lz4", PARTITIONS)
-        wait_until_all_is_there(bootstrap, 2 * result.words, application)
+        wait_until_all_is_there(bootstrap, 2 * result.words, applications[0])
         result.took_s = time.monotonic() - began_s
-        application.end(signal.SIGTERM)
+        for application in applications:
+            application.end(signal.SIGTERM)
     finally:
-        application.end(signal.SIGKILL)
+        for application in applications:
+            application.end(signal.SIGKILL)
     counts, sums = (read(bootstrap, topic) for topic in (COUNTS, SUMS))
     result.outputs = sum(len(values) for totals in (counts, sums) for values in totals.values())
     result.aborted_outputs = sum(map(len, read(bootstrap, COUNTS, READ_UNCOMMITTED).values()))
@@ -269,7 +285,8 @@ def main() -> int:
         os.environ["BARNABAS_CLIENTS_KAFKA"] = "1"
     flights = data.sample() if options.sample else data.all_flights()
     print(f"{len(flights):,} flights, seed {options.seed}", flush=True)
-    with tempfile.TemporaryDirectory() as name, running_server(Path(name, "server")) as server:
+    standbys = {"group_streams_num_standby_replicas": options.standbys}
+    with tempfile.TemporaryDirectory() as name, running_server(Path(name, "server"), **standbys) as server:
         folder = Path(name)
         result = run(
             server,
@@ -279,6 +296,7 @@ def main() -> int:
             kills=options.kills,
             seed=options.seed,
             late_s=LATE_S if options.sample else LATE_WITH_ALL_S,
+            instances=options.instances,
             settings=STREAMS_PROTOCOL_SETTINGS if options.streams_group else SETTINGS,
             say=_say,
         )
@@ -306,6 +324,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kills", type=int, default=10, help="one of them the broker's (%(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--streams-group", action="store_true", help="by the protocol of KIP-1071")
+    parser.add_argument("--instances", type=int, default=1, help="of the application (%(default)s)")
+    parser.add_argument("--standbys", type=int, default=0, help="of a streams group (%(default)s)")
     parser.add_argument("--kafka", action="store_true", help="with Apache Kafka, to judge the judge")
     return parser.parse_args()
 

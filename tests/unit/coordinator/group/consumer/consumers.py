@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coordinator.group.client import Client
-from coordinator.group.consumer.deferred import Deferred
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
+from coordinator.group.deferred import Deferred
 from coordinator.group.known_topics import KnownTopic
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.shard import GroupShard

@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.group.consumer import regex_results
-from coordinator.group.consumer.deferred import MOST_TRIES
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.regex_results import MOST_RECORDED_IN_PASSING
+from coordinator.group.deferred import MOST_TRIES
 from coordinator.ports import BesideSteps
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics

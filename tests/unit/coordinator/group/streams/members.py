@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
+from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.records import StreamsGroupRecord
 from coordinator.group.shard import GroupShard
 from coordinator.group.streams.config import StreamsConfig
 from coordinator.group.streams.group import StreamsGroup
-from coordinator.group.streams.heartbeats import StreamsAnswer
+from coordinator.group.streams.heartbeat_answer import StreamsAnswer
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_streams import (
     CopartitionGroup,
@@ -143,7 +144,12 @@ class StreamsMembers(Groups):
             client_tags=None if tags is None else [KeyValue(key=key, value=tags[key]) for key in tags],
             shutdown_application=shutdown,
         )
-        return self.shard.streams_heartbeat(asker(client), request)
+        answer = self.shard.streams_heartbeat(asker(client), request)
+        while isinstance(answer, Deferred):
+            answer.decide()
+            settled = answer.settle()
+            answer = self.shard.streams_heartbeat(asker(client), request) if settled is None else settled
+        return answer
 
     def beat(self, member: str, epoch: int, **more: Any) -> StreamsGroupHeartbeatResponse:
         """The answer; an error is in it, as in a handler's."""

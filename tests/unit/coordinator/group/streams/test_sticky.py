@@ -88,7 +88,7 @@ def test_two_members_of_one_process_have_no_copies(caplog: pytest.LogCaptureFixt
     with caplog.at_level(logging.WARNING):
         found = assigned({"a": "p", "b": "p"}, subtopologies((2, True)), standbys=1)
     assert [standby for _, standby in found.values()] == [[], []]
-    assert "1 of 1 standby tasks of 0_1 are left out" in caplog.text
+    assert "2 of 2 standby tasks are left out" in caplog.text
 
 
 def test_tasks_without_state_have_no_copies() -> None:

@@ -136,8 +136,13 @@ def test_a_delay_ends_with_its_group() -> None:
     groups.enter("one")
     groups.beat("one", -1)
     groups.shard.delete_groups(["g"])
-    groups.config = StreamsConfig(initial_rebalance_delay_ms=0)
-    groups.enter("one")
+    groups.config = StreamsConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=0)
+    groups.enter("one", "p")
+    groups.enter("two", "q")
+    groups.beat("two", -1)
+    groups.beat("one", 2)
+    groups.enter("two", "q")
+    groups.beat("two", -1)  # the next assignment is due, by a heartbeat
     before = len(groups.runtime.log)
     groups.runtime.pass_ms(3_000)
     assert len(groups.runtime.log) == before
@@ -220,6 +225,26 @@ def test_who_cannot_be_put_out_now_is_put_out_later() -> None:
     groups.runtime.failing = None
     groups.runtime.pass_ms(500)
     assert groups.group.is_empty
+
+
+def test_who_has_left_is_watched_no_more() -> None:
+    groups = StreamsMembers()
+    groups.enter("one", "p")
+    groups.enter("two", "q")
+    groups.beat("one", 2)
+    for member in ("one", "two"):
+        groups.beat(member, -1)
+    assert groups.runtime.timers.next_ms is None
+
+
+def test_a_topology_that_proves_valid_has_the_group_assigned_anew() -> None:
+    groups = StreamsMembers()
+    groups.enter("one")
+    again = groups.restarted()
+    again.group.validated_epoch = -1
+    assert again.state == "NotReady"
+    assert again.beat("one", 2).member_epoch == 3
+    assert again.state == "Stable"
 
 
 # --- a start ------------------------------------------------------------------------------------------------

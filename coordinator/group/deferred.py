@@ -1,4 +1,4 @@
-"""What is much to decide of a consumer group: beside the loop, by a copy of the group.
+"""What is much to decide of a group that the server assigns: beside the loop, by a copy of the group.
 
     deferred = shard.consumer_heartbeat(client, request)    # an answer, or one that is deferred
     deferred.decide()                                       # beside the loop
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.consumer.decision import GroupDecision
-from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.journal import StagedRecords
+from coordinator.group.modern.group import AssignedGroup
 from coordinator.group.parts import ShardParts
+from coordinator.group.records import AnyRecord
 from protocol.errors import KafkaError
 
 A = TypeVar("A")
@@ -40,10 +40,21 @@ class Deferred(ABC, Generic[A]):
         """On the loop: the answer, or None where the request has to begin again. Raises KafkaError, as in passing."""
 
 
+class AnyDecision(Protocol):
+    """Of a consumer group or a streams group: what becomes of it, see `consumer/decision.py`."""
+
+    group: Any
+    records: list[AnyRecord]
+
+    def take_effect(self) -> None: ...
+
+    def was_written(self) -> None: ...
+
+
 class DeferredDecision(Deferred[A]):
     """One that waits to be decided."""
 
-    def __init__(self, parts: ShardParts, decision: GroupDecision, decide: Callable[[], A]) -> None:
+    def __init__(self, parts: ShardParts, decision: AnyDecision, decide: Callable[[], A]) -> None:
         self._store = parts.store
         self._journal = parts.journal
         self._topics = parts.topics
@@ -102,19 +113,21 @@ class DeferredDecision(Deferred[A]):
     def _look_again_at_topics(self) -> None:
         """Whoever changed topics meanwhile told the groups that subscribed to them, and this one may only do so from
         here on."""
-        group = self._store.consumer.get(self._decision.group.group_id)
+        group_id = self._decision.group.group_id
+        group = self._store.consumer.get(group_id) or self._store.streams.get(group_id)
         if group is not None and self._hashes.forgotten != self._forgotten:
             group.request_refresh()
 
-    def _group_of_now(self) -> tuple[ConsumerGroup | None, int, ClassicGroup | None, int, bool]:
+    def _group_of_now(self) -> tuple[AssignedGroup[Any] | None, int, ClassicGroup | None, int, bool]:
         """What is another one once the group has changed."""
         group_id = self._decision.group.group_id
-        group = self._store.consumer.get(group_id)
+        group: AssignedGroup[Any] | None = self._store.consumer.get(group_id)
+        group = group or self._store.streams.get(group_id)
         classic = self._store.classic.get(group_id)
         return (
             group,
             -1 if group is None else group.changes,
             classic,
             -1 if classic is None else classic.changes,
-            self._store.is_of_another_protocol(group_id),
+            group_id in self._store.share,
         )

@@ -1,0 +1,71 @@
+"""Heartbeats of streams groups that are much to decide: of thousands of tasks or topics, or of a large group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from coordinator.group.deferred import DeferredDecision
+from coordinator.group.known_topics import KnownTopics
+from coordinator.group.parts import ShardParts
+from coordinator.group.streams.decision import StreamsDecision
+from coordinator.group.streams.group import StreamsGroup
+from coordinator.group.streams.heartbeat_answer import StreamsAnswer
+from coordinator.group.streams.sessions import StreamsSessions
+from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
+
+MOST_DECIDED_IN_PASSING = 10_000
+"""What is decided in passing: some 10 ms, the unit being about a microsecond."""
+
+_PER_TASK, _PER_TOPIC, _PER_MEMBER = 50, 80, 30
+
+
+def is_little(decision: StreamsDecision, request: StreamsGroupHeartbeatRequest, topics: KnownTopics) -> bool:
+    """Whether it is decided in passing: by what the group and the request hold, at a cost far below that."""
+    group = decision.group
+    work = (len(group.members) + 1) * _PER_MEMBER
+    sent = request.topology
+    if sent is not None:
+        for subtopology in sent.subtopologies:
+            repartitions = subtopology.repartition_source_topics
+            work += _PER_TOPIC * (1 + len(subtopology.source_topics) + len(repartitions))
+            work += _PER_TOPIC * (
+                len(subtopology.state_changelog_topics) + len(subtopology.repartition_sink_topics)
+            )
+    return (
+        work <= MOST_DECIDED_IN_PASSING
+        and work + task_count(group, request, topics) * _PER_TASK <= MOST_DECIDED_IN_PASSING
+    )
+
+
+def task_count(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, topics: KnownTopics) -> int:
+    """Roughly, where the topology hasn't been looked at yet: each subtopology has as many as the largest source of
+    all."""
+    if group.configured is not None and group.configured.subtopologies:
+        return sum(each.task_count for each in group.configured.subtopologies.values())
+    sources: Iterable[str] = ()
+    count = 0
+    if group.topology is not None:
+        sources, count = group.topology.sources, len(group.topology.subtopologies)
+    elif request.topology is not None:
+        subtopologies = request.topology.subtopologies
+        sources, count = [name for each in subtopologies for name in each.source_topics], len(subtopologies)
+    found = [topics.by_name(name) for name in sources]
+    return count * max((topic.partition_count for topic in found if topic is not None), default=0)
+
+
+class LongStreamsHeartbeat(DeferredDecision[StreamsAnswer]):
+    """One that waits to be decided."""
+
+    def __init__(
+        self,
+        parts: ShardParts,
+        sessions: StreamsSessions,
+        decision: StreamsDecision,
+        decide: Callable[[], StreamsAnswer],
+    ) -> None:
+        super().__init__(parts, decision, decide)
+        self._sessions = sessions
+        self._member_id = decision.old.member_id
+
+    def _taken(self) -> None:
+        self._sessions.restart(self._decision.group.group_id, self._member_id)

@@ -1,0 +1,168 @@
+"""Heartbeats of streams groups that are much to decide: beside the loop, by a copy of the group."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.group.deferred import Deferred
+from coordinator.group.streams import long_heartbeat
+from coordinator.group.streams.config import StreamsConfig
+from coordinator.group.streams.heartbeat_answer import StreamsAnswer
+from protocol.errors import Error, KafkaError
+from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
+from tests.unit.coordinator.group.consumer.consumers import FakeTopics
+from tests.unit.coordinator.group.streams.members import (
+    StreamsMembers,
+    statuses,
+    subtopology,
+    told,
+    topology,
+)
+from tests.unit.coordinator.runtime import asker
+
+
+def join(groups: StreamsMembers, member: str, process: str = "p") -> StreamsGroupHeartbeatRequest:
+    return StreamsGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member,
+        rebalance_timeout_ms=60_000,
+        topology=groups.of,
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id=process,
+    )
+
+
+def begun(groups: StreamsMembers, request: StreamsGroupHeartbeatRequest) -> Deferred[StreamsAnswer]:
+    answer = groups.shard.streams_heartbeat(asker(), request)
+    assert isinstance(answer, Deferred)
+    return answer
+
+
+@pytest.fixture
+def all_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_heartbeat, "MOST_DECIDED_IN_PASSING", -1)
+
+
+@pytest.mark.limit("coordinator.group.streams.long_heartbeat.MOST_DECIDED_IN_PASSING")
+@pytest.mark.parametrize("much", ["tasks", "topics", "members"])
+def test_what_is_much_waits_and_the_rest_does_not(much: str) -> None:
+    count = long_heartbeat.MOST_DECIDED_IN_PASSING // 10
+    of = topology(
+        subtopology("0", "t", sinks=[f"s{index}" for index in range(count if much == "topics" else 0)])
+    )
+    groups = StreamsMembers(FakeTopics(t=count if much == "tasks" else 1), of=of)
+    if much == "members":
+        for number in range(count):
+            groups.enter(f"m{number}")
+    begun(groups, join(groups, "one"))
+    little = StreamsMembers()
+    assert isinstance(little.shard.streams_heartbeat(asker(), join(little, "one")), StreamsAnswer)
+
+
+def test_a_member_that_has_all_and_says_nothing_new_never_waits() -> None:
+    groups = StreamsMembers(FakeTopics(t=5_000))
+    groups.enter("one")
+    groups.report("one")
+    beat = StreamsGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=2)
+    assert isinstance(groups.shard.streams_heartbeat(asker(), beat), StreamsAnswer)
+    beat.rack_id = "new"
+    begun(groups, beat)
+
+
+@pytest.mark.usefixtures("all_is_much")
+def test_nothing_is_done_before_it_is_settled() -> None:
+    groups = StreamsMembers()
+    deferred = begun(groups, join(groups, "one"))
+    deferred.decide()
+    assert (groups.runtime.log, groups.shard.groups.streams) == ([], {})
+    answer = deferred.settle()
+    assert answer is not None
+    assert told(answer.response.active_tasks) == {"0": [0, 1, 2, 3, 4, 5]}
+    assert groups.keys() == [19, 23, 17, 21, 20, 22]
+    assert groups.state == "Stable"
+
+
+@pytest.mark.usefixtures("all_is_much")
+def test_a_group_that_has_changed_meanwhile_has_it_begin_again() -> None:
+    groups = StreamsMembers()
+    groups.enter("one", "p")
+    deferred = begun(groups, join(groups, "two", "q"))
+    deferred.decide()
+    groups.beat("one", -1)
+    before = len(groups.runtime.log)
+    assert deferred.settle() is None
+    assert len(groups.runtime.log) == before
+
+
+@pytest.mark.usefixtures("all_is_much")
+def test_what_is_refused_changes_nothing() -> None:
+    groups = StreamsMembers()
+    groups.enter("one")
+    groups.of = topology(subtopology("9", "t"))
+    deferred = begun(groups, join(groups, "two"))
+    deferred.decide()
+    before = len(groups.runtime.log)
+    with pytest.raises(KafkaError) as refused:
+        deferred.settle()
+    assert refused.value.error is Error.INVALID_REQUEST
+    assert len(groups.runtime.log) == before
+    assert [*groups.group.members] == ["one"]
+
+
+@pytest.mark.usefixtures("all_is_much")
+def test_what_is_in_memory_alone_outlives_the_copy() -> None:
+    groups = StreamsMembers()
+    groups.enter("one", "p", port=1)
+    groups.beat("one", 2, shutdown=True)
+    groups.enter("two", "q")
+    assert statuses(groups.report("one")) == [4]
+    assert groups.group.endpoint_epoch == 1
+    assert groups.group.configured is not None
+    assert groups.group.holders.active["0"] == dict.fromkeys(range(6), "p")
+    assert not groups.group.needs_refresh(groups.runtime.now_ms())
+
+
+@pytest.mark.usefixtures("all_is_much")
+def test_topics_that_changed_meanwhile_are_looked_at_once_more() -> None:
+    groups = StreamsMembers(of=topology(subtopology("0", "t", changelogs=["c"])))
+    groups.enter("one")
+    groups.beat("one", 2)
+    deferred = begun(groups, join(groups, "two", "q"))
+    deferred.decide()
+    groups.topics.create("c", 6)
+    groups.shard._hashes.forget({"c"})
+    assert deferred.settle() is not None
+    assert groups.group.needs_refresh(groups.runtime.now_ms())
+
+
+@pytest.mark.usefixtures("all_is_much")
+def test_a_life_is_the_same_beside_the_loop() -> None:
+    groups = StreamsMembers(config=StreamsConfig(initial_rebalance_delay_ms=3_000, assignment_interval_ms=0))
+    groups.enter("one", "p")
+    groups.beat("one", 1)
+    groups.enter("two", "q")
+    groups.runtime.pass_ms(3_000)
+    groups.settle()
+    assert (groups.holds("one"), groups.holds("two")) == ({"0": [0, 2, 4]}, {"0": [1, 3, 5]})
+    again = groups.restarted()
+    assert again.group.members["one"] == groups.group.members["one"]
+    groups.beat("two", -1)
+    groups.settle()
+    assert groups.holds("one") == {"0": [0, 1, 2, 3, 4, 5]}
+
+
+def test_a_delayed_assignment_is_computed_once_more_where_the_group_has_changed() -> None:
+    groups = StreamsMembers(config=StreamsConfig(initial_rebalance_delay_ms=3_000))
+    groups.enter("one", "p")
+    groups.beat("one", 1)
+    groups.runtime.holds = True
+    groups.runtime.pass_ms(3_000)
+    (steps,) = groups.runtime.held
+    compute = next(steps)
+    compute()
+    groups.beat("one", -1)
+    with pytest.raises(StopIteration):
+        next(steps)
+    assert groups.group.assignment_epoch == 1
