@@ -47,7 +47,7 @@ def handle(
             continue
         refused.append(_refused_topic(topic, bytes(16) if known is None else known.topic_id, error))
     if not request.group_id:
-        return _refused(KafkaError(Error.INVALID_GROUP_ID))
+        return _refused(KafkaError(Error.INVALID_GROUP_ID, "A group has to have an id."))
     later: Later[AlterShareGroupOffsetsResponse] = Later()
 
     def reply(found: list[AlterShareGroupOffsetsResponseTopic] | KafkaError) -> None:

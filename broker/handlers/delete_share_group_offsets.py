@@ -41,7 +41,7 @@ def handle(
                 )
             )
     if not request.group_id:
-        return _refused(KafkaError(Error.INVALID_GROUP_ID))
+        return _refused(KafkaError(Error.INVALID_GROUP_ID, "A group has to have an id."))
     later: Later[DeleteShareGroupOffsetsResponse] = Later()
 
     def reply(found: list[DeleteShareGroupOffsetsResponseTopic] | KafkaError) -> None:

@@ -81,6 +81,7 @@ class _Described:
             try:
                 yield from self._fill(answer, group)
             except KafkaError as error:
+                answer.topics = []
                 answer.error_code, answer.error_message = error.error, error.message
             response.groups.append(answer)
             if self._turns.is_over:
@@ -90,7 +91,8 @@ class _Described:
     def _fill(
         self, answer: DescribeShareGroupOffsetsResponseGroup, group: DescribeShareGroupOffsetsRequestGroup
     ) -> RequestSteps[None]:
-        """Raises KafkaError with what holds for all of the group."""
+        """Raises KafkaError with what holds for all of the group. One without an id has topics that aren't there: of
+        others Kafka's persister refuses to ask."""
         if not self._groups.serves_share_groups:
             raise KafkaError(Error.UNSUPPORTED_VERSION)
         if not self._may(DESCRIBE, GROUP, group.group_id):
@@ -109,6 +111,8 @@ class _Described:
                 hidden.append(_without_state(asked, Error.TOPIC_AUTHORIZATION_FAILED))
             elif asked.topic_name not in self._image.topics:
                 unknown.append(_without_state(asked, Error.NONE))
+            elif not group.group_id:
+                raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "A group has to have an id.")
             else:
                 topic = yield from self._topic(group.group_id, asked.topic_name, asked.partitions)
                 answer.topics.append(topic)

@@ -11,6 +11,7 @@ from coordinator.group.records import (
     GROUP_METADATA_VERSION,
     ConsumerGroupRecord,
     GroupRecord,
+    ShareGroupRecord,
     decode_record,
 )
 from coordinator.java.hashes import partition_of_key
@@ -115,7 +116,7 @@ def records_of(play: Play, group: str, *topics: Topic, in_runs: bool = False) ->
         for record in read_records(bytes(data)):  # those of the first batch
             position = record.offset + 1
             decoded = decode_record(record.key, record.value, record.offset)
-            if isinstance(decoded, ConsumerGroupRecord) and decoded.key.group_id == group:  # type: ignore[attr-defined]
+            if isinstance(decoded, ConsumerGroupRecord | ShareGroupRecord) and decoded.group_id == group:
                 found.append(
                     [
                         type(decoded.key).__name__,
