@@ -128,7 +128,7 @@ class _Described:
         answer = later.answer()
         found = (yield answer) if isinstance(answer, Later) else answer
         if isinstance(found, KafkaError):
-            raise KafkaError(found.error, found.message)
+            raise KafkaError(found.error, found.message or "The coordinator isn't here.")
         topics = self._image.topics_by_id
         return {topics[topic_id].name: indexes for topic_id, indexes in found.items() if topic_id in topics}
 
