@@ -57,6 +57,7 @@ def states(play: Play) -> None:
 def groups_with_states_elsewhere(play: Play) -> None:
     """The group's coordinator asks the one of its states over the network."""
     topic = play.topic("t", 3)
+    other = play.topic("u", 2, replicas=(2, 3, 1))
     group = play.name("g")
     coordinator_is_there(play, group)
     share_state_is_there(play, group, topic)
@@ -74,8 +75,12 @@ def groups_with_states_elsewhere(play: Play) -> None:
         asked = offsets(group, {topic.name: [0, 1, 2]})
         play.ask(case, "DescribeShareGroupOffsets", 0, asked, on=on)
     play.ask("it leaves", "ShareGroupHeartbeat", 1, beat(group, "m", -1))
-    play.ask("altered", "AlterShareGroupOffsets", 0, alter(group, {topic.name: {0: 7, 1: 8}}))
-    until_initialized(play, group, **{topic.name: 3})
+    fields = alter(group, {topic.name: {0: 7, 1: 8}, other.name: {0: 2, 1: 3}})
+    play.ask("altered", "AlterShareGroupOffsets", 0, fields)
+    until_initialized(play, group, **{topic.name: 3, other.name: 2})
+    for case, on in on_all("how much is left"):
+        asked = offsets(group, {topic.name: [0, 1, 2], other.name: [0, 1]})
+        play.ask(case, "DescribeShareGroupOffsets", 1, asked, on=on)
     _states_move(play, group, topic, 3, instead_of=2)
     play.ask("offsets, moved", "DescribeShareGroupOffsets", 0, offsets(group, None))
     index = partition_of(group)
