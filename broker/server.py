@@ -202,6 +202,7 @@ class Server:
         self.producer_ids = coordinators.producer_ids
         self.share_states = coordinators.share_states
         self.share_persister = coordinators.share_persister
+        self.latest_offsets = coordinators.latest_offsets
         self.groups = coordinators.groups
         self.markers = coordinators.markers
         self.transactions = coordinators.transactions

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.controller import registration
 from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from broker.coordination.groups import Groups
+from broker.coordination.latest_offsets import LatestOffsets
 from broker.coordination.marker_writing import TxnMarkers
 from broker.coordination.produce_verification import ProduceVerification
 from broker.coordination.share_persister import SharePersister
@@ -54,6 +55,7 @@ class Coordinators:
         self.share_persister = SharePersister(
             node_id, image, self.share_states, scheduler, topics.auto_create, cluster.share_states()
         )
+        self.latest_offsets = LatestOffsets(node_id, image, partitions, cluster.latest_offsets())
         self.groups = Groups(config, partitions, scheduler, runtime_of, metadata, self.share_persister)
         self.markers = TxnMarkers(image, partitions, self.groups, clock=clock, scheduler=scheduler)
         self.transactions = Transactions(

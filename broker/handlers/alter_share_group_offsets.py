@@ -1,4 +1,7 @@
-"""AlterShareGroupOffsets (91), version 0 (KIP-932): a share group without members begins at these offsets."""
+"""AlterShareGroupOffsets (91), version 0 (KIP-932): a share group without members begins at these offsets.
+
+A conscious difference: 20,000 partitions may be in a request. Kafka has no limit.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,10 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Authorizer
 
 
+MOST_ALTERED_PARTITIONS = 20_000
+"""In a request: what becomes of them is decided at once."""
+
+
 def handle(
     metadata: MetadataLog,
     groups: Groups,
@@ -34,6 +41,8 @@ def handle(
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
     if not authorizer.allows(context, READ, GROUP, request.group_id):
         return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
+    if sum([len(topic.partitions) + 1 for topic in request.topics]) > MOST_ALTERED_PARTITIONS:
+        return _refused(KafkaError(Error.INVALID_REQUEST, "There are too many partitions in the request."))
     refused = []
     allowed = []
     for topic in request.topics:
@@ -47,7 +56,7 @@ def handle(
             continue
         refused.append(_refused_topic(topic, bytes(16) if known is None else known.topic_id, error))
     if not request.group_id:
-        return _refused(KafkaError(Error.INVALID_GROUP_ID))
+        return _refused(KafkaError(Error.INVALID_GROUP_ID, "A group has to have an id."))
     later: Later[AlterShareGroupOffsetsResponse] = Later()
 
     def reply(found: list[AlterShareGroupOffsetsResponseTopic] | KafkaError) -> None:

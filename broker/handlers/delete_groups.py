@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MOST_DELETED_OFFSETS = 1_000
 """Offsets that go with their groups in one batch, and in one turn of the loop: those of the last group may be more."""
 
+MOST_SHARE_GROUPS = 20
+"""Whose states go in one turn."""
+
 
 def handle(
     groups: Groups,
@@ -83,19 +86,24 @@ def _states_deleted(
     groups: Groups, shard: GroupShard, group_ids: Sequence[str]
 ) -> RequestSteps[dict[str, Error]]:
     """The share groups among them whose states can't be deleted, each with its error."""
+    refused: dict[str, Error] = {}
     of_share = shard.share_groups.are_among(group_ids)
-    if not of_share:
-        return {}
-    later: Later[dict[str, Error] | KafkaError] = Later()
-    groups.ask_for_later(
-        of_share[0],
-        lambda shard, answered: shard.share_groups.delete_states(of_share, answered),
-        later.reply,
-    )
-    answer = later.answer()
-    if isinstance(answer, Later):
-        answer = yield answer
-    return dict.fromkeys(of_share, answer.error) if isinstance(answer, KafkaError) else answer
+    for first in range(0, len(of_share), MOST_SHARE_GROUPS):
+        some = of_share[first : first + MOST_SHARE_GROUPS]
+        later: Later[dict[str, Error] | KafkaError] = Later()
+        groups.ask_for_later(some[0], _deletion_of_states(some), later.reply)
+        answer = later.answer()
+        found = (yield answer) if isinstance(answer, Later) else answer
+        refused |= dict.fromkeys(some, found.error) if isinstance(found, KafkaError) else found
+        if len(some) == MOST_SHARE_GROUPS:
+            yield None
+    return refused
+
+
+def _deletion_of_states(
+    group_ids: Sequence[str],
+) -> Callable[[GroupShard, Callable[[dict[str, Error]], None]], None]:
+    return lambda shard, answered: shard.share_groups.delete_states(group_ids, answered)
 
 
 def _batches(shard: GroupShard, group_ids: Iterable[str]) -> Iterator[tuple[Sequence[str], bool]]:

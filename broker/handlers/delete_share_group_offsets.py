@@ -1,4 +1,7 @@
-"""DeleteShareGroupOffsets (92), version 0 (KIP-932): where a share group without members is in topics is forgotten."""
+"""DeleteShareGroupOffsets (92), version 0 (KIP-932): where a share group without members is in topics is forgotten.
+
+A conscious difference: 20,000 topics may be in a request. Kafka has no limit.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Authorizer
 
 
+MOST_FORGOTTEN_TOPICS = 20_000
+"""In a request: what becomes of them is decided at once."""
+
+
 def handle(
     groups: Groups, authorizer: Authorizer, context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse | Later[DeleteShareGroupOffsetsResponse]:
@@ -27,6 +34,8 @@ def handle(
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
     if not authorizer.allows(context, Operation.DELETE, GROUP, request.group_id):
         return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
+    if len(request.topics) > MOST_FORGOTTEN_TOPICS:
+        return _refused(KafkaError(Error.INVALID_REQUEST, "There are too many topics in the request."))
     refused = []
     allowed = []
     for topic in request.topics:
@@ -41,7 +50,7 @@ def handle(
                 )
             )
     if not request.group_id:
-        return _refused(KafkaError(Error.INVALID_GROUP_ID))
+        return _refused(KafkaError(Error.INVALID_GROUP_ID, "A group has to have an id."))
     later: Later[DeleteShareGroupOffsetsResponse] = Later()
 
     def reply(found: list[DeleteShareGroupOffsetsResponseTopic] | KafkaError) -> None:

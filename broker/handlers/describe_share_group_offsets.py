@@ -2,8 +2,6 @@
 
 v1: how many records are left (KIP-1226). Whoever is asked answers for topics that are named; all topics of a group are
 known to its coordinator.
-
-Conscious gap: of partitions that other nodes lead it isn't said how much is left (-1).
 """
 
 from __future__ import annotations
@@ -29,9 +27,9 @@ from protocol.messages.groups_share import (
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
+    from broker.coordination.latest_offsets import LatestOffsets
     from broker.network.context import RequestContext
     from broker.network.turns import RequestSteps, Turns
-    from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from coordinator.persister import Persister, ShareStateSummary
 
@@ -40,7 +38,7 @@ UNKNOWN_LEADER_EPOCH = 0
 
 def handle(
     metadata: MetadataLog,
-    partitions: Partitions,
+    latest_offsets: LatestOffsets,
     groups: Groups,
     share_persister: Persister,
     authorizer: Authorizer,
@@ -48,7 +46,7 @@ def handle(
     context: RequestContext,
     request: DescribeShareGroupOffsetsRequest,
 ) -> DescribeShareGroupOffsetsResponse | Later[DescribeShareGroupOffsetsResponse]:
-    described = _Described(metadata, partitions, groups, share_persister, authorizer, turns, context)
+    described = _Described(metadata, latest_offsets, groups, share_persister, authorizer, turns, context)
     return turns.answer(described.of_all(request), context)
 
 
@@ -58,7 +56,7 @@ class _Described:
     def __init__(
         self,
         metadata: MetadataLog,
-        partitions: Partitions,
+        latest_offsets: LatestOffsets,
         groups: Groups,
         persister: Persister,
         authorizer: Authorizer,
@@ -66,7 +64,7 @@ class _Described:
         context: RequestContext,
     ) -> None:
         self._image = metadata.image
-        self._partitions = partitions
+        self._latest_offsets = latest_offsets
         self._groups = groups
         self._persister = persister
         self._turns = turns
@@ -81,6 +79,7 @@ class _Described:
             try:
                 yield from self._fill(answer, group)
             except KafkaError as error:
+                answer.topics = []
                 answer.error_code, answer.error_message = error.error, error.message
             response.groups.append(answer)
             if self._turns.is_over:
@@ -90,7 +89,8 @@ class _Described:
     def _fill(
         self, answer: DescribeShareGroupOffsetsResponseGroup, group: DescribeShareGroupOffsetsRequestGroup
     ) -> RequestSteps[None]:
-        """Raises KafkaError with what holds for all of the group."""
+        """Raises KafkaError with what holds for all of the group. One without an id has topics that aren't there: of
+        others Kafka's persister refuses to ask."""
         if not self._groups.serves_share_groups:
             raise KafkaError(Error.UNSUPPORTED_VERSION)
         if not self._may(DESCRIBE, GROUP, group.group_id):
@@ -109,6 +109,8 @@ class _Described:
                 hidden.append(_without_state(asked, Error.TOPIC_AUTHORIZATION_FAILED))
             elif asked.topic_name not in self._image.topics:
                 unknown.append(_without_state(asked, Error.NONE))
+            elif not group.group_id:
+                raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "A group has to have an id.")
             else:
                 topic = yield from self._topic(group.group_id, asked.topic_name, asked.partitions)
                 answer.topics.append(topic)
@@ -124,7 +126,7 @@ class _Described:
         answer = later.answer()
         found = (yield answer) if isinstance(answer, Later) else answer
         if isinstance(found, KafkaError):
-            raise KafkaError(found.error, found.message)
+            raise KafkaError(found.error, found.message or "The coordinator isn't here.")
         topics = self._image.topics_by_id
         return {topics[topic_id].name: indexes for topic_id, indexes in found.items() if topic_id in topics}
 
@@ -143,27 +145,32 @@ class _Described:
         for index, summary in asked:
             if isinstance(summary, Later):
                 summary = yield summary
-            answer.partitions.append(self._partition(name, index, summary))
+            result = yield from self._partition(name, index, summary)
+            answer.partitions.append(result)
         return answer
 
     def _partition(
         self, name: str, index: int, summary: ShareStateSummary | KafkaError
-    ) -> DescribeShareGroupOffsetsResponsePartition:
+    ) -> RequestSteps[DescribeShareGroupOffsetsResponsePartition]:
         """What the share coordinator refuses is nothing that is known, and no error."""
         result = DescribeShareGroupOffsetsResponsePartition(
-            partition_index=index, start_offset=NO_START_OFFSET
+            partition_index=index, start_offset=NO_START_OFFSET, leader_epoch=UNKNOWN_LEADER_EPOCH
         )
-        result.leader_epoch = UNKNOWN_LEADER_EPOCH
         if isinstance(summary, KafkaError):
             return result
         result.start_offset, result.leader_epoch = summary.start_offset, summary.leader_epoch
         count = summary.delivery_complete_count
-        if summary.start_offset != NO_START_OFFSET and count != NO_COMPLETE_COUNT:
-            try:
-                high_watermark = self._partitions.get(name, index).leader().log.high_watermark
-            except KafkaError:
-                return result
-            result.lag = high_watermark - summary.start_offset - count
+        if summary.start_offset == NO_START_OFFSET or count == NO_COMPLETE_COUNT:
+            return result
+        later: Later[int | KafkaError] = Later()
+        self._latest_offsets.ask(name, index, later.reply)
+        answer = later.answer()
+        latest = (yield answer) if isinstance(answer, Later) else answer
+        if isinstance(latest, KafkaError):
+            return DescribeShareGroupOffsetsResponsePartition(
+                partition_index=index, error_code=latest.error, error_message=latest.message
+            )
+        result.lag = latest - summary.start_offset - count
         return result
 
 

@@ -47,7 +47,10 @@ def handle(
     def reply(found: list[DescribedGroup | KafkaError]) -> None:
         for group_id, group in zip(allowed, found, strict=True):
             if isinstance(group, KafkaError):
-                group = DescribedGroup(group_id=group_id, error_code=group.error, error_message=group.message)
+                message = group.message
+                if group.error is not Error.INVALID_GROUP_ID:
+                    message = message or "The coordinator isn't here."
+                group = DescribedGroup(group_id=group_id, error_code=group.error, error_message=message)
             elif request.include_authorized_operations:
                 group.authorized_operations = authorized_operations(
                     authorizer, context, ResourceType.GROUP, group_id

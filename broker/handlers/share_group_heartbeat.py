@@ -1,6 +1,7 @@
 """ShareGroupHeartbeat (76), version 1 (KIP-932).
 
-A conscious gap: however much there is to decide, it is decided at once. A share group has a thousand members at most.
+Conscious gaps: however much there is to decide, it is decided at once. A share group has a thousand members at most,
+and here each of them subscribes to 10,000 topics at most.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 LONGEST_MEMBER_ID = 36
 """Characters, as those of a uuid in words."""
 
+MOST_NAMES = 10_000
+"""Of topics that a member subscribes to."""
+
 _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
@@ -34,7 +38,10 @@ def handle(
         return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
     if not request.member_id or _units(request.member_id) > LONGEST_MEMBER_ID:
         return _refused(KafkaError(Error.INVALID_REQUEST))
-    for name in dict.fromkeys(request.subscribed_topic_names or ()):
+    names = request.subscribed_topic_names or ()
+    if len(names) > MOST_NAMES:
+        return _refused(KafkaError(Error.INVALID_REQUEST, f"No more than {MOST_NAMES} names are taken."))
+    for name in dict.fromkeys(names):
         if not authorizer.allows(context, DESCRIBE, TOPIC, name):
             return _refused(KafkaError(Error.TOPIC_AUTHORIZATION_FAILED))
     try:

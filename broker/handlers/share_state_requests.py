@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from coordinator.share.shard import ShareShard
 
 
+_NOT_HERE = "The share coordinator isn't here, or can't do it now."
+
+
 class ShareStateApi(NamedTuple):
     """One of them."""
 
@@ -83,7 +86,7 @@ def share_state_answer(
         lost = (yield answer) if isinstance(answer, Later) else answer
         if lost is not None:
             for of_topic, partition in places:
-                of_topic[partition] = lost
+                of_topic[partition] = KafkaError(lost.error, lost.message or _NOT_HERE)
     answered = []
     for topic_id, of_topic in found.results.items():
         results = [api.result(partition, said) for partition, said in of_topic.items()]
@@ -103,7 +106,7 @@ def _ask(
         found.of_shards.setdefault(shard, []).append((of_topic, key.partition))
         said = api.ask(shard, key, asked)
     except KafkaError as error:
-        said = error.as_value()
+        said = KafkaError(error.error, error.message or _NOT_HERE)
     of_topic[key.partition] = said
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from broker.controller.image import TopicChanges
     from broker.controller.own_assignments import AnsweredLater
     from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
+    from broker.coordination.latest_offsets import AskLatestOffset
     from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
@@ -54,6 +55,9 @@ class Cluster(Protocol):
 
     def share_states(self) -> AskShareStates | None:
         """The way to the share coordinators on other nodes; None where there are none."""
+
+    def latest_offsets(self) -> AskLatestOffset | None:
+        """The way to leaders on other nodes; None where there are none."""
 
     def following(self, partitions: Partitions, quota: ReplicationQuota) -> Callable[[TopicChanges], None]:
         """What is told of each change of the partitions' roles: those that others lead are fetched, the

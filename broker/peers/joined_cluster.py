@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.own_assignments import AnsweredLater
     from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
+    from broker.coordination.latest_offsets import AskLatestOffset
     from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
@@ -187,6 +188,10 @@ class JoinedCluster:
     def share_states(self) -> AskShareStates:
         """See `Cluster`."""
         return self._others.share_states()
+
+    def latest_offsets(self) -> AskLatestOffset:
+        """See `Cluster`."""
+        return self._others.latest_offsets()
 
     def following(self, partitions: Partitions, quota: ReplicationQuota) -> Callable[[TopicChanges], None]:
         """See `Cluster`."""

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from broker.peers.broker_channels import BrokerChannels
+from broker.peers.latest_offset_channels import LatestOffsetChannels
 from broker.peers.marker_channels import MarkerChannels
 from broker.peers.peer import PeerSettings
 from broker.peers.replica_fetchers import ReplicaFetchers
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicChanges
     from broker.controller.registration import BrokerIncarnation
     from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
+    from broker.coordination.latest_offsets import AskLatestOffset
     from broker.coordination.share_persister import AskShareStates
     from broker.environment.environment import Environment
     from broker.fault_handler import FaultHandler
@@ -59,6 +61,11 @@ class OtherBrokers:
 
     def share_states(self) -> AskShareStates:
         channels = ShareStateChannels(self._channels("share-state-persister"))
+        self._to_stop.append(channels.stop)
+        return channels.ask
+
+    def latest_offsets(self) -> AskLatestOffset:
+        channels = LatestOffsetChannels(self._channels("latest-offsets"))
         self._to_stop.append(channels.stop)
         return channels.ask
 

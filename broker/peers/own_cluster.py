@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from broker.controller.partition_terms import OwnSettings
     from broker.controller.registration import BrokerIncarnation
     from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
+    from broker.coordination.latest_offsets import AskLatestOffset
     from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
@@ -81,6 +82,10 @@ class OwnCluster:
     def share_states(self) -> AskShareStates | None:
         """See `Cluster`."""
         return None if self._others is None else self._others.share_states()
+
+    def latest_offsets(self) -> AskLatestOffset | None:
+        """See `Cluster`."""
+        return None if self._others is None else self._others.latest_offsets()
 
     def following(self, partitions: Partitions, quota: ReplicationQuota) -> Callable[[TopicChanges], None]:
         """See `Cluster`."""

@@ -24,6 +24,9 @@ from protocol.messages.share_state_records import (
 from protocol.wire.codec import decode, encode
 from protocol.wire.primitives import Bytes
 
+HIGHEST_SNAPSHOT_EPOCH = 2**31 - 2**16
+"""That is read. Nobody takes so many snapshots; from there on a next one would have no room in its record soon."""
+
 _INT16 = Struct(">h")
 _SNAPSHOT = ShareSnapshotKey.API_KEY
 _UPDATE = ShareUpdateKey.API_KEY
@@ -106,6 +109,8 @@ def decode_record(key: Bytes, value: Bytes | None) -> ShareRecord | None:
             share_partition, _snapshot(decode(ShareSnapshotValue, version, value, _INT16.size))
         )
     update = decode(ShareUpdateValue, version, value, _INT16.size)
+    if update.snapshot_epoch > HIGHEST_SNAPSHOT_EPOCH:  # that of a snapshot which isn't there any more
+        raise CodecError(f"a share partition at snapshot epoch {update.snapshot_epoch}")
     return ShareRecord(
         share_partition,
         ShareGroupOffset(
@@ -120,6 +125,8 @@ def decode_record(key: Bytes, value: Bytes | None) -> ShareRecord | None:
 
 
 def _snapshot(value: ShareSnapshotValue) -> ShareGroupOffset:
+    if value.snapshot_epoch > HIGHEST_SNAPSHOT_EPOCH:
+        raise CodecError(f"a share partition at snapshot epoch {value.snapshot_epoch}")
     return ShareGroupOffset(
         snapshot_epoch=value.snapshot_epoch,
         state_epoch=value.state_epoch,

@@ -12,6 +12,7 @@ from coordinator.group.records import (
     ConsumerGroupRecord,
     GroupRecord,
     StreamsGroupRecord,
+    ShareGroupRecord,
     decode_record,
 )
 from coordinator.java.hashes import partition_of_key
@@ -116,7 +117,8 @@ def records_of(play: Play, group: str, *topics: Topic, in_runs: bool = False) ->
         for record in read_records(bytes(data)):  # those of the first batch
             position = record.offset + 1
             decoded = decode_record(record.key, record.value, record.offset)
-            if isinstance(decoded, ConsumerGroupRecord | StreamsGroupRecord) and decoded.group_id == group:
+            is_ours = isinstance(decoded, ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord)
+            if is_ours and decoded.group_id == group:
                 found.append(
                     [
                         type(decoded.key).__name__,

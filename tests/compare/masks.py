@@ -211,6 +211,15 @@ MASKS = (
             "ReadShareGroupStateSummary",
         )
     ),
+    Mask("ShareGroupDescribe.groups", in_any_order, "Kafka answers by partition of __consumer_offsets"),
+    *(
+        Mask(f"{api}.topics", in_any_order, "Kafka's order is that of a hash map over random topic ids")
+        for api in ("DescribeShareGroupOffsets.groups", "ShareGroupHeartbeat.assignment")
+    ),
+    *(
+        Mask(f"{api}.responses", in_any_order, "as for DescribeShareGroupOffsets.groups.topics")
+        for api in ("AlterShareGroupOffsets", "DeleteShareGroupOffsets")
+    ),
     Mask("*.member_id", member_id, "member ids are random"),
     Mask("JoinGroup.leader", member_id, "member ids are random"),
     Mask("DescribeGroups.groups", in_any_order, "Kafka's order is that of a hash map"),

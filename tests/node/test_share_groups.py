@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.handlers import HANDLERS
-from broker.handlers.share_group_heartbeat import LONGEST_MEMBER_ID
+from broker.handlers.alter_share_group_offsets import MOST_ALTERED_PARTITIONS
+from broker.handlers.delete_groups import MOST_SHARE_GROUPS
+from broker.handlers.delete_share_group_offsets import MOST_FORGOTTEN_TOPICS
+from broker.handlers.share_group_heartbeat import LONGEST_MEMBER_ID, MOST_NAMES
 from broker.network.context import RequestContext
 from broker.security.authorizer import Operation, ResourceType
 from broker.server import Server
@@ -241,6 +245,58 @@ async def test_a_heartbeat_has_to_make_sense_by_itself(tmp_path: Path) -> None:
     ):
         assert answer.error_code == invalid
         assert answer.error_message
+
+
+@pytest.mark.limit("broker.handlers.share_group_heartbeat.MOST_NAMES")
+async def test_a_member_subscribes_to_so_many_topics_at_most(tmp_path: Path) -> None:
+    node = await sharing(tmp_path)
+    names = [f"n{number}" for number in range(MOST_NAMES)]
+    assert beat(node, "m", 0, *names, "more").error_code == Error.INVALID_REQUEST
+    assert beat(node, "m", 0, *names).error_code == Error.NONE
+
+
+@pytest.mark.limit("broker.handlers.alter_share_group_offsets.MOST_ALTERED_PARTITIONS")
+async def test_so_many_partitions_are_altered_at_most(tmp_path: Path) -> None:
+    node = await sharing(tmp_path)
+    parts = dict.fromkeys(range(MOST_ALTERED_PARTITIONS), 5)
+    assert alter(node, t=parts).error_code == Error.INVALID_REQUEST
+    del parts[0]
+    answer = alter(node, t=parts)
+    assert answer.error_code == Error.NONE
+    assert answer.responses[0].partitions[0].error_code == Error.NONE
+
+
+@pytest.mark.limit("broker.handlers.delete_share_group_offsets.MOST_FORGOTTEN_TOPICS")
+async def test_so_many_topics_are_forgotten_at_most(tmp_path: Path) -> None:
+    node = await sharing(tmp_path)
+    alter(node, t={0: 1})
+    names = ["absent"] * (MOST_FORGOTTEN_TOPICS - 1)
+    assert forget(node, "t", *names, "more").error_code == Error.INVALID_REQUEST
+    assert forget(node, "t", *names).responses[0].error_code == Error.NONE
+
+
+@pytest.mark.limit("broker.handlers.delete_groups.MOST_SHARE_GROUPS")
+async def test_many_share_groups_are_deleted_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await sharing(tmp_path, "offsets.topic.num.partitions=1")
+    groups = [f"g{number}" for number in range(2 * MOST_SHARE_GROUPS + 1)]
+    for group in groups:
+        beat(node, "m", 0, "t", group=group)
+        beat(node, "m", -1, group=group)
+    portions: list[int] = []
+    share_groups = node.groups.shard_of("g").share_groups
+    delete_states = share_groups.delete_states
+
+    def counted(group_ids: Sequence[str], then: Any) -> None:
+        portions.append(len(group_ids))
+        delete_states(group_ids, then)
+
+    monkeypatch.setattr(share_groups, "delete_states", counted)
+    answer = ask_served(node, DeleteGroupsRequest(groups_names=groups), 2)
+    assert [result.error_code for result in answer.results] == [0] * len(groups)
+    assert portions == [MOST_SHARE_GROUPS, MOST_SHARE_GROUPS, 1]
+    assert node.groups.shard_of("g").group_ids() == []
 
 
 async def test_who_may_not_is_told_so_before_anything_else(

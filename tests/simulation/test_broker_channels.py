@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -28,7 +28,7 @@ Told = tuple[list[str], Error | None]
 class Saying:
     """Each item is the name of a topic, asked for with Metadata."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, together: Callable[[Sequence[str]], int] = len) -> None:
         image = ClusterImage()
         for node_id in (ALIVE, FENCED):
             end_points = [records.BrokerEndpoint(name="INTERNAL", host="localhost", port=PORT)]
@@ -49,6 +49,7 @@ class Saying:
                 topics=[MetadataRequestTopic(name=name) for name in names]
             ),
             answered=self._answered,
+            together=together,
         )
 
     def _answered(self, names: Sequence[str], answer: Message | KafkaError) -> None:
@@ -165,6 +166,31 @@ def test_once_it_is_stopped_nobody_is_told() -> None:
         saying.say("c")
         await asyncio.sleep(60)
         assert saying.told == []
+        await machine.stop()
+
+    run(main)
+
+
+def test_what_cant_be_said_together_is_said_one_behind_the_other() -> None:
+    """Here names that begin alike can."""
+
+    def together(names: Sequence[str]) -> int:
+        return next((count for count, name in enumerate(names) if name[0] != names[0][0]), len(names))
+
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1)
+        machine = Machine(world, "one", PORT)
+        assert await machine.start()
+        saying = Saying(world, together)
+        saying.say("a1", "a2", "b1", "a3", "b2", "b3")
+        await saying.until_told(4)
+        assert saying.told == [
+            (["a1", "a2"], None),
+            (["b1"], None),
+            (["a3"], None),
+            (["b2", "b3"], None),
+        ]
+        saying.channels.stop()
         await machine.stop()
 
     run(main)

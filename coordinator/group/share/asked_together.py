@@ -13,7 +13,7 @@ from coordinator.ports import Runtime
 
 A = TypeVar("A")
 
-ASKED_AT_ONCE = 50
+MOST_ASKED_AT_ONCE = 50
 """So many are asked in one turn, at some 50 µs each."""
 
 Ask = Callable[[Callable[[A], None]], None]
@@ -35,7 +35,7 @@ class _Asked(Generic[A]):
         self._missing = len(asks)
 
     def go_on(self, first: int) -> None:
-        last = min(first + ASKED_AT_ONCE, len(self._asks))
+        last = min(first + MOST_ASKED_AT_ONCE, len(self._asks))
         if last < len(self._asks):
             self._runtime.schedule(self, 0, partial(self.go_on, last))
         if not self._asks:

@@ -25,11 +25,13 @@ SHARE_TYPE = "share"
 class ShareGroup(ModernGroup[ShareMember]):
     """`members` are walked in Kafka's order. `state_partitions` is None without a record that says it."""
 
-    __slots__ = ("state_partitions",)
+    __slots__ = ("settled", "state_partitions")
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.state_partitions: StatePartitions | None = None
+        self.settled = -1
+        """As of which of its `changes` nothing is to be initialized or assigned, whatever the time."""
 
     @property
     def state(self) -> ShareGroupState:
@@ -97,6 +99,16 @@ class ShareGroup(ModernGroup[ShareMember]):
                 count_subscribers(counts, topic, by_name=1)
             count += new.member_id not in self.members
         return counts, is_homogeneous({}, counts, count)
+
+    def has_settled(self, member: ShareMember, now_ms: int) -> bool:
+        """Whether nothing is to be decided for a member that says nothing new. What becomes of its topics counts as a
+        change of the group."""
+        return (
+            self.settled == self.changes
+            and self.assignment_epoch >= self.epoch
+            and member.is_reconciled_to(self.assignment_epoch)
+            and not self.needs_refresh(now_ms)
+        )
 
     def awaits_assignment(self) -> bool:
         """Whether the initialized partitions of a subscribed topic are others than those that are assigned.

@@ -45,11 +45,14 @@ class ShareMember:
     # --- its records ----------------------------------------------------------------------------------------
 
     def metadata_value(self) -> ShareGroupMemberMetadataValue:
+        """The record's value, with the topics' names in the order of Java's strings: by UTF-16 units."""
         return ShareGroupMemberMetadataValue(
             rack_id=self.rack_id,
             client_id=self.client_id,
             client_host=self.client_host,
-            subscribed_topic_names=[*self.names],
+            subscribed_topic_names=sorted(
+                self.names, key=lambda name: name.encode("utf-16-be", "surrogatepass")
+            ),
         )
 
     def with_metadata(self, value: ShareGroupMemberMetadataValue) -> ShareMember:

@@ -89,20 +89,11 @@ class ShareHeartbeats:
         if request.member_epoch == LEAVE_EPOCH:
             return self._sessions.leave(request)
         decision = self._admitted(client, request)
-        group, old = decision.group, decision.old
-        self._subscribe(decision)
-        target_epoch, target = self._take_target(decision)
-        new = self._assigned(decision, target_epoch, target)
-        missing = self._initializing.missing(group, decision.topics)
-        if len(missing):
-            decision.records.append(self._initializing.record_of(group, missing))
-        self._sessions.restart(group.group_id, old.member_id)
-        self._journal.write(decision.records)
-        if len(missing):
-            group_id, epoch = group.group_id, decision.epoch
-            self._gate.when_committed(
-                lambda lost: None if lost else self._initializing.initialize(group_id, epoch, missing)
-            )
+        group, old, new = decision.group, decision.old, decision.new
+        if new is not old or not group.has_settled(old, self._runtime.now_ms()):
+            new = self._decide(decision)
+        else:
+            self._sessions.restart(group.group_id, old.member_id)
         is_full = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
         shows = is_full or new.assigned != old.assigned
         return ShareGroupHeartbeatResponse(
@@ -111,6 +102,27 @@ class ShareHeartbeats:
             heartbeat_interval_ms=self._timeouts_of(group.group_id).heartbeat_interval_ms,
             assignment=_shown(new.assigned) if shows else None,
         )
+
+    def _decide(self, decision: _Decision) -> ShareMember:
+        """Take all steps; the member as it is then. Raises KafkaError."""
+        group = decision.group
+        self._subscribe(decision)
+        target_epoch, target = self._take_target(decision)
+        new = self._assigned(decision, target_epoch, target)
+        missing = self._initializing.missing(group, decision.topics)
+        if len(missing):
+            decision.records.append(self._initializing.record_of(group, missing))
+        self._sessions.restart(group.group_id, new.member_id)
+        self._journal.write(decision.records)
+        if len(missing):
+            group_id, epoch = group.group_id, decision.epoch
+            self._gate.when_committed(
+                lambda lost: None if lost else self._initializing.initialize(group_id, epoch, missing)
+            )
+        state = group.state_partitions
+        if not decision.records and (state is None or not len(state.initializing)):
+            group.settled = group.changes
+        return new
 
     # --- admission ------------------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.persister import StateBatch
 from coordinator.share.decisions import MOST_BATCHES
-from coordinator.share.records import ShareRecord, decode_record, encode_record
+from coordinator.share.records import HIGHEST_SNAPSHOT_EPOCH, ShareRecord, decode_record, encode_record
 from coordinator.share.share_group_offset import ShareGroupOffset
 from protocol.errors import CodecError, Error
 from tests.unit.coordinator.runtime import START_MS, FakeRuntime
@@ -284,7 +285,19 @@ def test_records_that_make_no_sense_are_refused(key: bytes, value: bytes | None)
         decode_record(key, value)
 
 
-def test_an_update_without_a_value_and_a_batch_that_ends_before_it_begins_make_no_sense() -> None:
+@pytest.mark.parametrize("is_update", [False, True])
+def test_states_that_make_no_sense_are_refused(is_update: bool) -> None:
+    sound = ShareGroupOffset(HIGHEST_SNAPSHOT_EPOCH, state_batches=(StateBatch(5, 5, 0, 1),))
+    assert decode_record(*encode_record(ShareRecord(key_of(), sound, is_update))) is not None
+    for state in (
+        sound._replace(snapshot_epoch=HIGHEST_SNAPSHOT_EPOCH + 1),
+        sound._replace(state_batches=(StateBatch(5, 4, 0, 1),)),
+    ):
+        with pytest.raises(CodecError):
+            decode_record(*encode_record(ShareRecord(key_of(), state, is_update)))
+
+
+def test_an_update_without_a_value_makes_no_sense() -> None:
     update = ShareRecord(key_of(), ShareGroupOffset(), is_update=True)
     with pytest.raises(CodecError):
         decode_record(encode_record(update)[0], None)

@@ -136,6 +136,46 @@ def test_a_deleted_topic_goes_from_the_states_at_once_and_from_members_with_thei
     assert sharers.keys_since(first) == [15, 11, 13, 12, 14]
 
 
+def test_in_a_group_that_has_settled_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    sharers = Sharers(FakeTopics(t=2, u=1))
+    sharers.enter("m")
+    sharers.enter("n")
+    sharers.settle("m", "n")
+    looked_at: list[str] = []
+    by_name = sharers.topics.by_name
+
+    def looking(name: str) -> object:
+        looked_at.append(name)
+        return by_name(name)
+
+    monkeypatch.setattr(sharers.topics, "by_name", looking)
+    for member in ("m", "n"):
+        assert sharers.beat(member, sharers.group.members[member].epoch).error_code == 0
+    assert looked_at == []
+    sharers.beat("m", sharers.group.members["m"].epoch, client="other")
+    assert looked_at != []
+    sharers.settle("m", "n")
+    looked_at.clear()
+    sharers.shard.topics_changed(frozenset({"u"}), created=False)
+    sharers.beat("m", sharers.group.members["m"].epoch)
+    assert looked_at == []
+    sharers.shard.topics_changed(frozenset({"t"}), created=False)
+    sharers.beat("m", sharers.group.members["m"].epoch)
+    assert looked_at != []
+
+
+def test_while_something_is_initializing_a_group_hasnt_settled() -> None:
+    sharers = Sharers()
+    sharers.persister.holds = True
+    sharers.enter("m")
+    sharers.beat("m", 2)
+    sharers.beat("m", 2)
+    assert len(sharers.persister.asked) == 3
+    sharers.runtime.pass_ms(30_000)
+    sharers.beat("m", 2)
+    assert len(sharers.persister.asked) == 6
+
+
 # --- refusals -----------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,61 @@
+"""Where partitions end for consumers that read uncommitted records, wherever they are led (Kafka:
+`PartitionMetadataClient`). It is told how much a share group has left.
+
+A conscious difference: a leader that can't be reached is asked once, and Kafka asks it again for some seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from broker.controller.image import NO_LEADER
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
+    from broker.replicas.partitions import Partitions
+    from protocol.topic_partition import TopicPartition
+
+Told = Callable[[int | KafkaError], None]
+"""Called once, with the offset behind the last one that consumers may read."""
+
+
+class AskLatestOffset(Protocol):
+    """The way to the leaders on other nodes."""
+
+    def __call__(self, node_id: int, partition: TopicPartition, then: Told, /) -> None:
+        """`then` is told in a later turn."""
+        ...
+
+
+class LatestOffsets:
+    """Of this node's partitions and others'."""
+
+    def __init__(
+        self, node_id: int, image: ClusterImage, partitions: Partitions, elsewhere: AskLatestOffset | None
+    ) -> None:
+        """`elsewhere`: where there may be other nodes."""
+        self._node_id = node_id
+        self._image = image
+        self._partitions = partitions
+        self._elsewhere = elsewhere
+
+    def ask(self, name: str, index: int, then: Told) -> None:
+        """Errors: LEADER_NOT_AVAILABLE, also where there is no such partition; the leader's."""
+        topic = self._image.topics.get(name)
+        partition = None if topic is None else topic.partitions.get(index)
+        if partition is None or partition.leader == NO_LEADER:
+            then(KafkaError(Error.LEADER_NOT_AVAILABLE, "Nobody leads the partition."))
+        elif partition.leader == self._node_id or self._elsewhere is None:
+            self._ask_here(name, index, then)
+        else:
+            self._elsewhere(partition.leader, (name, index), then)
+
+    def _ask_here(self, name: str, index: int, then: Told) -> None:
+        try:
+            found = self._partitions.get(name, index).leader().log.high_watermark
+        except KafkaError as error:
+            then(error.as_value())
+        else:
+            then(found)

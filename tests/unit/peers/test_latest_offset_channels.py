@@ -1,0 +1,77 @@
+"""Where partitions end that other nodes lead."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from broker.controller.image import NO_LEADER
+from broker.coordination.latest_offsets import LatestOffsets
+from broker.peers.latest_offset_channels import LatestOffsetChannels
+from protocol.errors import Error, KafkaError
+from protocol.messages.offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from tests.unit.peers.several_brokers import OWN, SECOND, Channels, cluster
+
+
+class Asking:
+    """Partition 0 of topic `t` is led here, 1 and 2 by another node, 3 by nobody."""
+
+    def __init__(self) -> None:
+        self.channels = Channels()
+        self.answers: dict[int, Any] = {}
+        elsewhere = LatestOffsetChannels(self.channels)
+        self.stop = elsewhere.stop
+        leader = SimpleNamespace(log=SimpleNamespace(high_watermark=77))
+        partitions = SimpleNamespace(get=lambda name, index: SimpleNamespace(leader=lambda: leader))
+        image = cluster("t", [OWN, SECOND, SECOND, NO_LEADER])
+        self.offsets = LatestOffsets(OWN, image, partitions, elsewhere.ask)  # type: ignore[arg-type]
+
+    def ask(self, index: int, name: str = "t") -> None:
+        def told(answer: int | KafkaError) -> None:
+            self.answers[index] = answer.error if isinstance(answer, KafkaError) else answer
+
+        self.offsets.ask(name, index, told)
+
+
+def answer(*parts: tuple[int, int, int]) -> ListOffsetsResponse:
+    """Index, error and offset."""
+    found = [
+        ListOffsetsPartitionResponse(partition_index=index, error_code=code, offset=offset)
+        for index, code, offset in parts
+    ]
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)])
+
+
+def test_what_is_led_here_or_by_nobody_is_told_at_once() -> None:
+    node = Asking()
+    node.ask(0)
+    node.ask(3)
+    node.ask(9)
+    node.ask(5, "nowhere")
+    unknown = Error.LEADER_NOT_AVAILABLE
+    assert node.answers == {0: 77, 3: unknown, 9: unknown, 5: unknown}
+    assert node.channels.said == {}
+
+
+def test_leaders_elsewhere_are_asked_as_consumers_ask() -> None:
+    node = Asking()
+    node.ask(1)
+    node.ask(2)
+    node.ask(1)
+    items = node.channels.items(SECOND)
+    request = node.channels.request_of(items)
+    assert (request.replica_id, request.isolation_level) == (-1, 0)
+    (topic,) = request.topics
+    assert [(part.partition_index, part.timestamp) for part in topic.partitions] == [(1, -1), (2, -1)]
+    node.channels.answered(items, answer((1, 0, 5), (2, Error.NOT_LEADER_OR_FOLLOWER, -1)))
+    assert node.answers == {1: 5, 2: Error.NOT_LEADER_OR_FOLLOWER}
+    node.channels.answered(items, answer((1, 0, 6)))
+    assert node.answers == {1: 6, 2: Error.UNKNOWN_TOPIC_OR_PARTITION}
+    node.channels.answered(items, KafkaError(Error.NETWORK_EXCEPTION))
+    assert node.answers == {1: Error.NETWORK_EXCEPTION, 2: Error.NETWORK_EXCEPTION}
+    node.stop()
+    assert node.channels.is_stopped
