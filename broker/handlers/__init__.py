@@ -71,6 +71,10 @@ HANDLERS: dict[int, str] = {
     69: "consumer_group_describe",
     74: "list_config_resources",
     75: "describe_topic_partitions",
+    76: "share_group_heartbeat",
+    77: "share_group_describe",
+    78: "share_fetch",
+    79: "share_acknowledge",
     83: "initialize_share_group_state",
     84: "read_share_group_state",
     85: "write_share_group_state",
@@ -78,6 +82,9 @@ HANDLERS: dict[int, str] = {
     87: "read_share_group_state_summary",
     88: "streams_group_heartbeat",
     89: "streams_group_describe",
+    90: "describe_share_group_offsets",
+    91: "alter_share_group_offsets",
+    92: "delete_share_group_offsets",
 }
 
 CONTROLLER_HANDLERS: dict[int, str] = {

@@ -37,7 +37,7 @@ from .mask_actions import (
 )
 
 COMPARED_API_KEYS = frozenset(
-    {*range(4), *range(8, 52), 55, 57, 60, 61, *range(64, 67), 68, 69, 74, 75, *range(83, 90)}
+    {*range(4), *range(8, 52), 55, 57, 60, 61, *range(64, 67), 68, 69, 74, 75, *range(76, 80), *range(83, 93)}
 )
 """The APIs that barnabas has to list. Add a key here along with its scripts."""
 
@@ -219,6 +219,11 @@ MASKS = (
     *(
         Mask(f"{api}.responses", in_any_order, "as for DescribeShareGroupOffsets.groups.topics")
         for api in ("AlterShareGroupOffsets", "DeleteShareGroupOffsets")
+    ),
+    *(
+        Mask(f"{api}.{field}", in_any_order, "as for DescribeShareGroupOffsets.groups.topics")
+        for api in ("ShareFetch", "ShareAcknowledge")
+        for field in ("responses", "responses.partitions")
     ),
     Mask("*.member_id", member_id, "member ids are random"),
     Mask("JoinGroup.leader", member_id, "member ids are random"),
