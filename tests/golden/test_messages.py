@@ -16,26 +16,6 @@ VECTORS = Path(__file__).parent / "vectors" / "messages.jsonl.gz"
 DECLARED = declared_messages()
 
 UNDECLARED = {
-    # Share groups (KIP-932).
-    *("AlterShareGroupOffsetsRequest", "AlterShareGroupOffsetsResponse"),
-    *("DeleteShareGroupOffsetsRequest", "DeleteShareGroupOffsetsResponse"),
-    *("DeleteShareGroupStateRequest", "DeleteShareGroupStateResponse"),
-    *("DescribeShareGroupOffsetsRequest", "DescribeShareGroupOffsetsResponse"),
-    *("InitializeShareGroupStateRequest", "InitializeShareGroupStateResponse"),
-    *("ReadShareGroupStateRequest", "ReadShareGroupStateResponse"),
-    *("ReadShareGroupStateSummaryRequest", "ReadShareGroupStateSummaryResponse"),
-    *("ShareAcknowledgeRequest", "ShareAcknowledgeResponse"),
-    *("ShareFetchRequest", "ShareFetchResponse"),
-    *("ShareGroupDescribeRequest", "ShareGroupDescribeResponse"),
-    *("ShareGroupHeartbeatRequest", "ShareGroupHeartbeatResponse"),
-    *("WriteShareGroupStateRequest", "WriteShareGroupStateResponse"),
-    *("ShareGroupCurrentMemberAssignmentKey", "ShareGroupCurrentMemberAssignmentValue"),
-    *("ShareGroupMemberMetadataKey", "ShareGroupMemberMetadataValue"),
-    *("ShareGroupMetadataKey", "ShareGroupMetadataValue"),
-    *("ShareGroupStatePartitionMetadataKey", "ShareGroupStatePartitionMetadataValue"),
-    *("ShareGroupTargetAssignmentMemberKey", "ShareGroupTargetAssignmentMemberValue"),
-    *("ShareGroupTargetAssignmentMetadataKey", "ShareGroupTargetAssignmentMetadataValue"),
-    *("ShareSnapshotKey", "ShareSnapshotValue", "ShareUpdateKey", "ShareUpdateValue"),
     # Streams groups (KIP-1071).
     *("StreamsGroupDescribeRequest", "StreamsGroupDescribeResponse"),
     *("StreamsGroupHeartbeatRequest", "StreamsGroupHeartbeatResponse"),

@@ -84,9 +84,9 @@ def test_the_unstable_version_of_init_producer_id_is_refused() -> None:
 
 
 def test_an_api_without_declarations_decodes_no_version() -> None:
-    share_fetch = APIS[78]
-    assert not share_fetch.declared
-    assert not any(share_fetch.decodes(version) for version in range(5))
+    add_raft_voter = APIS[80]
+    assert not add_raft_voter.declared
+    assert not any(add_raft_voter.decodes(version) for version in range(5))
 
 
 def test_the_answer_to_api_versions_has_header_0_though_its_request_has_2() -> None:
