@@ -11,8 +11,8 @@ from coordinator.group.records import (
     GROUP_METADATA_VERSION,
     ConsumerGroupRecord,
     GroupRecord,
-    StreamsGroupRecord,
     ShareGroupRecord,
+    StreamsGroupRecord,
     decode_record,
 )
 from coordinator.java.hashes import partition_of_key

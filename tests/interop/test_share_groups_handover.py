@@ -1,4 +1,4 @@
-"""Share groups as barnabas and Apache Kafka take turns on one folder: each goes on with states and counts of the other."""
+"""Share groups as barnabas and Kafka take turns on one folder: each goes on with states and counts of the other."""
 
 from __future__ import annotations
 
