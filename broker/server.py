@@ -20,7 +20,6 @@ from broker.controller.topic_requests import TopicRequests
 from broker.coordination import group_lines
 from broker.coordination.coordinators import Coordinators
 from broker.coordination.hosted_shard import PartitionRuntime
-from broker.coordination.internal_topics import InternalTopics
 from broker.disks.failures import LogDirFailures
 from broker.disks.moves import LogDirMoves
 from broker.disks.replica_directories import ReplicaDirectories
@@ -186,7 +185,6 @@ class Server:
         )
 
     def _make_coordinators(self) -> None:
-        self.internal_topics = InternalTopics(self.topics.create_unasked, self.clock, self.stop_on_failure)
         self.coordinators = coordinators = Coordinators(
             self.node_id,
             self.config,
@@ -199,12 +197,14 @@ class Server:
             scheduler=self.scheduler,
             timers=self.timers,
             turns=self.turns,
+            failed=self.stop_on_failure,
         )
         self.producer_ids = coordinators.producer_ids
         self.share_states = coordinators.share_states
         self.share_persister = coordinators.share_persister
         self.latest_offsets = coordinators.latest_offsets
         self.groups = coordinators.groups
+        self.internal_topics = coordinators.internal_topics
         self.markers = coordinators.markers
         self.transactions = coordinators.transactions
         self.add_partitions_manager = coordinators.add_partitions_manager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.controller import registration
 from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from broker.coordination.groups import Groups
+from broker.coordination.internal_topics import InternalTopics
 from broker.coordination.latest_offsets import LatestOffsets
 from broker.coordination.marker_writing import TxnMarkers
 from broker.coordination.produce_verification import ProduceVerification
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from broker.peers.cluster import Cluster
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
+    from coordinator.commit_waiters import Failed
 
 
 class Coordinators:
@@ -48,7 +50,9 @@ class Coordinators:
         scheduler: Scheduler,
         timers: LoopTimers,
         turns: Turns,
+        failed: Failed,
     ) -> None:
+        """`failed` is told of an error of ours."""
         image = metadata.image
         self.producer_ids = ProducerIds(cluster.allocate_producer_ids)
         self.share_states = ShareStates(config, partitions, scheduler, runtime_of, image)
@@ -57,6 +61,7 @@ class Coordinators:
         )
         self.latest_offsets = LatestOffsets(node_id, image, partitions, cluster.latest_offsets())
         self.groups = Groups(config, partitions, scheduler, runtime_of, metadata, self.share_persister)
+        self.internal_topics = InternalTopics(topics.create_unasked, clock, failed)
         self.markers = TxnMarkers(image, partitions, self.groups, clock=clock, scheduler=scheduler)
         self.transactions = Transactions(
             config,

@@ -147,7 +147,7 @@ public class ShareChecks {
         equal("lock", 1000, first.consumer.acquisitionLockTimeoutMs().get());
         Member second = join(Map.of());
         pollUntil("the second has it", () -> !second.values.isEmpty(), second);
-        equal("count", List.of(2), second.counts);
+        equal("came again", true, second.counts.get(0) > 1);
         first.consumer.acknowledge(held.get(0));
         equal("error", "InvalidRecordStateException", first.commit().values().iterator().next());
     }
