@@ -6,7 +6,7 @@ that their signatures name, which are attributes of `Server`, and the other part
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.cleaner.log_cleaner import LogCleaner
@@ -210,14 +210,10 @@ class Server:
         self.add_partitions_manager = coordinators.add_partitions_manager
         self.produce_verification = coordinators.produce_verification
 
-    @cached_property
+    @property
     def shares(self) -> SharePartitionManager:
-        """Made when it is first asked for: no start waits for it."""
-        from broker.shares.share_partition_manager import manager_of
-
-        return manager_of(
-            self.config, self.metadata.image, self.partitions, self.share_persister, self.timers, self.clock
-        )
+        """See `Coordinators.shares`."""
+        return self.coordinators.shares
 
     def _make_upkeep(self, opened: Opened) -> None:
         """What keeps it going: the metadata's changes, the clock, and last of all the clients."""

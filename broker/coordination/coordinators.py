@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from broker.controller import registration
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.config.broker_config import BrokerConfig
+    from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.topic_requests import TopicRequests
     from broker.coordination.hosted_shard import PartitionRuntime
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     from broker.peers.cluster import Cluster
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
+    from broker.shares.share_partition_manager import SharePartitionManager
     from coordinator.commit_waiters import Failed
+    from coordinator.persister import Persister
 
 
 class Coordinators:
@@ -54,6 +58,7 @@ class Coordinators:
     ) -> None:
         """`failed` is told of an error of ours."""
         image = metadata.image
+        self._new_shares = partial(_new_shares, config, image, partitions, timers, clock)
         self.producer_ids = ProducerIds(cluster.allocate_producer_ids)
         self.share_states = ShareStates(config, partitions, scheduler, runtime_of, image)
         self.share_persister = SharePersister(
@@ -79,6 +84,11 @@ class Coordinators:
             self.add_partitions_manager, config, clock, timers, turns
         )
 
+    @cached_property
+    def shares(self) -> SharePartitionManager:
+        """The share partitions that are led here. Made when it is first asked for: no start waits for it."""
+        return self._new_shares(self.share_persister)
+
     def fall_silent(self) -> None:
         """Nothing is asked any more, and what isn't loaded yet won't be."""
         self.markers.stop()
@@ -90,3 +100,16 @@ class Coordinators:
         """The node stops: who waits is told NOT_COORDINATOR."""
         for coordinators in (self.transactions, self.groups, self.share_states):
             coordinators.unload()
+
+
+def _new_shares(
+    config: BrokerConfig,
+    image: ClusterImage,
+    partitions: Partitions,
+    timers: LoopTimers,
+    clock: Clock,
+    persister: Persister,
+) -> SharePartitionManager:
+    from broker.shares.share_partition_manager import manager_of
+
+    return manager_of(config, image, partitions, persister, timers, clock)
