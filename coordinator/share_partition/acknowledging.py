@@ -1,0 +1,179 @@
+"""What acknowledgements, and the end of a session, change of what is in flight (Kafka: `SharePartition.acknowledge`).
+
+Each change is begun at once and stands in a `Changes`: it holds once it is written, and is taken back where that
+fails, or where another acknowledgement of the same list is wrong. Renewed locks stay renewed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator.share_partition.in_flight_batch import InFlightBatch
+from coordinator.share_partition.in_flight_records import InFlightRecords
+from coordinator.share_partition.in_flight_state import NO_MEMBER, InFlightState
+from coordinator.share_partition.locks import Locks
+from coordinator.share_partition.ports import ShareSettings, StateBatch
+from coordinator.share_partition.states import (
+    ACKNOWLEDGED_AS,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    TERMINAL,
+    AcknowledgeType,
+    RecordState,
+)
+from protocol.errors import Error, KafkaError
+from protocol.messages.share_fetch import AcknowledgementBatch
+
+_NOT_FOUND = "Batch record not found. The request batch offsets are not found in the cache."
+_FIRST_IS_PAST = "Batch record not found. The first offset in request is past acquired records."
+_LAST_IS_PAST = "Batch record not found. The last offset in request is past acquired records."
+_PENDING = "The record state is invalid. The acknowledgement of delivery could not be completed."
+_BATCH_NOT_ACQUIRED = "The batch cannot be acknowledged. The batch is not in the acquired state."
+_SUBSET_NOT_ACQUIRED = "The batch cannot be acknowledged. The subset batch is not in the acquired state."
+_OFFSET_NOT_ACQUIRED = "The offset cannot be acknowledged. The offset is not acquired."
+_NOT_OWNER_OF_BATCH = "Member is not the owner of batch record"
+_NOT_OWNER_OF_OFFSET = "Member is not the owner of offset"
+_NO_RENEWAL = "Renewing acquisition locks is not enabled for the group."
+
+
+class Changes:
+    """What was begun, and isn't written yet."""
+
+    def __init__(self, records: InFlightRecords, delivery_limit: int) -> None:
+        self._records = records
+        self.delivery_limit = delivery_limit
+        self._begun: list[tuple[InFlightState, StateBatch]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._begun)
+
+    @property
+    def written(self) -> list[StateBatch]:
+        """What is to be written of them, one for each change."""
+        return [batch for _, batch in self._begun]
+
+    def begin(self, state: InFlightState, to: RecordState, first_offset: int, last_offset: int) -> None:
+        """Of these offsets, which are acquired, and nothing is pending of them."""
+        begun = state.begin(to, self.delivery_limit)
+        assert begun, "what isn't acquired was acknowledged"
+        self._begun.append((state, StateBatch(first_offset, last_offset, state.state, state.delivery_count)))
+        if state.is_terminal:
+            self._records.terminal_count += self._records.count_from_start(first_offset, last_offset)
+
+    def complete(self, *, is_written: bool) -> None:
+        """All of them hold, or none."""
+        records = self._records
+        for state, batch in self._begun:
+            state.complete(is_written=is_written)
+            if state.state is AVAILABLE and batch.last_offset < records.start_offset:
+                state.archive()  # in Kafka it is fetched, for ever: the log has it no more
+            if state.state is AVAILABLE:
+                records.may_have_available = True
+            if not is_written and batch.delivery_state in TERMINAL and not state.is_terminal:
+                records.terminal_count -= records.count_from_start(batch.first_offset, batch.last_offset)
+
+
+class Acknowledgement:
+    """Of one member, for one share partition."""
+
+    def __init__(
+        self,
+        records: InFlightRecords,
+        locks: Locks,
+        settings: ShareSettings,
+        member_id: str,
+        changes: Changes,
+    ) -> None:
+        self._records = records
+        self._locks = locks
+        self._settings = settings
+        self._member_id = member_id
+        self._changes = changes
+
+    def run(self, batches: Sequence[AcknowledgementBatch]) -> None:
+        """Raises KafkaError with the first error: INVALID_RECORD_STATE, INVALID_REQUEST."""
+        for batch in batches:
+            if batch.last_offset < self._records.start_offset:
+                continue  # done with, or out of reach
+            for in_flight in self._in_flight(batch):
+                if in_flight.last_offset >= self._records.start_offset:
+                    self._acknowledge(batch, in_flight)
+
+    def _in_flight(self, batch: AcknowledgementBatch) -> list[InFlightBatch]:
+        """All that a batch of acknowledgements touches."""
+        records = self._records
+        floor = records.floor(batch.first_offset)
+        if floor is None and batch.first_offset < records.start_offset:
+            floor = records.floor(records.start_offset)
+        if floor is None:
+            raise KafkaError(Error.INVALID_RECORD_STATE, _NOT_FOUND)
+        found = records.between(floor.first_offset, batch.last_offset)
+        if found[-1].last_offset < batch.first_offset:
+            raise KafkaError(Error.INVALID_REQUEST, _FIRST_IS_PAST)
+        if batch.last_offset > found[-1].last_offset:
+            raise KafkaError(Error.INVALID_REQUEST, _LAST_IS_PAST)
+        return found
+
+    def _acknowledge(self, batch: AcknowledgementBatch, in_flight: InFlightBatch) -> None:
+        whole = in_flight.whole
+        if whole is not None:
+            if whole.member_id == NO_MEMBER:
+                raise KafkaError(Error.INVALID_RECORD_STATE, _BATCH_NOT_ACQUIRED)
+            if whole.member_id != self._member_id:
+                raise KafkaError(Error.INVALID_RECORD_STATE, _NOT_OWNER_OF_BATCH)
+            if whole.is_pending:
+                raise KafkaError(Error.INVALID_RECORD_STATE, _PENDING)
+            is_subset = not in_flight.is_within(batch.first_offset, batch.last_offset)
+            is_cut = in_flight.first_offset < self._records.start_offset
+            if not (is_subset or is_cut or len(batch.acknowledge_types) > 1):
+                self._acknowledge_whole(batch, in_flight, whole)
+                return
+            if whole.state is not ACQUIRED:
+                raise KafkaError(Error.INVALID_RECORD_STATE, _SUBSET_NOT_ACQUIRED)
+            in_flight.split()
+        self._acknowledge_each(batch, in_flight)
+
+    def _acknowledge_whole(
+        self, batch: AcknowledgementBatch, in_flight: InFlightBatch, whole: InFlightState
+    ) -> None:
+        if whole.state is not ACQUIRED:
+            raise KafkaError(Error.INVALID_RECORD_STATE, _BATCH_NOT_ACQUIRED)
+        self._change(whole, batch.acknowledge_types[0], in_flight.first_offset, in_flight.last_offset)
+
+    def _acknowledge_each(self, batch: AcknowledgementBatch, in_flight: InFlightBatch) -> None:
+        types = batch.acknowledge_types
+        first = max(batch.first_offset, self._records.start_offset)
+        for offset, state in in_flight.states(first, batch.last_offset):
+            if state.state is not ACQUIRED:
+                raise KafkaError(Error.INVALID_RECORD_STATE, _OFFSET_NOT_ACQUIRED)
+            if state.member_id != self._member_id:
+                raise KafkaError(Error.INVALID_RECORD_STATE, _NOT_OWNER_OF_OFFSET)
+            kind = types[0] if len(types) == 1 else types[offset - batch.first_offset]
+            self._change(state, kind, offset, offset)
+
+    def _change(self, state: InFlightState, kind: int, first_offset: int, last_offset: int) -> None:
+        if kind != AcknowledgeType.RENEW:
+            self._changes.begin(state, ACKNOWLEDGED_AS[kind], first_offset, last_offset)
+            return
+        if not self._settings.renew_acknowledge_enable:
+            raise KafkaError(Error.INVALID_RECORD_STATE, _NO_RENEWAL)
+        state.relock(self._locks.take(first_offset, last_offset, self._settings.record_lock_duration_ms))
+
+
+def release(records: InFlightRecords, member_id: str, changes: Changes) -> None:
+    """Give back all that a member has acquired: its session is over. What lies before the start is archived."""
+    start = records.start_offset
+    for batch in records:
+        whole = batch.whole
+        if whole is not None:
+            if whole.state is not ACQUIRED or whole.member_id != member_id:
+                continue
+            if not batch.first_offset < start <= batch.last_offset:
+                to = ARCHIVED if batch.last_offset < start else AVAILABLE
+                changes.begin(whole, to, batch.first_offset, batch.last_offset)
+                continue
+            batch.split()
+        for offset, state in batch.states(batch.first_offset, batch.last_offset):
+            if state.state is ACQUIRED and state.member_id == member_id:
+                changes.begin(state, ARCHIVED if offset < start else AVAILABLE, offset, offset)

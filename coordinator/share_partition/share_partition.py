@@ -1,0 +1,327 @@
+"""A partition as one share group consumes it, at its leader (Kafka: `SharePartition`, KIP-932).
+
+In memory is who holds which record; durable, by way of the persister, what became of those that were acknowledged or
+given back. What is acquired and never written about comes back after a restart as if it had never been delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from coordinator.share_partition import aborted_records
+from coordinator.share_partition.acknowledging import Acknowledgement, Changes, release
+from coordinator.share_partition.acquiring import Acquisition
+from coordinator.share_partition.in_flight_batch import InFlightBatch
+from coordinator.share_partition.in_flight_records import GapWindow, InFlightRecords
+from coordinator.share_partition.in_flight_state import InFlightState
+from coordinator.share_partition.locks import Lock, Locks
+from coordinator.share_partition.ports import (
+    NO_START_OFFSET,
+    AbortedFrom,
+    AcquiredRecords,
+    FetchedBatch,
+    Persister,
+    ShareRuntime,
+    ShareSettings,
+    ShareState,
+    StateBatch,
+    WhenDone,
+)
+from coordinator.share_partition.states import (
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    ON_INITIALIZE,
+    AcquireMode,
+    PartitionState,
+    RecordState,
+)
+from protocol.errors import Error, KafkaError
+from protocol.messages.share_fetch import AcknowledgementBatch
+
+PERSISTER_ERRORS: dict[Error, Error] = {
+    Error.NOT_COORDINATOR: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.COORDINATOR_NOT_AVAILABLE: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.COORDINATOR_LOAD_IN_PROGRESS: Error.COORDINATOR_NOT_AVAILABLE,
+    Error.GROUP_ID_NOT_FOUND: Error.GROUP_ID_NOT_FOUND,
+    Error.UNKNOWN_TOPIC_OR_PARTITION: Error.UNKNOWN_TOPIC_OR_PARTITION,
+    Error.FENCED_LEADER_EPOCH: Error.NOT_LEADER_OR_FOLLOWER,
+    Error.FENCED_STATE_EPOCH: Error.NOT_LEADER_OR_FOLLOWER,
+}
+"""What a client is told of what the share coordinator answered; UNKNOWN_SERVER_ERROR of all else."""
+
+
+class SharePartition:
+    """`changed` is called whenever a fetch that waits may find something: to be acquired, or to be told."""
+
+    def __init__(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        leader_epoch: int,
+        *,
+        runtime: ShareRuntime,
+        persister: Persister,
+        settings: Callable[[], ShareSettings],
+        reset_offset: Callable[[], int],
+        changed: Callable[[], None],
+    ) -> None:
+        """`reset_offset` says where to begin by the group's settings; it raises KafkaError where nobody knows."""
+        self.group_id = group_id
+        self.topic_id = topic_id
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.state = PartitionState.EMPTY
+        self.records = InFlightRecords(0)
+        self._state_epoch = 0
+        self._persister = persister
+        self._settings = settings
+        self._reset_offset = reset_offset
+        self._changed = changed
+        self._fetching: object | None = None
+        self._locks = Locks(runtime, self._lock_expired)
+
+    @property
+    def is_active(self) -> bool:
+        return self.state is PartitionState.ACTIVE
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it will never hand out anything any more."""
+        return self.state in (PartitionState.FAILED, PartitionState.FENCED)
+
+    @property
+    def lock_count(self) -> int:
+        """How many locks run."""
+        return len(self._locks)
+
+    # --- what is durable ------------------------------------------------------------------------------------
+
+    def initialize(self, then: WhenDone) -> None:
+        """Read the durable state, unless that was begun before.
+
+        `then(None)` once records can be acquired, `then(error)` with what a client is told where they can't: another
+        share partition has to be made. LEADER_NOT_AVAILABLE: it is being read already, and whoever waits is woken.
+        """
+        step = ON_INITIALIZE[self.state]
+        if isinstance(step, Error):
+            then(None if step is Error.NONE else KafkaError(step))
+            return
+        self.state = step
+
+        def read(found: ShareState | KafkaError) -> None:
+            if self.state is not PartitionState.INITIALIZING:
+                then(KafkaError(Error.LEADER_NOT_AVAILABLE))
+                return
+            error = self._take(found)
+            self.state = PartitionState.ACTIVE if error is None else PartitionState.FAILED
+            then(error)
+
+        self._persister.read(self.group_id, self.topic_id, self.partition, self.leader_epoch, read)
+
+    def _take(self, found: ShareState | KafkaError) -> KafkaError | None:
+        """Begin with what was read; the error where that can't be."""
+        if isinstance(found, KafkaError):
+            return _told(found)
+        start = found.start_offset
+        if start == NO_START_OFFSET:
+            try:
+                start = self._reset_offset()
+            except KafkaError as error:
+                return error.as_value()
+        records = InFlightRecords(start)
+        gap_start: int | None = None
+        following = start
+        for first, last, state, count in found.batches:
+            if first < start or last < first:
+                message = f"Failed to initialize the share partition {self.group_id}-{self.partition}"
+                return KafkaError(Error.UNKNOWN_SERVER_ERROR, message)
+            if gap_start is None and first > following:
+                gap_start = following
+            following = last + 1
+            whole = InFlightState(RecordState(state), count)
+            records.put(InFlightBatch(first, last, whole))
+            if whole.is_terminal:
+                records.terminal_count += last - first + 1
+        if records:
+            records.may_have_available = True
+            records.end_offset = records.last_batch.last_offset
+            if gap_start is not None:
+                records.gap_window = GapWindow(gap_start, records.end_offset)
+            records.advance_start()
+        self.records = records
+        self._state_epoch = found.state_epoch
+        return None
+
+    def _write(self, batches: Sequence[StateBatch], then: WhenDone) -> None:
+        """With the start as it is before what is written may move it."""
+
+        def written(error: KafkaError | None) -> None:
+            then(None if error is None else _told(error))
+
+        self._persister.write(
+            self.group_id,
+            self.topic_id,
+            self.partition,
+            self._state_epoch,
+            self.leader_epoch,
+            self.records.start_offset,
+            self.records.terminal_count,
+            batches,
+            written,
+        )
+
+    def fence(self) -> None:
+        """It isn't this broker's any more, or somebody knows better: nothing is handed out and no lock ends any more.
+
+        Kafka's locks go on, and their writes are refused or come too late.
+        """
+        self.state = PartitionState.FENCED
+        self._locks.cancel_all()
+
+    # --- fetching -------------------------------------------------------------------------------------------
+
+    def begin_fetch(self, fetch: object) -> bool:
+        """One fetch at a time reads for it; whether this is the one, and finds something to acquire."""
+        if not self.is_active or self._fetching is not None:
+            return False
+        if not self.records.can_acquire(self._settings().partition_max_record_locks):
+            return False
+        self._fetching = fetch
+        return True
+
+    def end_fetch(self, fetch: object) -> None:
+        """Nothing happens where it isn't the one that reads."""
+        if self._fetching is fetch:
+            self._fetching = None
+
+    def next_fetch_offset(self) -> int:
+        return self.records.next_fetch_offset()
+
+    def most_reached(self, base_offset: int, most_records: int) -> int:
+        """Of record batches that begin behind this offset one is enough to `acquire` as if all were known, where the
+        first one that was read begins at `base_offset`."""
+        return max(self.records.end_offset, base_offset) + most_records
+
+    def acquire(
+        self,
+        member_id: str,
+        batches: Sequence[FetchedBatch],
+        *,
+        fetch_offset: int,
+        most_records: int,
+        batch_size: int,
+        mode: AcquireMode = AcquireMode.BATCH_OPTIMIZED,
+        aborted: Sequence[AbortedFrom] = (),
+    ) -> list[AcquiredRecords]:
+        """Hand out what was read from `fetch_offset` on: the offsets, in ranges, each with its delivery count.
+
+        `most_records` is a soft limit where whole batches are acquired. `aborted`: of readers of committed records.
+        """
+        if not self.is_active or most_records <= 0 or not batches:
+            return []
+        acquisition = Acquisition(
+            self.records,
+            self._locks,
+            self._settings(),
+            member_id=member_id,
+            batches=batches,
+            fetch_offset=fetch_offset,
+            most_records=most_records,
+            batch_size=batch_size,
+            limits_records=mode is AcquireMode.RECORD_LIMIT,
+        )
+        acquired = acquisition.run()
+        if not acquired or not aborted:
+            return acquired
+        return aborted_records.archive_aborted(self.records, batches, acquired, aborted)
+
+    def begin_at(self, log_start_offset: int) -> None:
+        """The log begins here now."""
+        self.records.begin_at(log_start_offset)
+
+    # --- acknowledging --------------------------------------------------------------------------------------
+
+    def acknowledge(self, member_id: str, batches: Sequence[AcknowledgementBatch], then: WhenDone) -> None:
+        """`then` once it is durable, or with what is wrong: then nothing has changed, but for renewed locks.
+
+        INVALID_RECORD_STATE, INVALID_REQUEST, and what `PERSISTER_ERRORS` says of the write.
+        """
+        settings = self._settings()
+        changes = Changes(self.records, settings.delivery_count_limit)
+        try:
+            Acknowledgement(self.records, self._locks, settings, member_id, changes).run(batches)
+        except KafkaError as error:
+            changes.complete(is_written=False)
+            then(error.as_value())
+            return
+        self._finish(changes, then)
+
+    def release(self, member_id: str, then: WhenDone) -> None:
+        """Give back all that this member has; `then` as in `acknowledge`."""
+        changes = Changes(self.records, self._settings().delivery_count_limit)
+        release(self.records, member_id, changes)
+        self._finish(changes, then)
+
+    def _finish(self, changes: Changes, then: WhenDone) -> None:
+        """Write what was begun, and tell what came of it."""
+        if not changes:
+            then(None)
+            return
+
+        def written(error: KafkaError | None) -> None:
+            changes.complete(is_written=error is None)
+            if error is None:
+                self.records.advance_start()
+            then(error)
+            self._changed()
+
+        self._write(changes.written, written)
+
+    def _lock_expired(self, lock: Lock) -> None:
+        """What it held is available again. That is written, and doesn't wait for it: one write for each state."""
+        limit = self._settings().delivery_count_limit
+        for first, last, state in self._held_by(lock):
+            records = self.records
+            if state.state is not ACQUIRED or state.lock is not lock:
+                continue  # by the write before it
+            state.move(ARCHIVED if last < records.start_offset else AVAILABLE, limit)
+            state.relock(None)
+            if state.state is AVAILABLE:
+                records.may_have_available = True
+            if state.is_terminal:
+                records.terminal_count += records.count_from_start(first, last)
+            self._write([StateBatch(first, last, state.state, state.delivery_count)], self._expiry_written)
+        self._changed()
+
+    def _held_by(self, lock: Lock) -> list[tuple[int, int, InFlightState]]:
+        """First and last offset and state of what is acquired under a lock."""
+        records = self.records
+        floor = records.floor(lock.first_offset)
+        if floor is None:
+            return []
+        held: list[tuple[int, int, InFlightState]] = []
+        for batch in records.between(floor.first_offset, lock.last_offset):
+            whole = batch.whole
+            if whole is not None and whole.lock is lock and whole.state is ACQUIRED:
+                if not batch.first_offset < records.start_offset <= batch.last_offset:
+                    held.append((batch.first_offset, batch.last_offset, whole))
+                    continue
+                batch.split()
+            if batch.whole is None:
+                held += [
+                    (offset, offset, state)
+                    for offset, state in batch.states(lock.first_offset, lock.last_offset)
+                    if state.lock is lock and state.state is ACQUIRED
+                ]
+        return held
+
+    def _expiry_written(self, error: KafkaError | None) -> None:
+        """Whatever came of the write."""
+        self.records.advance_start()
+        self._changed()
+
+
+def _told(error: KafkaError) -> KafkaError:
+    return KafkaError(PERSISTER_ERRORS.get(error.error, Error.UNKNOWN_SERVER_ERROR), error.message)

@@ -1,0 +1,147 @@
+"""Durable states of share partitions in memory, whose answers a test may hold back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from coordinator.share_partition.ports import (
+    NO_START_OFFSET,
+    ShareState,
+    StateBatch,
+    WhenDone,
+)
+from protocol.errors import Error, KafkaError
+
+
+class MemoryPersister:
+    """The port `Persister`: states by offset, as a test's eye sees them. While it `holds`, writes wait for `go_on`."""
+
+    def __init__(self, start_offset: int = NO_START_OFFSET) -> None:
+        self.start_offset = start_offset
+        self.state_epoch = 1
+        self.offsets: dict[int, tuple[int, int]] = {}  # (delivery count, state): the higher one counts
+        self.writes: list[tuple[int, int, list[StateBatch]]] = []
+        """Start, count of what is complete, batches."""
+        self.error: Error | None = None
+        self.holds = False
+        self.held: list[Callable[[], None]] = []
+
+    def read(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        leader_epoch: int,
+        then: Callable[[ShareState | KafkaError], None],
+    ) -> None:
+        def answer() -> None:
+            error = self.error
+            then(self.state() if error is None else KafkaError(error))
+
+        self._later(answer)
+
+    def state(self) -> ShareState:
+        """What is durable, neighbours of one state as one batch."""
+        batches: list[StateBatch] = []
+        for offset, (count, state) in sorted(self.offsets.items()):
+            if offset < self.start_offset:
+                continue
+            last = batches[-1] if batches else None
+            if last and last.last_offset == offset - 1 and last[2:] == (state, count):
+                batches[-1] = last._replace(last_offset=offset)
+            else:
+                batches.append(StateBatch(offset, offset, state, count))
+        return ShareState(self.state_epoch, self.start_offset, batches)
+
+    def write(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+        then: WhenDone,
+    ) -> None:
+        def answer() -> None:
+            error = self.error
+            if error is None and state_epoch != self.state_epoch:
+                error = Error.FENCED_STATE_EPOCH
+            if error is None:
+                self._keep(start_offset, batches)
+                self.writes.append((start_offset, delivery_complete_count, [*batches]))
+            then(None if error is None else KafkaError(error, "text"))
+
+        self._later(answer)
+
+    def go_on(self, count: int | None = None) -> None:
+        """Carry out what is held, or the first few."""
+        held = self.held[:count]
+        del self.held[:count]
+        for answer in held:
+            answer()
+
+    def _later(self, answer: Callable[[], None]) -> None:
+        if self.holds:
+            self.held.append(answer)
+        else:
+            answer()
+
+    def _keep(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
+        self.start_offset = start_offset
+        for first, last, state, count in batches:
+            for offset in range(first, last + 1):
+                self.offsets[offset] = max((count, state), self.offsets.get(offset, (0, 0)))
+
+
+class MemoryPersisters:
+    """The port `Persister` of many: each share partition that was initialized has a `MemoryPersister`."""
+
+    def __init__(self) -> None:
+        self.states: dict[tuple[str, bytes, int], MemoryPersister] = {}
+
+    def initialize(
+        self, group_id: str, topic_id: bytes, partition: int, start_offset: int = NO_START_OFFSET
+    ) -> MemoryPersister:
+        state = self.states[group_id, topic_id, partition] = MemoryPersister(start_offset)
+        return state
+
+    def read(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        leader_epoch: int,
+        then: Callable[[ShareState | KafkaError], None],
+    ) -> None:
+        found = self.states.get((group_id, topic_id, partition))
+        if found is None:
+            then(KafkaError(Error.INVALID_REQUEST, "not initialized"))
+        else:
+            found.read(group_id, topic_id, partition, leader_epoch, then)
+
+    def write(
+        self,
+        group_id: str,
+        topic_id: bytes,
+        partition: int,
+        state_epoch: int,
+        leader_epoch: int,
+        start_offset: int,
+        delivery_complete_count: int,
+        batches: Sequence[StateBatch],
+        then: WhenDone,
+    ) -> None:
+        self.states[group_id, topic_id, partition].write(
+            group_id,
+            topic_id,
+            partition,
+            state_epoch,
+            leader_epoch,
+            start_offset,
+            delivery_complete_count,
+            batches,
+            then,
+        )

@@ -1,0 +1,146 @@
+"""A share partition on a log of record batches, with durable state in memory and time that a test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coordinator.share_partition.ports import AbortedFrom, AcquiredRecords, FetchedBatch, ShareSettings
+from coordinator.share_partition.share_partition import SharePartition
+from coordinator.share_partition.states import AcquireMode
+from protocol.errors import Error, KafkaError
+from protocol.messages.share_fetch import AcknowledgementBatch
+from tests.support.share_persister import MemoryPersister
+from tests.unit.coordinator.runtime import FakeRuntime
+
+TOPIC_ID = bytes(15) + b"\1"
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, _, ARCHIVED = range(5)
+LOCK_MS = 30_000
+
+
+class Shared:
+    """A share partition, with short words for what members do. Errors are those of the acknowledgements, by code."""
+
+    def __init__(
+        self,
+        batches: Sequence[tuple[int, int]] = (),
+        *,
+        persister: MemoryPersister | None = None,
+        runtime: FakeRuntime | None = None,
+        reset: int | Error = 0,
+        **settings: object,
+    ) -> None:
+        """`batches`: first and last offsets of the log's record batches."""
+        self.log = [FetchedBatch(first, last) for first, last in batches]
+        self.runtime = runtime or FakeRuntime()
+        self.persister = persister or MemoryPersister()
+        self.settings = ShareSettings(**settings)  # type: ignore[arg-type]
+        self.reset = reset
+        self.changes = 0
+        self.partition = SharePartition(
+            "g",
+            TOPIC_ID,
+            0,
+            5,
+            runtime=self.runtime,
+            persister=self.persister,
+            settings=lambda: self.settings,
+            reset_offset=self._reset_offset,
+            changed=self._changed,
+        )
+        self.initialized: list[Error | None] = []
+        self.initialize()
+
+    def initialize(self) -> None:
+        self.partition.initialize(lambda error: self.initialized.append(error and error.error))
+
+    def restarted(self) -> Shared:
+        """A new leader, or the same one after a kill: only what is durable is known."""
+        self.partition.fence()
+        again = Shared(persister=self.persister, runtime=self.runtime, reset=self.reset)
+        again.log, again.settings = self.log, self.settings
+        return again
+
+    def _reset_offset(self) -> int:
+        if isinstance(self.reset, Error):
+            raise KafkaError(self.reset)
+        return self.reset
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def fetch(
+        self,
+        member: str = "m",
+        most: int = 500,
+        batch_size: int = 500,
+        *,
+        limits: bool = False,
+        read: int = 100,
+        aborted: Sequence[AbortedFrom] = (),
+    ) -> list[tuple[int, int, int]]:
+        """First, last, delivery count of what is acquired; `read`: so many record batches at most are read."""
+        partition = self.partition
+        if not partition.begin_fetch(self):
+            return []
+        offset = partition.next_fetch_offset()
+        batches = [batch for batch in self.log if batch.last_offset >= offset][:read]
+        mode = AcquireMode.RECORD_LIMIT if limits else AcquireMode.BATCH_OPTIMIZED
+        acquired: list[AcquiredRecords] = partition.acquire(
+            member,
+            batches,
+            fetch_offset=offset,
+            most_records=most,
+            batch_size=batch_size,
+            mode=mode,
+            aborted=aborted,
+        )
+        partition.end_fetch(self)
+        return [tuple(each) for each in acquired]  # type: ignore[misc]
+
+    def ack(self, *parts: tuple[int, int, int | list[int]], member: str = "m") -> int | None:
+        """First, last, type or types of each; None while it isn't answered."""
+        answers: list[int] = []
+        batches = [
+            AcknowledgementBatch(
+                first_offset=first,
+                last_offset=last,
+                acknowledge_types=types if isinstance(types, list) else [types],
+            )
+            for first, last, types in parts
+        ]
+        self.partition.acknowledge(
+            member, batches, lambda error: answers.append(0 if error is None else error.error)
+        )
+        assert len(answers) <= 1
+        self.answers = answers
+        return answers[0] if answers else None
+
+    def leave(self, member: str = "m") -> int | None:
+        answers: list[int] = []
+        self.partition.release(member, lambda error: answers.append(0 if error is None else error.error))
+        return answers[0] if answers else None
+
+    @property
+    def span(self) -> tuple[int, int, int]:
+        """Start, end, how many are done with behind the start."""
+        records = self.partition.records
+        return records.start_offset, records.end_offset, records.terminal_count
+
+    @property
+    def next(self) -> int:
+        return self.partition.next_fetch_offset()
+
+    def states(self) -> dict[int, tuple[int, int, str]]:
+        """State, delivery count and owner of each offset in flight."""
+        return {
+            offset: (state.state, state.delivery_count, state.member_id)
+            for batch in self.partition.records
+            for offset in range(batch.first_offset, batch.last_offset + 1)
+            for state in [batch.state_at(offset)]
+        }
+
+
+def in_batches(count: int, size: int, first: int = 0) -> list[tuple[int, int]]:
+    """So many record batches of a size, in a row."""
+    return [(first + place * size, first + (place + 1) * size - 1) for place in range(count)]
