@@ -27,6 +27,11 @@ class FileRange:
     def __len__(self) -> int:
         return self._size
 
+    def part(self, at: int, size: int) -> "FileRange":
+        """`size` bytes of the range from its byte `at` on, left in their file. Raises as `read`."""
+        self._check()
+        return FileRange(self._files, self._held.file, self._position + at, size)
+
     def read(self, at: int, size: int) -> bytes:
         """`size` bytes of the range from its byte `at` on, at most up to its end."""
         size = min(size, self._size - at)

@@ -26,7 +26,7 @@ from broker.security.principal import ANONYMOUS
 from protocol.errors import CodecError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.memory import Memory
@@ -73,6 +73,7 @@ class Connection(ReceivingSide):
         "client_software",
         "listener",
         "principal",
+        "when_lost",
     )
 
     def __init__(self, listener: Admitting, requests: Requests, scheduler: Scheduler, memory: Memory) -> None:
@@ -80,6 +81,8 @@ class Connection(ReceivingSide):
         self.listener = listener
         self.principal = ANONYMOUS
         self.client_software: tuple[str, str] | None = None
+        self.when_lost: Callable[[], None] | None = None
+        """Called once it is gone, behind what it has left: of a share session that was opened on it."""
         self._max_frame_bytes = memory.max_frame_bytes
         self._throttle: Scheduled | None = None  # until it is over
         self._next_turn: Scheduled | None = None  # where frames are at hand that others go before
@@ -129,6 +132,9 @@ class Connection(ReceivingSide):
         self._start = self._end = 0
         self._memory.requests.forget(self)
         self.listener.forget(self)
+        when_lost, self.when_lost = self.when_lost, None
+        if when_lost is not None:
+            when_lost()
 
     def hang_up(self) -> None:
         """Close behind what is answered already."""

@@ -1,0 +1,101 @@
+"""ShareAcknowledge (79), versions 1 and 2 (KIP-932).
+
+v2: renewed locks (KIP-1222), the duration of a lock in the answer.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.handlers.share_requests import (
+    Acknowledgements,
+    TopicAccess,
+    acknowledge,
+    check_sender,
+    tell_leaders,
+)
+from broker.network.later import Later
+from broker.shares.share_sessions import FINAL_EPOCH, FIRST_EPOCH
+from protocol.errors import Error, KafkaError
+from protocol.messages.share_fetch import (
+    AcknowledgedPartition,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
+    from broker.network.context import RequestContext
+    from broker.replicas.current_leaders import CurrentLeaders
+    from broker.security.authorizer import Authorizer
+    from broker.shares.share_partitions import AcknowledgedPartitions, SharePartitions
+
+
+def handle(
+    share_partitions: SharePartitions,
+    metadata: MetadataLog,
+    current_leaders: CurrentLeaders,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: ShareAcknowledgeRequest,
+) -> ShareAcknowledgeResponse | Later[ShareAcknowledgeResponse]:
+    image, epoch = metadata.image, request.share_session_epoch
+    try:
+        group_id, member_id = check_sender(image, authorizer, context, request.group_id, request.member_id)
+        _use_session(share_partitions, group_id, member_id, epoch)
+    except KafkaError as error:
+        return ShareAcknowledgeResponse(error_code=error.error)
+    acknowledgements: Acknowledgements = {
+        (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    later: Later[ShareAcknowledgeResponse] = Later()
+
+    def answered(found: AcknowledgedPartitions) -> None:
+        if epoch == FINAL_EPOCH:
+            share_partitions.end_session(group_id, member_id)
+        response = _response(found)
+        response.acquisition_lock_timeout_ms = share_partitions.settings_of(group_id).record_lock_duration_ms
+        listed = [(topic.topic_id, answer) for topic in response.responses for answer in topic.partitions]
+        response.node_endpoints = tell_leaders(current_leaders, context, listed)
+        later.reply(response)
+
+    acknowledge(
+        share_partitions,
+        TopicAccess(image, authorizer, context),
+        group_id,
+        member_id,
+        acknowledgements,
+        version=context.api_version,
+        renews=request.is_renew_ack,
+        then=later.guarded(partial(answered)),
+    )
+    return later.answer()
+
+
+def _use_session(shares: SharePartitions, group_id: str, member_id: str, epoch: int) -> None:
+    """Raises KafkaError: INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_NOT_FOUND."""
+    if epoch == FIRST_EPOCH:
+        raise KafkaError(Error.INVALID_SHARE_SESSION_EPOCH)
+    if epoch == FINAL_EPOCH:
+        shares.sessions.get(group_id, member_id)
+    else:
+        shares.sessions.go_on(group_id, member_id, epoch)
+
+
+def _response(found: AcknowledgedPartitions) -> ShareAcknowledgeResponse:
+    topics: dict[bytes, list[AcknowledgedPartition]] = {}
+    for (topic_id, index), error in found.items():
+        answer = AcknowledgedPartition(partition_index=index)
+        if error is not None:
+            answer.error_code, answer.error_message = error.error, error.message
+        topics.setdefault(topic_id, []).append(answer)
+    return ShareAcknowledgeResponse(
+        responses=[
+            ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in topics.items()
+        ]
+    )

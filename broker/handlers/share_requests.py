@@ -1,0 +1,157 @@
+"""What ShareFetch and ShareAcknowledge have in common: who may ask, and acknowledgements, which both of them carry.
+
+Kafka: `KafkaApis.handleAcknowledgements`, `validateAcknowledgementBatches`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.security.authorizer import GROUP, READ, TOPIC
+from coordinator.share_partition.states import AcknowledgeType
+from protocol.errors import Error, KafkaError
+from protocol.messages.share_fetch import AcknowledgementBatch, LeaderIdAndEpoch, NodeEndpoint
+
+if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
+    from broker.network.context import RequestContext
+    from broker.replicas.current_leaders import CurrentLeaders
+    from broker.security.authorizer import Authorizer
+    from broker.shares.share_partitions import AcknowledgedPartitions, SharePartitions
+    from broker.shares.share_sessions import ShareKey
+    from protocol.messages.share_fetch import AcknowledgedPartition, FetchedPartition
+
+SHARE_VERSION = "share.version"
+MAX_MEMBER_ID_LENGTH = 36
+RENEWING_VERSION = 2
+TOLD_LEADERS_BY = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
+
+Acknowledgements = dict["ShareKey", Sequence[AcknowledgementBatch]]
+
+
+def check_sender(
+    image: ClusterImage,
+    authorizer: Authorizer,
+    context: RequestContext,
+    group_id: str | None,
+    member_id: str | None,
+) -> tuple[str, str]:
+    """Group and member. Raises KafkaError: UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED."""
+    if image.features.get(SHARE_VERSION, 0) < 1:
+        raise KafkaError(Error.UNSUPPORTED_VERSION)
+    if group_id is None:
+        raise KafkaError(Error.INVALID_REQUEST)
+    if not authorizer.allows(context, READ, GROUP, group_id):
+        raise KafkaError(Error.GROUP_AUTHORIZATION_FAILED)
+    if not member_id or utf16_length(member_id) > MAX_MEMBER_ID_LENGTH:
+        raise KafkaError(Error.INVALID_REQUEST)
+    return group_id, member_id
+
+
+def utf16_length(text: str) -> int:
+    """As Java counts."""
+    return len(text) + sum(char > "\uffff" for char in text)
+
+
+class TopicAccess:
+    """Which topics of a request are known, and may be read by who sent it."""
+
+    def __init__(self, image: ClusterImage, authorizer: Authorizer, context: RequestContext) -> None:
+        self._image = image
+        self._authorizer = authorizer
+        self._context = context
+        self._may_read: dict[str, bool] = {}
+
+    def is_known(self, topic_id: bytes) -> bool:
+        return topic_id in self._image.topics_by_id
+
+    def error(self, key: ShareKey) -> Error | None:
+        """Of a partition of a known topic."""
+        topic = self._image.topics_by_id[key[0]]
+        may_read = self._may_read.get(topic.name)
+        if may_read is None:
+            may_read = self._authorizer.allows(self._context, READ, TOPIC, topic.name)
+            self._may_read[topic.name] = may_read
+        if not may_read:
+            return Error.TOPIC_AUTHORIZATION_FAILED
+        return None if key[1] in topic.partitions else Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def acknowledge(
+    shares: SharePartitions,
+    access: TopicAccess,
+    group_id: str,
+    member_id: str,
+    acknowledgements: Acknowledgements,
+    *,
+    version: int,
+    renews: bool,
+    then: Callable[[AcknowledgedPartitions], None],
+) -> None:
+    """Check and carry out; `then` as in `SharePartitions.acknowledge`.
+
+    A partition without batches is answered only where another one has some: as in Kafka.
+    """
+    answers: AcknowledgedPartitions = {}
+    empty: list[ShareKey] = []
+    asked: Acknowledgements = {}
+    for key, batches in acknowledgements.items():
+        if not access.is_known(key[0]):
+            error: Error | None = Error.UNKNOWN_TOPIC_ID
+        elif not _make_sense(batches, version=version, renews=renews):
+            error = Error.INVALID_REQUEST
+        else:
+            error = access.error(key)
+        if error is not None:
+            answers[key] = KafkaError(error)
+        elif batches:
+            asked[key] = batches
+        else:
+            empty.append(key)
+    if not asked:
+        then(answers)
+        return
+
+    def acknowledged(found: AcknowledgedPartitions) -> None:
+        then(found | answers | dict.fromkeys(empty))
+
+    shares.acknowledge(group_id, member_id, asked, acknowledged)
+
+
+def _make_sense(batches: Iterable[AcknowledgementBatch], *, version: int, renews: bool) -> bool:
+    """Whether the batches of one partition do by themselves."""
+    highest = AcknowledgeType.RENEW if version >= RENEWING_VERSION else AcknowledgeType.REJECT
+    previous_last = -1
+    for batch in batches:
+        types = batch.acknowledge_types
+        if batch.first_offset > batch.last_offset or batch.first_offset < previous_last or not types:
+            return False
+        if len(types) > 1 and batch.last_offset - batch.first_offset != len(types) - 1:
+            return False
+        if min(types) < AcknowledgeType.GAP or max(types) > highest:
+            return False
+        if AcknowledgeType.RENEW in types and not renews:
+            return False
+        previous_last = batch.last_offset
+    return True
+
+
+def tell_leaders(
+    leaders: CurrentLeaders,
+    context: RequestContext,
+    answers: Iterable[tuple[bytes, FetchedPartition | AcknowledgedPartition]],
+) -> list[NodeEndpoint]:
+    """Say in each answer whose partition is led elsewhere by whom it is; where those are."""
+    nodes: dict[int, NodeEndpoint] = {}
+    for topic_id, answer in answers:
+        if answer.error_code not in TOLD_LEADERS_BY:
+            continue
+        leader_id, leader_epoch = leaders.of_topic_id(topic_id, answer.partition_index)
+        answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        node = leaders.node(leader_id, context.listener_name)
+        if node is not None:
+            nodes[leader_id] = NodeEndpoint(
+                node_id=node.node_id, host=node.host, port=node.port, rack=node.rack
+            )
+    return [*nodes.values()]

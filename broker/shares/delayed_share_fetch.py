@@ -1,0 +1,91 @@
+"""The ShareFetch that waits (Kafka: `DelayedShareFetch`).
+
+It waits at the partitions, whose appends and commits wake it, and at the share partitions: their state is loaded, a
+lock ends, records are given back, the start moves, another fetch has read. As in Kafka it acquires only once there is
+as much as it asks for, or its time is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.shares.share_fetching import Acquirable, Answers, ShareReading
+    from broker.shares.share_sessions import ShareKey
+
+
+class DelayedShareFetch:
+    """`reply` is told the answers, in the call that makes this or later, or `fail` why there are none. Neither is
+    called once it was abandoned."""
+
+    __slots__ = ("_fail", "_is_rechecking", "_reading", "_reply", "_timer", "is_over")
+
+    def __init__(
+        self,
+        reading: ShareReading,
+        keys: Sequence[ShareKey],
+        scheduler: Scheduler,
+        reply: Callable[[Answers], None],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._reading = reading
+        self._reply = reply
+        self._fail = fail
+        self._timer: Scheduled | None = None
+        self._is_rechecking = False
+        self.is_over = False
+        reading.want(keys, self.recheck)
+        self.recheck()
+        if self.is_over:
+            return
+        if reading.parameters.max_wait_ms <= 0:
+            self._time_is_over()
+            return
+        self._timer = scheduler.call_later(reading.parameters.max_wait_ms / 1000, self._time_is_over)
+        for led in reading.wanted:
+            led.waiting.add(self, 0)
+            led.partition.waiting.add(self, 0)
+
+    def recheck(self, place: int = 0) -> None:
+        """Called whenever any of what it waits for moved: answer if there is enough now. It raises nothing: who moved
+        the partition, a producer perhaps, has no part in what goes wrong here."""
+        if self.is_over or self._is_rechecking:
+            return
+        self._is_rechecking = True
+        try:
+            if self._reading.is_hopeless:
+                held: Acquirable | None = []
+            else:
+                held = self._reading.is_enough()
+            if held is not None:
+                self._complete(held)
+        except Exception as error:
+            self.abandon()
+            self._fail(error)
+        finally:
+            self._is_rechecking = False
+
+    def _time_is_over(self) -> None:
+        """Acquire whatever there is."""
+        if self.is_over:
+            return
+        try:
+            self._complete(self._reading.hold())
+        except Exception as error:
+            self.abandon()
+            self._fail(error)
+
+    def abandon(self) -> None:
+        """It doesn't wait any more: it is answered, or its client has gone."""
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for led in self._reading.wanted:
+            led.waiting.discard(self)
+            led.partition.waiting.discard(self)
+
+    def _complete(self, held: Acquirable) -> None:
+        self.abandon()
+        self._reply(self._reading.acquire(held) if held else {})

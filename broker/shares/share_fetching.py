@@ -1,0 +1,270 @@
+"""Reading and acquiring for one ShareFetch (Kafka: `DelayedShareFetch`, `ShareFetchUtils`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.replicas.delayed_fetch import bytes_to_read
+from broker.replicas.fetch_targets import FetchTarget
+from broker.replicas.fetching import CONSUMER, FetchParameters, Reading
+from broker.shares.fetched_records import FetchedRecords
+from coordinator.share_partition.ports import AbortedFrom, AcquiredRecords
+from protocol.errors import Error, KafkaError
+from protocol.messages import share_fetch
+from protocol.messages.fetch import FetchPartition, PartitionData
+from protocol.messages.share_fetch import FetchedPartition
+from protocol.records.batch import CorruptRecordError
+
+if TYPE_CHECKING:
+    from broker.environment.chance import Chance
+    from broker.replicas.partitions import Partitions
+    from broker.shares.share_partitions import LedSharePartition, SharePartitions
+    from broker.shares.share_sessions import ShareKey
+    from coordinator.share_partition.states import AcquireMode
+
+log = logging.getLogger("barnabas.shares")
+
+_VERSION = 17
+"""Of Fetch: reading knows partitions by topic ids."""
+
+Answers = dict["ShareKey", FetchedPartition]
+Acquirable = list[tuple["LedSharePartition", FetchTarget]]
+
+
+class ShareFetchParameters:
+    """What one member asks for."""
+
+    __slots__ = (
+        "batch_size",
+        "group_id",
+        "max_bytes",
+        "max_records",
+        "max_wait_ms",
+        "member_id",
+        "mode",
+        "read_committed",
+        "reading",
+    )
+
+    def __init__(
+        self,
+        *,
+        group_id: str,
+        member_id: str,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        max_records: int,
+        batch_size: int,
+        mode: AcquireMode,
+        read_committed: bool,
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.max_wait_ms = max_wait_ms
+        self.max_bytes = max_bytes
+        self.max_records = max_records
+        self.batch_size = batch_size
+        self.mode = mode
+        self.read_committed = read_committed
+        self.reading = FetchParameters(
+            api_version=_VERSION,
+            replica_id=CONSUMER,
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            read_committed=read_committed,
+        )
+        self.reading.only_leader = True  # which alone has the share partition
+
+
+class ShareReading:
+    """One pass: which share partitions have something to acquire, whether that is enough, and the acquisition.
+
+    While it holds a share partition no other fetch reads for that. `errors` are told in the answer, whatever else is.
+    """
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        shares: SharePartitions,
+        chance: Chance,
+        parameters: ShareFetchParameters,
+    ) -> None:
+        self.parameters = parameters
+        self.wanted: list[LedSharePartition] = []
+        self.errors: dict[ShareKey, KafkaError] = {}
+        self._partitions = partitions
+        self._shares = shares
+        self._chance = chance
+
+    def want(self, keys: Sequence[ShareKey], changed: Callable[[], None]) -> None:
+        """Find the share partitions, or make them. `changed` is called where one couldn't be begun later on."""
+        for key in keys:
+            try:
+                led = self._shares.get(self.parameters.group_id, key)
+            except KafkaError as error:
+                self.errors[key] = error.as_value()
+                continue
+            self.wanted.append(led)
+            self._initialize(key, led, changed)
+
+    def _initialize(self, key: ShareKey, led: LedSharePartition, changed: Callable[[], None]) -> None:
+        is_done = False
+
+        def initialized(error: KafkaError | None) -> None:
+            if error is not None and error.error is not Error.LEADER_NOT_AVAILABLE:
+                self.errors[key] = error
+                self._shares.drop(led)
+            if is_done:
+                changed()
+                self._shares.wake(led)
+
+        led.share.initialize(initialized)
+        is_done = True
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether nothing can be acquired any more, however long it waits."""
+        return not any(led.is_led and not led.share.is_over for led in self.wanted)
+
+    def is_enough(self) -> Acquirable | None:
+        """What can be acquired, and is held then, if all together is as much as is asked for or reading it fails; None
+        where it isn't."""
+        acquirable = self.hold()
+        if not acquirable:
+            return None
+        try:
+            if self._is_readable(acquirable):
+                return acquirable
+        except BaseException:
+            self.let_go(acquirable)
+            raise
+        self.let_go(acquirable)
+        return None
+
+    def _is_readable(self, acquirable: Acquirable) -> bool:
+        parameters = self.parameters.reading
+        readable = 0
+        try:
+            for led, target in acquirable:
+                if target.fetch_offset < led.partition.log.log_start_offset:
+                    return True
+                readable += bytes_to_read(parameters, target, led.partition)
+        except (KafkaError, OSError, CorruptRecordError):
+            return True  # reading finds the same fault, and says it with its partition
+        return readable >= parameters.min_bytes
+
+    def hold(self) -> Acquirable:
+        """Those that something can be acquired of, from which offset, and how many bytes of each may be read."""
+        held: list[LedSharePartition] = [led for led in self.wanted if led.share.begin_fetch(self)]
+        sizes = self._sizes(len(held))
+        return [
+            (
+                led,
+                FetchTarget(
+                    led.share.topic_id,
+                    FetchPartition(
+                        partition=led.share.partition,
+                        fetch_offset=led.share.next_fetch_offset(),
+                        partition_max_bytes=size,
+                    ),
+                ),
+            )
+            for led, size in zip(held, sizes, strict=True)
+        ]
+
+    def _sizes(self, count: int) -> list[int]:
+        """The bytes in equal parts, what is over to a random one; one byte each, in a row from a random one on, where
+        there are too few (Kafka: `PartitionMaxBytesStrategy`)."""
+        if not count:
+            return []
+        whole, over = divmod(self.parameters.max_bytes, count)
+        sizes = [whole] * count
+        if over:
+            place = self._chance.randrange(count)
+            if whole:
+                sizes[place] += over
+            else:
+                for step in range(over):
+                    sizes[(place + step) % count] = 1
+        return sizes
+
+    def let_go(self, held: Acquirable) -> None:
+        """Others may read for these."""
+        for led, _ in held:
+            led.share.end_fetch(self)
+
+    def acquire(self, held: Acquirable) -> Answers:
+        """Read what is held, acquire of it, and let it go."""
+        answers: Answers = {}
+        try:
+            reading = Reading(
+                self._partitions, self.parameters.reading, [target for _, target in held], lambda topic: True
+            )
+            shares = {(led.share.topic_id, led.share.partition): led for led, _ in held}
+            left = self.parameters.max_records
+            for target, read in reading.results:
+                key = (target.topic, target.index)
+                led = shares[key]  # type: ignore[index]
+                answer, count = self._answer_of(led, target, read, left)
+                answers[key] = answer  # type: ignore[index]
+                left -= count
+        finally:
+            self.let_go(held)
+        for led, _ in held:
+            self._shares.wake(led)
+        return answers
+
+    def _answer_of(
+        self, led: LedSharePartition, target: FetchTarget, read: PartitionData, left: int
+    ) -> tuple[FetchedPartition, int]:
+        """What is said of a partition, and how many offsets were acquired of it."""
+        answer = FetchedPartition(partition_index=target.index, records=b"")
+        if read.error_code == Error.OFFSET_OUT_OF_RANGE:
+            led.share.begin_at(led.partition.log.log_start_offset)
+            return answer, 0
+        if read.error_code:
+            answer.error_code = read.error_code
+            return answer, 0
+        try:
+            records, acquired = self._acquired(led, target, read, left)
+        except (CorruptRecordError, OSError) as error:
+            log.error("%s-%d can't be read: %s", led.partition.topic.name, target.index, error)
+            is_corrupt = isinstance(error, CorruptRecordError)
+            answer.error_code = Error.CORRUPT_MESSAGE if is_corrupt else Error.KAFKA_STORAGE_ERROR
+            return answer, 0
+        answer.records = records
+        answer.acquired_records = [
+            share_fetch.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+            for first, last, count in acquired
+        ]
+        return answer, sum(each.size for each in acquired)
+
+    def _acquired(
+        self, led: LedSharePartition, target: FetchTarget, read: PartitionData, left: int
+    ) -> tuple[bytes | list[object], list[AcquiredRecords]]:
+        parameters, share = self.parameters, led.share
+        if left <= 0 or not read.records:
+            return b"", []
+        aborted = [
+            AbortedFrom(each.producer_id, each.first_offset) for each in read.aborted_transactions or ()
+        ]
+        records = FetchedRecords(read.records)  # type: ignore[arg-type]
+        batches, positions = records.batches(
+            lambda base_offset: share.most_reached(base_offset, left), with_markers=bool(aborted)
+        )
+        acquired = share.acquire(
+            parameters.member_id,
+            batches,
+            fetch_offset=target.fetch_offset,
+            most_records=left,
+            batch_size=parameters.batch_size,
+            mode=parameters.mode,
+            aborted=aborted,
+        )
+        if not acquired:
+            return b"", []
+        return [*records.cut(batches, positions, acquired)], acquired

@@ -1,0 +1,294 @@
+"""The share partitions of this broker: those of the partitions that it leads (Kafka: `SharePartitionManager`).
+
+One is made when a fetch first wants it, and dropped once the partition isn't led here any more, the share coordinator
+knows better, or nobody of the group has a session left: what is durable is read again then.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.replicas.fetch_wakeups import WaitingFetches
+from broker.shares.share_sessions import ShareKey, ShareSession, ShareSessions
+from broker.shares.share_settings import duration_ms
+from coordinator.share_partition.share_partition import SharePartition
+from protocol.errors import Error, KafkaError
+from storage.log.log_config import LONG_MAX
+
+if TYPE_CHECKING:
+    from broker.environment.clock import Clock
+    from broker.replicas.leader import Leader
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
+    from coordinator.commit_waiters import CommitWaiter
+    from coordinator.share_partition.ports import Persister, ShareRuntime, ShareSettings, WhenDone
+    from protocol.messages.share_fetch import AcknowledgementBatch
+
+log = logging.getLogger("barnabas.shares")
+
+MANY_SHARE_PARTITIONS = 10_000
+"""So many are kept before those of groups without any session go, though no connection has ended."""
+
+DROPPED_BY = frozenset(
+    {
+        Error.NOT_LEADER_OR_FOLLOWER,
+        Error.FENCED_STATE_EPOCH,
+        Error.GROUP_ID_NOT_FOUND,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors of a write, or of a read of the log, after which durable state is read again."""
+
+_BY_DURATION = "by_duration:"
+
+AcknowledgedPartitions = dict[ShareKey, KafkaError | None]
+
+
+class LedSharePartition:
+    """A share partition, the partition that it is of, and who waits for it."""
+
+    __slots__ = ("leader", "loss", "partition", "share", "waiting")
+
+    def __init__(self, partition: Partition, leader: Leader) -> None:
+        self.partition = partition
+        self.leader = leader
+        self.waiting = WaitingFetches()
+        self.share: SharePartition
+        self.loss: CommitWaiter | None = None
+
+    @property
+    def is_led(self) -> bool:
+        """Whether the partition still is what it was when this was made."""
+        return not self.partition.is_gone and self.partition.role is self.leader
+
+
+class SharePartitions:
+    """By group and partition. Also all share sessions: what they hold ends with them."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        persister: Persister,
+        timers: ShareRuntime,
+        clock: Clock,
+        share_settings_of: Callable[[str], ShareSettings],
+        most_sessions: int,
+    ) -> None:
+        self.sessions = ShareSessions(most_sessions, self._session_lost, self.forget_group)
+        self.settings_of = share_settings_of
+        self._partitions = partitions
+        self._persister = persister
+        self._timers = timers
+        self._clock = clock
+        self._groups: dict[str, dict[ShareKey, LedSharePartition]] = {}
+        self._count = 0
+        self._to_wake: deque[LedSharePartition] = deque()
+        self._is_waking = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    # --- finding --------------------------------------------------------------------------------------------
+
+    def find(self, group_id: str, key: ShareKey) -> LedSharePartition | None:
+        """None where nobody of the group has fetched the partition here yet."""
+        led = self._groups.get(group_id, {}).get(key)
+        if led is not None and not led.is_led:
+            self.drop(led)
+            return None
+        return led
+
+    def get(self, group_id: str, key: ShareKey) -> LedSharePartition:
+        """Made where there is none. Raises KafkaError where the partition isn't led here: NOT_LEADER_OR_FOLLOWER,
+        UNKNOWN_TOPIC_OR_PARTITION, KAFKA_STORAGE_ERROR."""
+        led = self.find(group_id, key)
+        if led is not None:
+            return led
+        topic = self._partitions.by_id.get(key[0])
+        if topic is None:
+            raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+        partition = self._partitions.get(topic.name, key[1])
+        leader = partition.leader()
+        if self._count >= MANY_SHARE_PARTITIONS:
+            self._drop_unused()
+        led = LedSharePartition(partition, leader)
+        led.share = SharePartition(
+            group_id,
+            key[0],
+            key[1],
+            leader.leader_epoch,
+            runtime=self._timers,
+            persister=self._persister,
+            settings=partial(self.settings_of, group_id),
+            reset_offset=partial(self._reset_offset, group_id, partition),
+            changed=partial(self.wake, led),
+        )
+        self._groups.setdefault(group_id, {})[key] = led
+        self._count += 1
+        led.loss = leader.when_committed(LONG_MAX, partial(self._no_longer_led, led))
+        return led
+
+    def _reset_offset(self, group_id: str, partition: Partition) -> int:
+        """Where a group begins that has never written about the partition (Kafka: `ShareFetchUtils.offsetFor…`)."""
+        reset = self.settings_of(group_id).auto_offset_reset
+        leader = partition.leader()
+        if reset == "earliest":
+            return partition.log.log_start_offset
+        if reset == "latest":
+            if leader.high_watermark_lags:
+                raise KafkaError(Error.OFFSET_NOT_AVAILABLE)
+            return partition.log.high_watermark
+        since_ms = self._clock.now_ms() - duration_ms(reset.removeprefix(_BY_DURATION))
+        found = partition.log.offset_for_timestamp(since_ms)
+        if found is None or found.offset >= partition.log.high_watermark:
+            raise KafkaError(
+                Error.OFFSET_NOT_AVAILABLE,
+                f"Offset for timestamp {since_ms} not found for topic partition: "
+                f"{partition.topic.topic_id_text}:{partition.topic.name}-{partition.index}",
+            )
+        return found.offset
+
+    # --- dropping -------------------------------------------------------------------------------------------
+
+    def _no_longer_led(self, led: LedSharePartition, error: KafkaError | None) -> None:
+        """Nothing is ever committed at the largest offset: the leadership has ended."""
+        led.loss = None
+        self.drop(led)
+
+    def drop(self, led: LedSharePartition) -> None:
+        """Whoever waits for it is told; the next fetch makes another one. Nothing happens where it was dropped."""
+        share = led.share
+        key = (share.topic_id, share.partition)
+        of_group = self._groups.get(share.group_id, {})
+        if of_group.get(key) is not led:
+            return
+        del of_group[key]
+        if not of_group:
+            del self._groups[share.group_id]
+        self._count -= 1
+        share.fence()
+        if led.loss is not None:
+            led.leader.wait_no_more(led.loss)
+            led.loss = None
+        self.wake(led)
+
+    def drop_where_told(self, led: LedSharePartition, error: KafkaError | None) -> None:
+        """Drop it where the error says that somebody knows better."""
+        if error is not None and error.error in DROPPED_BY:
+            log.info("share partition %s of %s is dropped: %s", _named(led), led.share.group_id, error)
+            self.drop(led)
+
+    def forget_group(self, group_id: str) -> None:
+        """Nobody of the group has a session here any more."""
+        for led in [*self._groups.get(group_id, {}).values()]:
+            self.drop(led)
+
+    def _drop_unused(self) -> None:
+        for group_id in [*self._groups]:
+            if not self.sessions.has_any(group_id):
+                self.forget_group(group_id)
+
+    # --- waking ---------------------------------------------------------------------------------------------
+
+    def wake(self, led: LedSharePartition) -> None:
+        """Fetches that wait for it may find something. One that does frees other partitions, for others: they are woken
+        behind each other, by the call that wakes already."""
+        if not led.waiting:
+            return
+        self._to_wake.append(led)
+        if self._is_waking:
+            return
+        self._is_waking = True
+        try:
+            while self._to_wake:
+                self._to_wake.popleft().waiting.wake()
+        finally:
+            self._is_waking = False
+            self._to_wake.clear()
+
+    # --- acknowledging --------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self,
+        group_id: str,
+        member_id: str,
+        batches: Mapping[ShareKey, Sequence[AcknowledgementBatch]],
+        then: Callable[[AcknowledgedPartitions], None],
+    ) -> None:
+        """`then` once all are answered, with the error of each, None where there is none."""
+
+        def ask(led: LedSharePartition, key: ShareKey, done: WhenDone) -> None:
+            led.share.acknowledge(member_id, batches[key], done)
+
+        self._of_each(group_id, batches, ask, then)
+
+    def release(
+        self,
+        group_id: str,
+        member_id: str,
+        keys: Iterable[ShareKey],
+        then: Callable[[AcknowledgedPartitions], None],
+    ) -> None:
+        """Give back all that the member has of these; `then` as in `acknowledge`."""
+
+        def ask(led: LedSharePartition, key: ShareKey, done: WhenDone) -> None:
+            led.share.release(member_id, done)
+
+        self._of_each(group_id, [*keys], ask, then)
+
+    def _of_each(
+        self,
+        group_id: str,
+        keys: Iterable[ShareKey],
+        ask: Callable[[LedSharePartition, ShareKey, WhenDone], None],
+        then: Callable[[AcknowledgedPartitions], None],
+    ) -> None:
+        answers: AcknowledgedPartitions = {}
+        awaited = set(keys)
+        asked_all = False
+
+        def answered(led: LedSharePartition | None, key: ShareKey, error: KafkaError | None) -> None:
+            answers[key] = error
+            awaited.discard(key)
+            if led is not None:
+                self.drop_where_told(led, error)
+            if asked_all and not awaited:
+                then(answers)
+
+        for key in keys:
+            led = self.find(group_id, key)
+            if led is None:
+                answered(None, key, KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN))
+            else:
+                ask(led, key, partial(answered, led, key))
+        asked_all = True
+        if not awaited:
+            then(answers)
+
+    # --- sessions -------------------------------------------------------------------------------------------
+
+    def end_session(self, group_id: str, member_id: str) -> None:
+        """With the member's last request: what it has acquired is given back, and nobody waits for that. Nothing where
+        the session has ended meanwhile."""
+        session = self.sessions.remove((group_id, member_id))
+        if session is not None:
+            self._session_lost(session)
+
+    def _session_lost(self, session: ShareSession) -> None:
+        group_id, member_id = session.key
+        self.release(group_id, member_id, session.partitions, _released)
+
+
+_UNKNOWN = "This server does not host this topic-partition."
+
+
+def _released(answers: AcknowledgedPartitions) -> None:
+    """Nobody waits for it: what couldn't be written stays with the member until its lock ends."""
+
+
+def _named(led: LedSharePartition) -> str:
+    return f"{led.partition.topic.name}-{led.partition.index}"

@@ -1,0 +1,166 @@
+"""Share sessions (KIP-932; Kafka: `ShareSession`, `ShareSessionCache`).
+
+A session is a member's on this broker: which partitions it fetches, by an epoch that each request counts up. It ends by
+its last request, or with the connection that opened it; a connection knows the last one that it opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.network.connection import Connection
+    from protocol.messages.share_fetch import FetchedPartition
+
+FINAL_EPOCH = -1
+FIRST_EPOCH = 0
+MAX_SHARE_SESSION_EPOCH = 2**31 - 1
+MOST_SHARE_SESSION_PARTITIONS = 500_000
+"""In all sessions: a client may name any, whether they exist or not. Whoever wants more is told that there are too many
+sessions."""
+
+ShareKey = tuple[bytes, int]
+"""Topic id and number of a partition."""
+SessionKey = tuple[str, str]
+"""Group id and member id."""
+
+
+def next_epoch(epoch: int) -> int:
+    return 1 if epoch == MAX_SHARE_SESSION_EPOCH else epoch + 1
+
+
+class ShareSession:
+    """`partitions`: in the order in which they are fetched; whether the next answer has to list them."""
+
+    __slots__ = ("connection", "epoch", "key", "partitions")
+
+    def __init__(self, key: SessionKey, connection: Connection, partitions: Iterable[ShareKey]) -> None:
+        self.key = key
+        self.connection = connection
+        self.epoch = next_epoch(FIRST_EPOCH)
+        self.partitions: dict[ShareKey, bool] = dict.fromkeys(partitions, False)
+
+    def tell(self, partition: ShareKey, answer: FetchedPartition) -> bool:
+        """Whether the answer lists the partition: it has records or an error, or was added since. After an error it is
+        listed once more."""
+        must_list = self.partitions.get(partition)
+        if must_list is None:
+            return False
+        has_records = bool(answer.records)
+        if answer.error_code:
+            self.partitions[partition] = True
+        elif has_records:
+            del self.partitions[partition]
+            self.partitions[partition] = False
+        else:
+            self.partitions[partition] = False
+        return must_list or has_records or answer.error_code != 0
+
+
+class ShareSessions:
+    """All of them. `ended` is called with each that its connection ends, `emptied` with each group that nobody has one
+    of any more when a connection ends, both of them behind what the connection has left."""
+
+    def __init__(
+        self,
+        most: int,
+        ended: Callable[[ShareSession], None],
+        emptied: Callable[[str], None],
+    ) -> None:
+        self._most = most
+        self._ended = ended
+        self._emptied = emptied
+        self._sessions: dict[SessionKey, ShareSession] = {}
+        self._members: dict[str, int] = {}
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, group_id: str, member_id: str) -> ShareSession:
+        """Raises KafkaError (SHARE_SESSION_NOT_FOUND)."""
+        session = self._sessions.get((group_id, member_id))
+        if session is None:
+            raise KafkaError(Error.SHARE_SESSION_NOT_FOUND)
+        return session
+
+    def open(
+        self, group_id: str, member_id: str, connection: Connection, partitions: Iterable[ShareKey]
+    ) -> ShareSession:
+        """A new session in the place of the member's old one, whose records stay its own.
+
+        Raises KafkaError (SHARE_SESSION_LIMIT_REACHED); the old one has ended then, too.
+        """
+        key = (group_id, member_id)
+        self.remove(key)
+        session = ShareSession(key, connection, partitions)
+        if len(self._sessions) >= self._most:
+            raise KafkaError(Error.SHARE_SESSION_LIMIT_REACHED)
+        self._make_room(len(session.partitions))
+        self._sessions[key] = session
+        self._members[group_id] = self._members.get(group_id, 0) + 1
+        connection.when_lost = lambda: self._lost(session)
+        return session
+
+    def go_on(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
+        """A request that isn't the first: its epoch is used up.
+
+        Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH.
+        """
+        session = self.get(group_id, member_id)
+        if session.epoch != epoch:
+            raise KafkaError(Error.INVALID_SHARE_SESSION_EPOCH)
+        session.epoch = next_epoch(epoch)
+        return session
+
+    def update(
+        self,
+        group_id: str,
+        member_id: str,
+        epoch: int,
+        added: Iterable[ShareKey],
+        forgotten: Iterable[ShareKey],
+    ) -> ShareSession:
+        """As `go_on`; then some partitions come, and others go. SHARE_SESSION_LIMIT_REACHED: too many come."""
+        session = self.get(group_id, member_id)
+        if session.epoch != epoch:
+            raise KafkaError(Error.INVALID_SHARE_SESSION_EPOCH)
+        partitions = session.partitions
+        new = dict.fromkeys(key for key in added if key not in partitions)
+        self._make_room(len(new))
+        partitions.update(dict.fromkeys(new, True))
+        for key in forgotten:
+            if partitions.pop(key, None) is not None:
+                self._partitions -= 1
+        return self.go_on(group_id, member_id, epoch)
+
+    def _make_room(self, count: int) -> None:
+        if self._partitions + count > MOST_SHARE_SESSION_PARTITIONS:
+            raise KafkaError(Error.SHARE_SESSION_LIMIT_REACHED)
+        self._partitions += count
+
+    def remove(self, key: SessionKey) -> ShareSession | None:
+        """End it; None where there is none."""
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            self._partitions -= len(session.partitions)
+            left = self._members.pop(key[0]) - 1
+            if left:
+                self._members[key[0]] = left
+        return session
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether any member of the group has one."""
+        return group_id in self._members
+
+    def _lost(self, session: ShareSession) -> None:
+        """Its connection has ended, on which no other session was opened since."""
+        group_id = session.key[0]
+        if self._sessions.get(session.key) is session:
+            self._ended(session)
+            self.remove(session.key)
+        if not self.has_any(group_id):
+            self._emptied(group_id)
