@@ -6,7 +6,7 @@ that their signatures name, which are attributes of `Server`, and the other part
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from broker.cleaner.log_cleaner import LogCleaner
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
     from broker.replicas.replication import PartitionKey
     from broker.security.authorizer import Authorizer
+    from broker.shares.share_partition_manager import SharePartitionManager
     from coordinator.ports import BesideSteps
     from protocol.errors import KafkaError
     from protocol.steps import Steps
@@ -206,6 +207,15 @@ class Server:
         self.transactions = coordinators.transactions
         self.add_partitions_manager = coordinators.add_partitions_manager
         self.produce_verification = coordinators.produce_verification
+
+    @cached_property
+    def shares(self) -> SharePartitionManager:
+        """Made when it is first asked for: no start waits for it."""
+        from broker.shares.share_partition_manager import manager_of
+
+        return manager_of(
+            self.config, self.metadata.image, self.partitions, self.share_persister, self.timers, self.clock
+        )
 
     def _make_upkeep(self, opened: Opened) -> None:
         """What keeps it going: the metadata's changes, the clock, and last of all the clients."""

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.security.authorizer import Authorizer
-    from broker.shares.share_partitions import AcknowledgedPartitions, SharePartitions
+    from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
 
 
 def handle(
-    share_partitions: SharePartitions,
+    shares: SharePartitionManager,
     metadata: MetadataLog,
     current_leaders: CurrentLeaders,
     authorizer: Authorizer,
@@ -44,7 +44,7 @@ def handle(
     image, epoch = metadata.image, request.share_session_epoch
     try:
         group_id, member_id = check_sender(image, authorizer, context, request.group_id, request.member_id)
-        _use_session(share_partitions, group_id, member_id, epoch)
+        _use_session(shares, group_id, member_id, epoch)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.error)
     acknowledgements: Acknowledgements = {
@@ -56,15 +56,15 @@ def handle(
 
     def answered(found: AcknowledgedPartitions) -> None:
         if epoch == FINAL_EPOCH:
-            share_partitions.end_session(group_id, member_id)
+            shares.end_session(group_id, member_id)
         response = _response(found)
-        response.acquisition_lock_timeout_ms = share_partitions.settings_of(group_id).record_lock_duration_ms
+        response.acquisition_lock_timeout_ms = shares.settings_of(group_id).record_lock_duration_ms
         listed = [(topic.topic_id, answer) for topic in response.responses for answer in topic.partitions]
         response.node_endpoints = tell_leaders(current_leaders, context, listed)
         later.reply(response)
 
     acknowledge(
-        share_partitions,
+        shares,
         TopicAccess(image, authorizer, context),
         group_id,
         member_id,
@@ -76,7 +76,7 @@ def handle(
     return later.answer()
 
 
-def _use_session(shares: SharePartitions, group_id: str, member_id: str, epoch: int) -> None:
+def _use_session(shares: SharePartitionManager, group_id: str, member_id: str, epoch: int) -> None:
     """Raises KafkaError: INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_NOT_FOUND."""
     if epoch == FIRST_EPOCH:
         raise KafkaError(Error.INVALID_SHARE_SESSION_EPOCH)

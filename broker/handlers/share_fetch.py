@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from broker.shares.share_fetching import Answers
-    from broker.shares.share_partitions import AcknowledgedPartitions, SharePartitions
+    from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
     from broker.shares.share_sessions import ShareKey
 
 ACQUIRE_MODES = frozenset(AcquireMode)
@@ -43,7 +43,7 @@ ACQUIRE_MODES = frozenset(AcquireMode)
 
 def handle(
     partitions: Partitions,
-    share_partitions: SharePartitions,
+    shares: SharePartitionManager,
     fetch_max_bytes: int,
     metadata: MetadataLog,
     quotas: ClientQuotas,
@@ -62,15 +62,15 @@ def handle(
         )
         if renews and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
             raise KafkaError(Error.INVALID_REQUEST)
-        session = _session(share_partitions, context, request, group_id, member_id)
+        session = _session(shares, context, request, group_id, member_id)
     except KafkaError as error:
         if error.error is Error.SHARE_SESSION_LIMIT_REACHED:
             return _limit_reached(scheduler, request.max_wait_ms)
         return ShareFetchResponse(error_code=error.error)
     fetch = _ShareFetch(
-        share_partitions,
+        shares,
         TopicAccess(metadata.image, authorizer, context),
-        ShareFetchAnswers(share_partitions, quotas, current_leaders, clock, context),
+        ShareFetchAnswers(shares, quotas, current_leaders, clock, context),
         request,
         group_id,
         member_id,
@@ -86,8 +86,8 @@ def handle(
     fails = fetch.names_unknown_topic
     if not fails and keys and request.max_records and max_bytes:
         if request.share_acquire_mode in ACQUIRE_MODES:
-            parameters = _parameters(share_partitions, request, group_id, member_id, max_bytes)
-            reading = ShareReading(partitions, share_partitions, chance, parameters)
+            parameters = _parameters(shares, request, group_id, member_id, max_bytes)
+            reading = ShareReading(partitions, shares, chance, parameters)
             fetch.read(reading, keys, scheduler)
             return fetch.later.answer()
         fails = True
@@ -99,7 +99,7 @@ def handle(
 
 
 def _parameters(
-    shares: SharePartitions, request: ShareFetchRequest, group_id: str, member_id: str, max_bytes: int
+    shares: SharePartitionManager, request: ShareFetchRequest, group_id: str, member_id: str, max_bytes: int
 ) -> ShareFetchParameters:
     return ShareFetchParameters(
         group_id=group_id,
@@ -119,7 +119,7 @@ class _ShareFetch:
 
     def __init__(
         self,
-        shares: SharePartitions,
+        shares: SharePartitionManager,
         access: TopicAccess,
         answers: ShareFetchAnswers,
         request: ShareFetchRequest,
@@ -217,7 +217,7 @@ class _ShareFetch:
 
 
 def _session(
-    shares: SharePartitions,
+    shares: SharePartitionManager,
     context: RequestContext,
     request: ShareFetchRequest,
     group_id: str,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.quotas.client_quotas import ClientQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.shares.share_fetching import Answers
-    from broker.shares.share_partitions import AcknowledgedPartitions, SharePartitions
+    from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
     from broker.shares.share_sessions import ShareKey
 
 
@@ -34,7 +34,7 @@ class ShareFetchAnswers:
 
     def __init__(
         self,
-        shares: SharePartitions,
+        shares: SharePartitionManager,
         quotas: ClientQuotas,
         leaders: CurrentLeaders,
         clock: Clock,

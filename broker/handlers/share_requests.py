@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.security.authorizer import Authorizer
-    from broker.shares.share_partitions import AcknowledgedPartitions, SharePartitions
+    from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
     from broker.shares.share_sessions import ShareKey
     from protocol.messages.share_fetch import AcknowledgedPartition, FetchedPartition
 
@@ -79,7 +79,7 @@ class TopicAccess:
 
 
 def acknowledge(
-    shares: SharePartitions,
+    shares: SharePartitionManager,
     access: TopicAccess,
     group_id: str,
     member_id: str,
@@ -89,7 +89,7 @@ def acknowledge(
     renews: bool,
     then: Callable[[AcknowledgedPartitions], None],
 ) -> None:
-    """Check and carry out; `then` as in `SharePartitions.acknowledge`.
+    """Check and carry out; `then` as in `SharePartitionManager.acknowledge`.
 
     A partition without batches is answered only where another one has some: as in Kafka.
     """

@@ -20,7 +20,7 @@ from protocol.records.batch import CorruptRecordError
 if TYPE_CHECKING:
     from broker.environment.chance import Chance
     from broker.replicas.partitions import Partitions
-    from broker.shares.share_partitions import LedSharePartition, SharePartitions
+    from broker.shares.share_partition_manager import LedSharePartition, SharePartitionManager
     from broker.shares.share_sessions import ShareKey
     from coordinator.share_partition.states import AcquireMode
 
@@ -89,7 +89,7 @@ class ShareReading:
     def __init__(
         self,
         partitions: Partitions,
-        shares: SharePartitions,
+        shares: SharePartitionManager,
         chance: Chance,
         parameters: ShareFetchParameters,
     ) -> None:

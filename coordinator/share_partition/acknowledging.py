@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from coordinator.persister import StateBatch
 from coordinator.share_partition.in_flight_batch import InFlightBatch
 from coordinator.share_partition.in_flight_records import InFlightRecords
 from coordinator.share_partition.in_flight_state import NO_MEMBER, InFlightState
 from coordinator.share_partition.locks import Locks
-from coordinator.share_partition.ports import ShareSettings, StateBatch
+from coordinator.share_partition.ports import ShareSettings
 from coordinator.share_partition.states import (
     ACKNOWLEDGED_AS,
     ACQUIRED,

@@ -1,74 +1,9 @@
-"""What a share partition is given: its durable state, timers, the group's settings."""
+"""What a share partition is given beside its durable state (`coordinator.persister`), and what it hands out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import NamedTuple, Protocol
-
-from protocol.errors import KafkaError
-
-NO_START_OFFSET = -1
-"""The start in a state that was initialized, and never written to since."""
-
-WhenDone = Callable[[KafkaError | None], None]
-"""Called exactly once, with None or with what a client is told."""
-
-
-class StateBatch(NamedTuple):
-    """Offsets in a row that are in one state, as they are written and read (Kafka: `PersisterStateBatch`)."""
-
-    first_offset: int
-    last_offset: int
-    delivery_state: int
-    """A `RecordState`."""
-    delivery_count: int
-
-
-class ShareState(NamedTuple):
-    """What is durable of a share partition (Kafka: `PartitionAllData`)."""
-
-    state_epoch: int
-    start_offset: int
-    """NO_START_OFFSET: where to begin is the reader's to say."""
-    batches: Sequence[StateBatch]
-    """In the order of offsets, none over another."""
-
-
-class Persister(Protocol):
-    """The way to the share coordinator (Kafka: `Persister`).
-
-    Each call is answered exactly once, in the same call or later, and never raises KafkaError: whatever goes wrong is
-    an answer, with the code that the coordinator gave. What comes from one share partition is carried out in its order.
-    """
-
-    def read(
-        self,
-        group_id: str,
-        topic_id: bytes,
-        partition: int,
-        leader_epoch: int,
-        then: Callable[[ShareState | KafkaError], None],
-    ) -> None:
-        """What is durable. The coordinator refuses earlier leader epochs from now on."""
-        ...
-
-    def write(
-        self,
-        group_id: str,
-        topic_id: bytes,
-        partition: int,
-        state_epoch: int,
-        leader_epoch: int,
-        start_offset: int,
-        delivery_complete_count: int,
-        batches: Sequence[StateBatch],
-        then: WhenDone,
-    ) -> None:
-        """Make these batches durable, with the start and the number of records behind it that are done with.
-
-        Refused with FENCED_STATE_EPOCH or FENCED_LEADER_EPOCH where somebody knows better by now.
-        """
-        ...
 
 
 class ShareRuntime(Protocol):

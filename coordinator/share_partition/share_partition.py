@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from coordinator.persister import NO_START_OFFSET, Persister, ShareState, StateBatch
+from coordinator.ports import WhenCommitted
 from coordinator.share_partition import aborted_records
 from coordinator.share_partition.acknowledging import Acknowledgement, Changes, release
 from coordinator.share_partition.acquiring import Acquisition
@@ -16,16 +18,11 @@ from coordinator.share_partition.in_flight_records import GapWindow, InFlightRec
 from coordinator.share_partition.in_flight_state import InFlightState
 from coordinator.share_partition.locks import Lock, Locks
 from coordinator.share_partition.ports import (
-    NO_START_OFFSET,
     AbortedFrom,
     AcquiredRecords,
     FetchedBatch,
-    Persister,
     ShareRuntime,
     ShareSettings,
-    ShareState,
-    StateBatch,
-    WhenDone,
 )
 from coordinator.share_partition.states import (
     ACQUIRED,
@@ -98,7 +95,7 @@ class SharePartition:
 
     # --- what is durable ------------------------------------------------------------------------------------
 
-    def initialize(self, then: WhenDone) -> None:
+    def initialize(self, then: WhenCommitted) -> None:
         """Read the durable state, unless that was begun before.
 
         `then(None)` once records can be acquired, `then(error)` with what a client is told where they can't: another
@@ -154,7 +151,7 @@ class SharePartition:
         self._state_epoch = found.state_epoch
         return None
 
-    def _write(self, batches: Sequence[StateBatch], then: WhenDone) -> None:
+    def _write(self, batches: Sequence[StateBatch], then: WhenCommitted) -> None:
         """With the start as it is before what is written may move it."""
 
         def written(error: KafkaError | None) -> None:
@@ -243,7 +240,9 @@ class SharePartition:
 
     # --- acknowledging --------------------------------------------------------------------------------------
 
-    def acknowledge(self, member_id: str, batches: Sequence[AcknowledgementBatch], then: WhenDone) -> None:
+    def acknowledge(
+        self, member_id: str, batches: Sequence[AcknowledgementBatch], then: WhenCommitted
+    ) -> None:
         """`then` once it is durable, or with what is wrong: then nothing has changed, but for renewed locks.
 
         INVALID_RECORD_STATE, INVALID_REQUEST, and what `PERSISTER_ERRORS` says of the write.
@@ -258,13 +257,13 @@ class SharePartition:
             return
         self._finish(changes, then)
 
-    def release(self, member_id: str, then: WhenDone) -> None:
+    def release(self, member_id: str, then: WhenCommitted) -> None:
         """Give back all that this member has; `then` as in `acknowledge`."""
         changes = Changes(self.records, self._settings().delivery_count_limit)
         release(self.records, member_id, changes)
         self._finish(changes, then)
 
-    def _finish(self, changes: Changes, then: WhenDone) -> None:
+    def _finish(self, changes: Changes, then: WhenCommitted) -> None:
         """Write what was begun, and tell what came of it."""
         if not changes:
             then(None)

@@ -10,7 +10,7 @@ from broker.handlers import share_acknowledge, share_fetch
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.server import Server
-from broker.shares.share_partitions import SharePartitions
+from broker.shares.share_partition_manager import SharePartitionManager
 from broker.shares.share_settings import share_settings
 from protocol.messages.share_fetch import (
     AcknowledgementBatch,
@@ -40,7 +40,7 @@ class Shares:
         self.node = node
         self.overrides: dict[str, str] = {"share.auto.offset.reset": "earliest"}
         self.persisters = MemoryPersisters()
-        self.shares = SharePartitions(
+        self.shares = SharePartitionManager(
             node.partitions,
             self.persisters,
             node.timers,
@@ -48,7 +48,7 @@ class Shares:
             lambda group_id: share_settings(node.config, self.overrides),
             most_sessions,
         )
-        node.share_partitions = self.shares  # type: ignore[attr-defined]
+        node.shares = self.shares  # type: ignore[attr-defined]
         self.epochs: dict[str, int] = {}
         topics_of(node).create([CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
         self.topic_id = node.metadata.image.topics["t"].topic_id

@@ -8,8 +8,8 @@ import pytest
 
 from broker.network.later import Later
 from broker.server import Server
-from broker.shares import share_partitions
-from broker.shares.share_partitions import SharePartitions
+from broker.shares import share_partition_manager
+from broker.shares.share_partition_manager import SharePartitionManager
 from protocol.errors import Error
 from tests.node.shares import (
     ACCEPT,
@@ -116,11 +116,11 @@ async def test_a_leader_that_resigns_hands_out_nothing_any_more(shares: Shares) 
     assert errors(client.fetch(1)) == {0: Error.NOT_LEADER_OR_FOLLOWER}
 
 
-@pytest.mark.limit("broker.shares.share_partitions.MANY_SHARE_PARTITIONS")
+@pytest.mark.limit("broker.shares.share_partition_manager.MANY_SHARE_PARTITIONS")
 async def test_many_share_partitions_of_groups_without_sessions_go(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(share_partitions, "MANY_SHARE_PARTITIONS", 3)
+    monkeypatch.setattr(share_partition_manager, "MANY_SHARE_PARTITIONS", 3)
     client = shares.client()
     for number in range(8):
         group = f"g{number}"
@@ -129,7 +129,7 @@ async def test_many_share_partitions_of_groups_without_sessions_go(
         if number % 2:
             client.fetch(-1, group=group)
     assert len(shares.shares) == 5
-    kept: SharePartitions = shares.shares
+    kept: SharePartitionManager = shares.shares
     assert kept.find("g0", (shares.topic_id, 0)) is not None
 
 

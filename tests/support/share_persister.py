@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from coordinator.share_partition.ports import (
-    NO_START_OFFSET,
-    ShareState,
-    StateBatch,
-    WhenDone,
-)
+from coordinator.persister import NO_START_OFFSET, ShareState, StateBatch
+from coordinator.ports import WhenCommitted
 from protocol.errors import Error, KafkaError
 
 
 class MemoryPersister:
-    """The port `Persister`: states by offset, as a test's eye sees them. While it `holds`, writes wait for `go_on`."""
+    """What a leader asks of the port `Persister`: states by offset, as a test's eye sees them.
+
+    While it `holds`, reads and writes wait for `go_on`.
+    """
 
     def __init__(self, start_offset: int = NO_START_OFFSET) -> None:
         self.start_offset = start_offset
@@ -63,7 +62,7 @@ class MemoryPersister:
         start_offset: int,
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
-        then: WhenDone,
+        then: WhenCommitted,
     ) -> None:
         def answer() -> None:
             error = self.error
@@ -97,7 +96,7 @@ class MemoryPersister:
 
 
 class MemoryPersisters:
-    """The port `Persister` of many: each share partition that was initialized has a `MemoryPersister`."""
+    """The same of many: each share partition that was initialized has a `MemoryPersister`."""
 
     def __init__(self) -> None:
         self.states: dict[tuple[str, bytes, int], MemoryPersister] = {}
@@ -132,7 +131,7 @@ class MemoryPersisters:
         start_offset: int,
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
-        then: WhenDone,
+        then: WhenCommitted,
     ) -> None:
         self.states[group_id, topic_id, partition].write(
             group_id,

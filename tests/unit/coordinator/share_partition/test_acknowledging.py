@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.share_partition.ports import StateBatch
+from coordinator.persister import StateBatch
 from coordinator.share_partition.share_partition import PERSISTER_ERRORS
 from protocol.errors import Error
 from tests.unit.coordinator.share_partition.partition import (

@@ -12,20 +12,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.controller.image import GROUP_RESOURCE
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.shares.share_sessions import ShareKey, ShareSession, ShareSessions
-from broker.shares.share_settings import duration_ms
+from broker.shares.share_settings import duration_ms, share_settings
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.errors import Error, KafkaError
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.image import ClusterImage
     from broker.environment.clock import Clock
     from broker.replicas.leader import Leader
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from coordinator.commit_waiters import CommitWaiter
-    from coordinator.share_partition.ports import Persister, ShareRuntime, ShareSettings, WhenDone
+    from coordinator.persister import Persister
+    from coordinator.ports import WhenCommitted
+    from coordinator.share_partition.ports import ShareRuntime, ShareSettings
     from protocol.messages.share_fetch import AcknowledgementBatch
 
 log = logging.getLogger("barnabas.shares")
@@ -66,7 +71,7 @@ class LedSharePartition:
         return not self.partition.is_gone and self.partition.role is self.leader
 
 
-class SharePartitions:
+class SharePartitionManager:
     """By group and partition. Also all share sessions: what they hold ends with them."""
 
     def __init__(
@@ -221,7 +226,7 @@ class SharePartitions:
     ) -> None:
         """`then` once all are answered, with the error of each, None where there is none."""
 
-        def ask(led: LedSharePartition, key: ShareKey, done: WhenDone) -> None:
+        def ask(led: LedSharePartition, key: ShareKey, done: WhenCommitted) -> None:
             led.share.acknowledge(member_id, batches[key], done)
 
         self._of_each(group_id, batches, ask, then)
@@ -235,7 +240,7 @@ class SharePartitions:
     ) -> None:
         """Give back all that the member has of these; `then` as in `acknowledge`."""
 
-        def ask(led: LedSharePartition, key: ShareKey, done: WhenDone) -> None:
+        def ask(led: LedSharePartition, key: ShareKey, done: WhenCommitted) -> None:
             led.share.release(member_id, done)
 
         self._of_each(group_id, [*keys], ask, then)
@@ -244,7 +249,7 @@ class SharePartitions:
         self,
         group_id: str,
         keys: Iterable[ShareKey],
-        ask: Callable[[LedSharePartition, ShareKey, WhenDone], None],
+        ask: Callable[[LedSharePartition, ShareKey, WhenCommitted], None],
         then: Callable[[AcknowledgedPartitions], None],
     ) -> None:
         answers: AcknowledgedPartitions = {}
@@ -281,6 +286,23 @@ class SharePartitions:
     def _session_lost(self, session: ShareSession) -> None:
         group_id, member_id = session.key
         self.release(group_id, member_id, session.partitions, _released)
+
+
+def manager_of(
+    config: BrokerConfig,
+    image: ClusterImage,
+    partitions: Partitions,
+    persister: Persister,
+    timers: ShareRuntime,
+    clock: Clock,
+) -> SharePartitionManager:
+    """That of a node, by the settings of the cluster's groups."""
+
+    def settings_of(group_id: str) -> ShareSettings:
+        return share_settings(config, image.configs.get((GROUP_RESOURCE, group_id), {}))
+
+    most_sessions = config.get_int("group.share.max.share.sessions")
+    return SharePartitionManager(partitions, persister, timers, clock, settings_of, most_sessions)
 
 
 _UNKNOWN = "This server does not host this topic-partition."
