@@ -77,6 +77,7 @@ class SharePartition:
         self._reset_offset = reset_offset
         self._changed = changed
         self._fetching: object | None = None
+        self._is_expiring = False
         self._locks = Locks(runtime, self._lock_expired)
 
     @property
@@ -281,6 +282,7 @@ class SharePartition:
     def _lock_expired(self, lock: Lock) -> None:
         """What it held is available again. That is written, and doesn't wait for it: one write for each state."""
         limit = self._settings().delivery_count_limit
+        self._is_expiring = True  # who waits is to find all of it
         for first, last, state in self._held_by(lock):
             records = self.records
             if state.state is not ACQUIRED or state.lock is not lock:
@@ -292,6 +294,7 @@ class SharePartition:
             if state.is_terminal:
                 records.terminal_count += records.count_from_start(first, last)
             self._write([StateBatch(first, last, state.state, state.delivery_count)], self._expiry_written)
+        self._is_expiring = False
         self._changed()
 
     def _held_by(self, lock: Lock) -> list[tuple[int, int, InFlightState]]:
@@ -319,7 +322,8 @@ class SharePartition:
     def _expiry_written(self, error: KafkaError | None) -> None:
         """Whatever came of the write."""
         self.records.advance_start()
-        self._changed()
+        if not self._is_expiring:
+            self._changed()
 
 
 def _told(error: KafkaError) -> KafkaError:

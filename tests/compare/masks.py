@@ -219,6 +219,11 @@ MASKS = (
         Mask(f"{api}.responses", in_any_order, "as for DescribeShareGroupOffsets.groups.topics")
         for api in ("AlterShareGroupOffsets", "DeleteShareGroupOffsets")
     ),
+    *(
+        Mask(f"{api}.{field}", in_any_order, "Kafka's order is that of a hash map over random topic ids")
+        for api in ("ShareFetch", "ShareAcknowledge")
+        for field in ("responses", "responses.partitions")
+    ),
     Mask("*.member_id", member_id, "member ids are random"),
     Mask("JoinGroup.leader", member_id, "member ids are random"),
     Mask("DescribeGroups.groups", in_any_order, "Kafka's order is that of a hash map"),

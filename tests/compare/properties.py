@@ -59,6 +59,7 @@ group.consumer.regex.refresh.interval.ms=10000
 group.share.assignment.interval.ms=0
 group.share.max.size=3
 group.share.min.heartbeat.interval.ms=100
+group.share.min.record.lock.duration.ms=1000
 group.share.min.session.timeout.ms=500
 share.coordinator.snapshot.update.records.per.snapshot=5
 """,

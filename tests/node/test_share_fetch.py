@@ -223,6 +223,16 @@ async def test_a_lock_that_ends_wakes_a_fetch(shares: Shares) -> None:
     assert acquired(later.result()) == {0: [(0, 2, 2)]}
 
 
+async def test_who_is_woken_by_a_lock_finds_all_that_it_held(shares: Shares) -> None:
+    shares.produce(3)
+    client = shares.client()
+    client.fetch(0, 0)
+    client.acknowledge(1, {0: [(1, 1, ACCEPT)]})
+    later = shares.client().fetch(0, 0, member="n", max_wait_ms=60_000)
+    shares.pass_ms(LOCK_MS)
+    assert acquired(later.result()) == {0: [(0, 0, 2), (2, 2, 2)]}
+
+
 async def test_a_start_that_moves_wakes_a_fetch(shares: Shares) -> None:
     shares.overrides["share.partition.max.record.locks"] = "100"
     shares.produce(100, 100)
