@@ -60,6 +60,11 @@ class Locks:
             self._running.discard(lock)
             self._runtime.cancel(lock)
 
+    def go_on_expiring(self, lock: Lock) -> None:
+        """Call `expired` with it once more, in a turn of its own: it was much."""
+        self._running.add(lock)
+        self._runtime.schedule(lock, 0, partial(self._expire, lock))
+
     def cancel_all(self) -> None:
         """None of them expires any more."""
         for lock in self._running:

@@ -48,6 +48,10 @@ PERSISTER_ERRORS: dict[Error, Error] = {
 """What a client is told of what the share coordinator answered; UNKNOWN_SERVER_ERROR of all else."""
 
 
+MOST_EXPIRED_AT_ONCE = 500
+"""Offsets of one lock that are given back in one turn: each of those that are told apart is a write."""
+
+
 class SharePartition:
     """`changed` is called whenever a fetch that waits may find something: to be acquired, or to be told."""
 
@@ -282,8 +286,9 @@ class SharePartition:
     def _lock_expired(self, lock: Lock) -> None:
         """What it held is available again. That is written, and doesn't wait for it: one write for each state."""
         limit = self._settings().delivery_count_limit
+        held = self._held_by(lock)
         self._is_expiring = True  # who waits is to find all of it
-        for first, last, state in self._held_by(lock):
+        for first, last, state in held[:MOST_EXPIRED_AT_ONCE]:
             records = self.records
             if state.state is not ACQUIRED or state.lock is not lock:
                 continue  # by the write before it
@@ -295,7 +300,10 @@ class SharePartition:
                 records.terminal_count += records.count_from_start(first, last)
             self._write([StateBatch(first, last, state.state, state.delivery_count)], self._expiry_written)
         self._is_expiring = False
-        self._changed()
+        if len(held) > MOST_EXPIRED_AT_ONCE:
+            self._locks.go_on_expiring(lock)
+        else:
+            self._changed()
 
     def _held_by(self, lock: Lock) -> list[tuple[int, int, InFlightState]]:
         """First and last offset and state of what is acquired under a lock."""
