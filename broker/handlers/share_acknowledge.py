@@ -16,7 +16,7 @@ from broker.handlers.share_requests import (
     tell_leaders,
 )
 from broker.network.later import Later
-from broker.shares.share_sessions import FINAL_EPOCH, FIRST_EPOCH
+from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import (
     AcknowledgedPartition,

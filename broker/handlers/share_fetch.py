@@ -19,7 +19,7 @@ from broker.handlers.share_requests import (
 from broker.network.later import Later
 from broker.shares.delayed_share_fetch import DelayedShareFetch
 from broker.shares.share_fetching import ShareFetchParameters, ShareReading
-from broker.shares.share_sessions import FINAL_EPOCH, FIRST_EPOCH, ShareSession
+from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH, ShareSession
 from coordinator.share_partition.states import AcquireMode
 from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Authorizer
     from broker.shares.share_fetching import Answers
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
-    from broker.shares.share_sessions import ShareKey
+    from broker.shares.share_session_cache import ShareKey
 
 ACQUIRE_MODES = frozenset(AcquireMode)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.security.authorizer import Authorizer
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
-    from broker.shares.share_sessions import ShareKey
+    from broker.shares.share_session_cache import ShareKey
     from protocol.messages.share_fetch import AcknowledgedPartition, FetchedPartition
 
 SHARE_VERSION = "share.version"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.shares.share_fetching import Acquirable, Answers, ShareReading
-    from broker.shares.share_sessions import ShareKey
+    from broker.shares.share_session_cache import ShareKey
 
 
 class DelayedShareFetch:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.image import GROUP_RESOURCE
 from broker.replicas.fetch_wakeups import WaitingFetches
-from broker.shares.share_sessions import ShareKey, ShareSession, ShareSessions
+from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache
 from broker.shares.share_settings import duration_ms, share_settings
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.errors import Error, KafkaError
@@ -83,7 +83,7 @@ class SharePartitionManager:
         share_settings_of: Callable[[str], ShareSettings],
         most_sessions: int,
     ) -> None:
-        self.sessions = ShareSessions(most_sessions, self._session_lost, self.forget_group)
+        self.sessions = ShareSessionCache(most_sessions, self._session_lost, self.forget_group)
         self.settings_of = share_settings_of
         self._partitions = partitions
         self._persister = persister

@@ -60,7 +60,7 @@ class ShareSession:
         return must_list or has_records or answer.error_code != 0
 
 
-class ShareSessions:
+class ShareSessionCache:
     """All of them. `ended` is called with each that its connection ends, `emptied` with each group that nobody has one
     of any more when a connection ends, both of them behind what the connection has left."""
 
