@@ -9,6 +9,7 @@ import pytest
 
 from broker.network.later import Later
 from broker.server import Server
+from broker.shares import delayed_share_fetch
 from protocol.errors import Error
 from protocol.records.batch import walk_batches
 from storage.file_range import FileRange
@@ -290,3 +291,22 @@ async def test_many_who_wait_are_served_one_after_the_other(shares: Shares) -> N
         append(shares.node.partitions.get("t", 0).log, batch(1))
     shares.produce(1)
     assert [acquired(later.result()) for later in waiting] == [{0: [(at, at, 1)]} for at in range(8)]
+
+
+@pytest.mark.limit("broker.shares.delayed_share_fetch.MOST_RECHECKED_IN_PASSING")
+async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delayed_share_fetch, "MOST_RECHECKED_IN_PASSING", 1)
+    one = shares.client().fetch(0, 0, member="one", max_wait_ms=60_000)
+    gone = shares.client().fetch(0, 0, 1, member="gone", max_wait_ms=60_000)
+    two = shares.client().fetch(0, 0, 1, max_wait_ms=60_000)
+    shares.produce(1)
+    shares.produce(1, index=1)
+    assert acquired(one.result()) == {0: [(0, 0, 1)]}
+    assert two.answer() is two
+    gone.abandon()
+    answered = asyncio.Event()
+    two.when_answered(answered.set)
+    await answered.wait()
+    assert acquired(two.result()) == {0: [], 1: [(0, 0, 1)]}

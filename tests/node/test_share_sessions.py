@@ -161,3 +161,15 @@ async def test_as_many_partitions_in_sessions_as_there_may_be(
     assert isinstance(client.fetch(1, 2, 3), Later)
     assert client.fetch(1, 2, forget=(2,)).error_code == 0
     assert client.fetch(2, 2, forget=(2,)).error_code == 0
+
+
+@pytest.mark.limit("broker.shares.share_session_cache.MOST_PARTITIONS_OF_ONE")
+async def test_as_many_partitions_in_one_session_as_there_may_be(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_session_cache, "MOST_PARTITIONS_OF_ONE", 2)
+    client = shares.client()
+    assert isinstance(client.fetch(0, 0, 1, 2), Later)
+    assert client.fetch(0, 0, 1).error_code == 0
+    assert isinstance(client.fetch(1, 2), Later)
+    assert client.fetch(1, 1).error_code == 0
