@@ -37,11 +37,10 @@ def next_epoch(epoch: int) -> int:
 class ShareSession:
     """`partitions`: in the order in which they are fetched; whether the next answer has to list them."""
 
-    __slots__ = ("connection", "epoch", "key", "partitions")
+    __slots__ = ("epoch", "key", "partitions")
 
-    def __init__(self, key: SessionKey, connection: Connection, partitions: Iterable[ShareKey]) -> None:
+    def __init__(self, key: SessionKey, partitions: Iterable[ShareKey]) -> None:
         self.key = key
-        self.connection = connection
         self.epoch = next_epoch(FIRST_EPOCH)
         self.partitions: dict[ShareKey, bool] = dict.fromkeys(partitions, False)
 
@@ -98,7 +97,7 @@ class ShareSessionCache:
         """
         key = (group_id, member_id)
         self.remove(key)
-        session = ShareSession(key, connection, partitions)
+        session = ShareSession(key, partitions)
         if len(self._sessions) >= self._most:
             raise KafkaError(Error.SHARE_SESSION_LIMIT_REACHED)
         self._make_room(len(session.partitions), 0)

@@ -65,8 +65,9 @@ class Locks:
         self._running[lock] = None
         self._runtime.schedule(lock, 0, partial(self._expire, lock))
 
-    def cancel_all(self) -> None:
+    def end(self) -> None:
         """None of them expires any more."""
+        self._expired = _nothing_is_held
         for lock in self._running:
             self._runtime.cancel(lock)
         self._running.clear()
@@ -75,3 +76,7 @@ class Locks:
         self._running.pop(lock, None)
         lock.has_expired = True
         self._expired(lock)
+
+
+def _nothing_is_held(lock: Lock) -> None:
+    """Its share partition is gone."""

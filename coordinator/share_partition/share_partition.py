@@ -180,7 +180,8 @@ class SharePartition:
         Kafka's locks go on, and their writes are refused or come too late.
         """
         self.state = PartitionState.FENCED
-        self._locks.cancel_all()
+        self._locks.end()
+        self._changed = _tell_nobody  # whoever was told holds this, and no cycle is to stay
 
     # --- fetching -------------------------------------------------------------------------------------------
 
@@ -332,6 +333,10 @@ class SharePartition:
         self.records.advance_start()
         if not self._is_expiring:
             self._changed()
+
+
+def _tell_nobody() -> None:
+    """Who waited has been told that it is over."""
 
 
 def _told(error: KafkaError) -> KafkaError:
