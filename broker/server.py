@@ -213,9 +213,8 @@ class Server:
         """Made when it is first asked for: no start waits for it."""
         from broker.shares.share_partition_manager import manager_of
 
-        return manager_of(
-            self.config, self.metadata.image, self.partitions, self.share_persister, self.timers, self.clock
-        )
+        way = self.share_persister, self.timers, self.clock, self.turns, self.stop_on_failure
+        return manager_of(self.config, self.metadata.image, self.partitions, *way)
 
     def _make_upkeep(self, opened: Opened) -> None:
         """What keeps it going: the metadata's changes, the clock, and last of all the clients."""

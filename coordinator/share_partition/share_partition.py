@@ -65,10 +65,10 @@ class SharePartition:
         runtime: ShareRuntime,
         persister: Persister,
         settings: Callable[[], ShareSettings],
-        reset_offset: Callable[[], int],
+        reset_offset: Callable[[Callable[[int | KafkaError], None]], None],
         changed: Callable[[], None],
     ) -> None:
-        """`reset_offset` says where to begin by the group's settings; it raises KafkaError where nobody knows."""
+        """`reset_offset` says where to begin by the group's settings, now or later, or why nobody knows."""
         self.group_id = group_id
         self.topic_id = topic_id
         self.partition = partition
@@ -113,25 +113,31 @@ class SharePartition:
         self.state = step
 
         def read(found: ShareState | KafkaError) -> None:
-            if self.state is not PartitionState.INITIALIZING:
-                then(KafkaError(Error.LEADER_NOT_AVAILABLE))
-                return
-            error = self._take(found)
-            self.state = PartitionState.ACTIVE if error is None else PartitionState.FAILED
-            then(error)
+            if isinstance(found, KafkaError):
+                self._begin(_told(found), None, then)
+            elif found.start_offset == NO_START_OFFSET:
+                self._reset_offset(lambda start: self._begin(start, found, then))
+            else:
+                self._begin(found.start_offset, found, then)
 
         self._persister.read(self.group_id, self.topic_id, self.partition, self.leader_epoch, read)
 
-    def _take(self, found: ShareState | KafkaError) -> KafkaError | None:
-        """Begin with what was read; the error where that can't be."""
-        if isinstance(found, KafkaError):
-            return _told(found)
-        start = found.start_offset
-        if start == NO_START_OFFSET:
-            try:
-                start = self._reset_offset()
-            except KafkaError as error:
-                return error.as_value()
+    def _begin(self, start: int | KafkaError, found: ShareState | None, then: WhenCommitted) -> None:
+        """What was read is there, and where it begins, or why not."""
+        if self.state is not PartitionState.INITIALIZING:
+            then(KafkaError(Error.LEADER_NOT_AVAILABLE))
+            return
+        error: KafkaError | None
+        if isinstance(start, KafkaError):
+            error = start
+        else:
+            assert found is not None
+            error = self._take(start, found)
+        self.state = PartitionState.ACTIVE if error is None else PartitionState.FAILED
+        then(error)
+
+    def _take(self, start: int, found: ShareState) -> KafkaError | None:
+        """Begin with what was read; the error where that contradicts itself."""
         records = InFlightRecords(start)
         gap_start: int | None = None
         following = start

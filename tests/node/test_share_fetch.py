@@ -8,6 +8,7 @@ import asyncio
 import pytest
 
 from broker.network.later import Later
+from broker.replicas import searches_by_time
 from broker.server import Server
 from broker.shares import delayed_share_fetch
 from protocol.errors import Error
@@ -169,6 +170,20 @@ async def test_where_a_group_begins(shares: Shares, reset: str, first: int) -> N
     found = shares.shares.find(GROUP, (shares.topic_id, 0))
     assert found is not None
     assert found.share.records.start_offset == first
+
+
+async def test_a_long_search_for_the_beginning_holds_nobody_up(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches_by_time, "_IN_PASSING", searches_by_time._IN_PASSING._replace(records=1))
+    shares.overrides["share.auto.offset.reset"] = "by_duration:P30000D"
+    shares.produce(3, 3)
+    later = shares.client().fetch(0, 0, max_wait_ms=60_000)
+    assert isinstance(later, Later)
+    answered = asyncio.Event()
+    later.when_answered(answered.set)
+    await answered.wait()
+    assert acquired(later.result()) == {0: [(0, 5, 1)]}
 
 
 async def test_nothing_was_appended_since_then(shares: Shares) -> None:
