@@ -52,7 +52,6 @@ async def test_after_the_largest_epoch_comes_one(shares: Shares) -> None:
     assert client.fetch(1).error_code == 0
 
 
-@pytest.mark.limit("broker.handlers.share_requests.MAX_MEMBER_ID_LENGTH")
 async def test_who_asks_is_checked_first(shares: Shares) -> None:
     client = shares.client()
     assert client.fetch(0, 0, group=None).error_code == Error.INVALID_REQUEST
