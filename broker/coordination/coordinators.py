@@ -58,7 +58,7 @@ class Coordinators:
     ) -> None:
         """`failed` is told of an error of ours."""
         image = metadata.image
-        self._new_shares = partial(_new_shares, config, image, partitions, timers, clock)
+        self._new_shares = partial(_new_shares, config, image, partitions, timers, clock, turns, failed)
         self.producer_ids = ProducerIds(cluster.allocate_producer_ids)
         self.share_states = ShareStates(config, partitions, scheduler, runtime_of, image)
         self.share_persister = SharePersister(
@@ -108,8 +108,10 @@ def _new_shares(
     partitions: Partitions,
     timers: LoopTimers,
     clock: Clock,
+    turns: Turns,
+    failed: Failed,
     persister: Persister,
 ) -> SharePartitionManager:
     from broker.shares.share_partition_manager import manager_of
 
-    return manager_of(config, image, partitions, persister, timers, clock)
+    return manager_of(config, image, partitions, persister, timers, clock, turns, failed)

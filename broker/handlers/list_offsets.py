@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from broker.environment.computing import Alone
 from broker.replicas.fetching import CONSUMER, READ_COMMITTED, READ_UNCOMMITTED
 from broker.replicas.leader import Leader
+from broker.replicas.searches_by_time import MAX_TIMESTAMP, search_by_time
 from broker.security.authorizer import DESCRIBE, TOPIC
 from protocol.errors import Error, KafkaError
 from protocol.messages.offsets import (
@@ -26,9 +25,6 @@ from protocol.messages.offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from protocol.records.effort import ANY, LITTLE, MODERATE, TooMuchEffortError
-from storage.log import lookups
-from storage.log.storage_errors import storage_error
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
@@ -36,12 +32,9 @@ if TYPE_CHECKING:
     from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
-    from storage.log.partition_log import PartitionLog
-    from storage.log.results import TimestampOffset
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
-MAX_TIMESTAMP = -3
 EARLIEST_LOCAL_TIMESTAMP = -4
 LATEST_TIERED_TIMESTAMP = -5
 EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
@@ -59,9 +52,6 @@ FIRST_VERSIONS = {
 DEBUGGER = -2  # as the id of the replica: a tool, which any replica may answer
 
 _NOTHING = (-1, -1, -1)
-
-_IN_PASSING = LITTLE._replace(records=2_000)
-"""Of a search by time, some milliseconds: it makes an object of each record."""
 
 
 def handle(
@@ -159,7 +149,7 @@ def _look_up(
         return -1, log.log_start_offset, epoch
     if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return _NOTHING
-    found = yield from _found(log, timestamp)
+    found = yield from search_by_time(log, timestamp)
     if found is None or found.offset >= bound:
         if lags:
             raise _not_available(version)
@@ -170,35 +160,6 @@ def _look_up(
 def _not_available(version: int) -> KafkaError:
     """Another leader may have told a consumer of more. It asks again, rather than go back."""
     return KafkaError(Error.OFFSET_NOT_AVAILABLE if version >= 5 else Error.LEADER_NOT_AVAILABLE)
-
-
-def _found(log: PartitionLog, timestamp: int) -> RequestSteps[TimestampOffset | None]:
-    """What of a search is long goes on in turns; a batch that is much to unpack is searched beside the loop."""
-    try:
-        if timestamp == MAX_TIMESTAMP:
-            return log.offset_of_max_timestamp(_IN_PASSING)
-        return log.offset_for_timestamp(timestamp, _IN_PASSING)
-    except TooMuchEffortError:
-        pass
-    if timestamp == MAX_TIMESTAMP:
-        search = lookups.search_for_max_timestamp(log)
-    else:
-        search = lookups.search_for_timestamp(log, timestamp)
-    found = None
-    while True:
-        try:
-            wanted = search.send(found)
-        except StopIteration as end:
-            return cast("TimestampOffset | None", end.value)
-        except OSError as failure:
-            raise storage_error(log, failure) from failure
-        if wanted is None:
-            yield None
-            continue
-        try:
-            found = yield partial(wanted.find, MODERATE)
-        except TooMuchEffortError:
-            found = yield Alone(partial(wanted.find, ANY))
 
 
 def _refused(topics: Sequence[ListOffsetsTopic], error: Error) -> list[ListOffsetsTopicResponse]:

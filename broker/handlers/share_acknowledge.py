@@ -16,7 +16,7 @@ from broker.handlers.share_requests import (
     tell_leaders,
 )
 from broker.network.later import Later
-from broker.shares.share_sessions import FINAL_EPOCH, FIRST_EPOCH
+from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import (
     AcknowledgedPartition,
@@ -27,6 +27,7 @@ from protocol.messages.share_fetch import (
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.security.authorizer import Authorizer
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 def handle(
     shares: SharePartitionManager,
+    groups: Groups,
     metadata: MetadataLog,
     current_leaders: CurrentLeaders,
     authorizer: Authorizer,
@@ -43,7 +45,7 @@ def handle(
 ) -> ShareAcknowledgeResponse | Later[ShareAcknowledgeResponse]:
     image, epoch = metadata.image, request.share_session_epoch
     try:
-        group_id, member_id = check_sender(image, authorizer, context, request.group_id, request.member_id)
+        group_id, member_id = check_sender(groups, authorizer, context, request.group_id, request.member_id)
         _use_session(shares, group_id, member_id, epoch)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.error)

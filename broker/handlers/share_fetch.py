@@ -19,13 +19,14 @@ from broker.handlers.share_requests import (
 from broker.network.later import Later
 from broker.shares.delayed_share_fetch import DelayedShareFetch
 from broker.shares.share_fetching import ShareFetchParameters, ShareReading
-from broker.shares.share_sessions import FINAL_EPOCH, FIRST_EPOCH, ShareSession
+from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH, ShareSession
 from coordinator.share_partition.states import AcquireMode
 from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
+    from broker.coordination.groups import Groups
     from broker.environment.chance import Chance
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Authorizer
     from broker.shares.share_fetching import Answers
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
-    from broker.shares.share_sessions import ShareKey
+    from broker.shares.share_session_cache import ShareKey
 
 ACQUIRE_MODES = frozenset(AcquireMode)
 
@@ -44,6 +45,7 @@ ACQUIRE_MODES = frozenset(AcquireMode)
 def handle(
     partitions: Partitions,
     shares: SharePartitionManager,
+    groups: Groups,
     fetch_max_bytes: int,
     metadata: MetadataLog,
     quotas: ClientQuotas,
@@ -57,9 +59,7 @@ def handle(
 ) -> ShareFetchResponse | Later[ShareFetchResponse]:
     renews = context.api_version >= RENEWING_VERSION and request.is_renew_ack
     try:
-        group_id, member_id = check_sender(
-            metadata.image, authorizer, context, request.group_id, request.member_id
-        )
+        group_id, member_id = check_sender(groups, authorizer, context, request.group_id, request.member_id)
         if renews and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
             raise KafkaError(Error.INVALID_REQUEST)
         session = _session(shares, context, request, group_id, member_id)

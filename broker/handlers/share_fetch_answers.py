@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.handlers.fetch_answers import FRAME_SIZE_BYTES
 from broker.handlers.share_requests import tell_leaders
-from broker.shares.share_sessions import FIRST_EPOCH, ShareSession, next_epoch
+from broker.shares.share_session_cache import FIRST_EPOCH, ShareSession, next_epoch
 from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import (
     FetchedPartition,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.shares.share_fetching import Answers
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
-    from broker.shares.share_sessions import ShareKey
+    from broker.shares.share_session_cache import ShareKey
 
 
 class ShareFetchAnswers:

@@ -36,7 +36,7 @@ def handle(
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
     if not authorizer.allows(context, READ, GROUP, request.group_id):
         return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
-    if not request.member_id or _units(request.member_id) > LONGEST_MEMBER_ID:
+    if not is_member_id(request.member_id):
         return _refused(KafkaError(Error.INVALID_REQUEST))
     names = request.subscribed_topic_names or ()
     if len(names) > MOST_NAMES:
@@ -52,6 +52,11 @@ def handle(
     return groups.answer(
         request.group_id, lambda shard: shard.share_groups.heartbeat(client, request), _response
     )
+
+
+def is_member_id(text: str | None) -> bool:
+    """Whether a member of a share group may have it (Kafka: `KafkaApis.isMemberIdValid`)."""
+    return bool(text) and _units(text or "") <= LONGEST_MEMBER_ID
 
 
 def _response(found: ShareGroupHeartbeatResponse | KafkaError) -> ShareGroupHeartbeatResponse:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from broker.handlers.share_group_heartbeat import is_member_id
 from broker.security.authorizer import GROUP, READ, TOPIC
 from coordinator.share_partition.states import AcknowledgeType
 from protocol.errors import Error, KafkaError
@@ -15,15 +16,14 @@ from protocol.messages.share_fetch import AcknowledgementBatch, LeaderIdAndEpoch
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
+    from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.security.authorizer import Authorizer
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
-    from broker.shares.share_sessions import ShareKey
+    from broker.shares.share_session_cache import ShareKey
     from protocol.messages.share_fetch import AcknowledgedPartition, FetchedPartition
 
-SHARE_VERSION = "share.version"
-MAX_MEMBER_ID_LENGTH = 36
 RENEWING_VERSION = 2
 TOLD_LEADERS_BY = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
 
@@ -31,27 +31,22 @@ Acknowledgements = dict["ShareKey", Sequence[AcknowledgementBatch]]
 
 
 def check_sender(
-    image: ClusterImage,
+    groups: Groups,
     authorizer: Authorizer,
     context: RequestContext,
     group_id: str | None,
     member_id: str | None,
 ) -> tuple[str, str]:
     """Group and member. Raises KafkaError: UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED."""
-    if image.features.get(SHARE_VERSION, 0) < 1:
+    if not groups.serves_share_groups:
         raise KafkaError(Error.UNSUPPORTED_VERSION)
     if group_id is None:
         raise KafkaError(Error.INVALID_REQUEST)
     if not authorizer.allows(context, READ, GROUP, group_id):
         raise KafkaError(Error.GROUP_AUTHORIZATION_FAILED)
-    if not member_id or utf16_length(member_id) > MAX_MEMBER_ID_LENGTH:
+    if member_id is None or not is_member_id(member_id):
         raise KafkaError(Error.INVALID_REQUEST)
     return group_id, member_id
-
-
-def utf16_length(text: str) -> int:
-    """As Java counts."""
-    return len(text) + sum(char > "\uffff" for char in text)
 
 
 class TopicAccess:

@@ -13,14 +13,27 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.shares.share_fetching import Acquirable, Answers, ShareReading
-    from broker.shares.share_sessions import ShareKey
+    from broker.shares.share_session_cache import ShareKey
+
+MOST_RECHECKED_IN_PASSING = 20
+"""Share partitions of a fetch that is looked after in the turn of whoever moves one of them: a producer, perhaps, whose
+every append would look at all of them."""
 
 
 class DelayedShareFetch:
     """`reply` is told the answers, in the call that makes this or later, or `fail` why there are none. Neither is
     called once it was abandoned."""
 
-    __slots__ = ("_fail", "_is_rechecking", "_reading", "_reply", "_timer", "is_over")
+    __slots__ = (
+        "_call_soon",
+        "_fail",
+        "_is_rechecking",
+        "_next_turn",
+        "_reading",
+        "_reply",
+        "_timer",
+        "is_over",
+    )
 
     def __init__(
         self,
@@ -33,11 +46,13 @@ class DelayedShareFetch:
         self._reading = reading
         self._reply = reply
         self._fail = fail
+        self._call_soon = scheduler.call_soon
         self._timer: Scheduled | None = None
+        self._next_turn: Scheduled | None = None
         self._is_rechecking = False
         self.is_over = False
         reading.want(keys, self.recheck)
-        self.recheck()
+        self._recheck()
         if self.is_over:
             return
         if reading.parameters.max_wait_ms <= 0:
@@ -53,6 +68,13 @@ class DelayedShareFetch:
         the partition, a producer perhaps, has no part in what goes wrong here."""
         if self.is_over or self._is_rechecking:
             return
+        if self._timer is None or len(self._reading.wanted) <= MOST_RECHECKED_IN_PASSING:
+            self._recheck()
+        elif self._next_turn is None:
+            self._next_turn = self._call_soon(self._recheck)
+
+    def _recheck(self) -> None:
+        self._next_turn = None
         self._is_rechecking = True
         try:
             if self._reading.is_hopeless:
@@ -80,8 +102,9 @@ class DelayedShareFetch:
     def abandon(self) -> None:
         """It doesn't wait any more: it is answered, or its client has gone."""
         self.is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for scheduled in (self._timer, self._next_turn):
+            if scheduled is not None:
+                scheduled.cancel()
         for led in self._reading.wanted:
             led.waiting.discard(self)
             led.partition.waiting.discard(self)

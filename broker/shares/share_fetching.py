@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker.environment.chance import Chance
     from broker.replicas.partitions import Partitions
     from broker.shares.share_partition_manager import LedSharePartition, SharePartitionManager
-    from broker.shares.share_sessions import ShareKey
+    from broker.shares.share_session_cache import ShareKey
     from coordinator.share_partition.states import AcquireMode
 
 log = logging.getLogger("barnabas.shares")

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from broker.controller.image import GROUP_RESOURCE
 from broker.replicas.fetch_wakeups import WaitingFetches
-from broker.shares.share_sessions import ShareKey, ShareSession, ShareSessions
+from broker.replicas.leader import Leader
+from broker.replicas.searches_by_time import search_by_time
+from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache
 from broker.shares.share_settings import duration_ms, share_settings
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.errors import Error, KafkaError
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
     from broker.environment.clock import Clock
-    from broker.replicas.leader import Leader
+    from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from coordinator.commit_waiters import CommitWaiter
@@ -82,13 +84,16 @@ class SharePartitionManager:
         clock: Clock,
         share_settings_of: Callable[[str], ShareSettings],
         most_sessions: int,
+        carry_out: Callable[[RequestSteps[None]], None],
     ) -> None:
-        self.sessions = ShareSessions(most_sessions, self._session_lost, self.forget_group)
+        """`carry_out`: steps that nobody waits for, in turns."""
+        self.sessions = ShareSessionCache(most_sessions, self._session_lost, self.forget_group)
         self.settings_of = share_settings_of
         self._partitions = partitions
         self._persister = persister
         self._timers = timers
         self._clock = clock
+        self._carry_out = carry_out
         self._groups: dict[str, dict[ShareKey, LedSharePartition]] = {}
         self._count = 0
         self._to_wake: deque[LedSharePartition] = deque()
@@ -137,25 +142,23 @@ class SharePartitionManager:
         led.loss = leader.when_committed(LONG_MAX, partial(self._no_longer_led, led))
         return led
 
-    def _reset_offset(self, group_id: str, partition: Partition) -> int:
+    def _reset_offset(
+        self, group_id: str, partition: Partition, then: Callable[[int | KafkaError], None]
+    ) -> None:
         """Where a group begins that has never written about the partition (Kafka: `ShareFetchUtils.offsetFor…`)."""
         reset = self.settings_of(group_id).auto_offset_reset
-        leader = partition.leader()
-        if reset == "earliest":
-            return partition.log.log_start_offset
-        if reset == "latest":
-            if leader.high_watermark_lags:
-                raise KafkaError(Error.OFFSET_NOT_AVAILABLE)
-            return partition.log.high_watermark
-        since_ms = self._clock.now_ms() - duration_ms(reset.removeprefix(_BY_DURATION))
-        found = partition.log.offset_for_timestamp(since_ms)
-        if found is None or found.offset >= partition.log.high_watermark:
-            raise KafkaError(
-                Error.OFFSET_NOT_AVAILABLE,
-                f"Offset for timestamp {since_ms} not found for topic partition: "
-                f"{partition.topic.topic_id_text}:{partition.topic.name}-{partition.index}",
-            )
-        return found.offset
+        role, log = partition.role, partition.log
+        if not isinstance(role, Leader):
+            then(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
+        elif reset == "earliest":
+            then(log.log_start_offset)
+        elif reset != "latest":
+            since_ms = self._clock.now_ms() - duration_ms(reset.removeprefix(_BY_DURATION))
+            self._carry_out(_first_since(partition, since_ms, then))
+        elif role.high_watermark_lags:
+            then(KafkaError(Error.OFFSET_NOT_AVAILABLE))
+        else:
+            then(log.high_watermark)
 
     # --- dropping -------------------------------------------------------------------------------------------
 
@@ -295,14 +298,41 @@ def manager_of(
     persister: Persister,
     timers: ShareRuntime,
     clock: Clock,
+    turns: Turns,
+    failed: Callable[[BaseException], None],
 ) -> SharePartitionManager:
-    """That of a node, by the settings of the cluster's groups."""
+    """That of a node, by the settings of the cluster's groups. `failed` learns of broken invariants."""
 
     def settings_of(group_id: str) -> ShareSettings:
         return share_settings(config, image.configs.get((GROUP_RESOURCE, group_id), {}))
 
+    def carry_out(steps: RequestSteps[None]) -> None:
+        turns.carry_out(steps, failed)
+
     most_sessions = config.get_int("group.share.max.share.sessions")
-    return SharePartitionManager(partitions, persister, timers, clock, settings_of, most_sessions)
+    return SharePartitionManager(partitions, persister, timers, clock, settings_of, most_sessions, carry_out)
+
+
+def _first_since(
+    partition: Partition, since_ms: int, then: Callable[[int | KafkaError], None]
+) -> RequestSteps[None]:
+    """The first record at or after a time that is committed."""
+    start: int | KafkaError
+    try:
+        found = yield from search_by_time(partition.log, since_ms)
+    except KafkaError as error:
+        start = error.as_value()
+    else:
+        if found is not None and found.offset < partition.log.high_watermark:
+            start = found.offset
+        else:
+            topic = partition.topic
+            named = f"{topic.topic_id_text}:{topic.name}-{partition.index}"
+            start = KafkaError(
+                Error.OFFSET_NOT_AVAILABLE,
+                f"Offset for timestamp {since_ms} not found for topic partition: {named}",
+            )
+    then(start)
 
 
 _UNKNOWN = "This server does not host this topic-partition."

@@ -19,6 +19,12 @@ _DURATION = re.compile(
 
 def share_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareSettings:
     """The group's own, within the broker's bounds, or the broker's."""
+    if not overrides:  # as most have, and each fetch asks several times
+        return ShareSettings(
+            record_lock_duration_ms=config.get_int("group.share.record.lock.duration.ms"),
+            delivery_count_limit=config.get_int("group.share.delivery.count.limit"),
+            partition_max_record_locks=config.get_int("group.share.partition.max.record.locks"),
+        )
     values = group_values(config, overrides)
     return ShareSettings(
         record_lock_duration_ms=group_number(values, "share.record.lock.duration.ms"),

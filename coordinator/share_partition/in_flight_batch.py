@@ -14,13 +14,14 @@ from coordinator.share_partition.states import AVAILABLE
 class InFlightBatch:
     """`whole` is the state of all of them, None once they are told apart: then `each` has one for every offset."""
 
-    __slots__ = ("each", "first_offset", "last_offset", "whole")
+    __slots__ = ("_done", "each", "first_offset", "last_offset", "whole")
 
     def __init__(self, first_offset: int, last_offset: int, whole: InFlightState) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.whole: InFlightState | None = whole
         self.each: list[InFlightState] = []
+        self._done = 0  # so many of the first of them are terminal and written, which they stay
 
     @property
     def size(self) -> int:
@@ -60,6 +61,16 @@ class InFlightBatch:
         first = max(first_offset, self.first_offset)
         for offset in range(first, min(last_offset, self.last_offset) + 1):
             yield offset, self.each[offset - self.first_offset]
+
+    def leading_done(self) -> int:
+        """How many of them, from the first one on, are terminal and written."""
+        if self.whole is not None:
+            return self.size if self.whole.is_terminal and not self.whole.is_pending else 0
+        each, done = self.each, self._done
+        while done < len(each) and each[done].is_terminal and not each[done].is_pending:
+            done += 1
+        self._done = done
+        return done
 
     def is_within(self, first_offset: int, last_offset: int) -> bool:
         """Whether all of it lies in this range."""

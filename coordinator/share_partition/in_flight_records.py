@@ -200,17 +200,12 @@ class InFlightRecords:
         for batch in self._batches:
             if window is not None and batch.last_offset >= window.start_offset:
                 break
-            if batch.whole is not None:
-                if batch.whole.is_pending or not batch.whole.is_terminal:
-                    break
-                last_done = batch.last_offset
-                count += self.count_from_start(batch.first_offset, batch.last_offset)
-                continue
-            for offset, state in batch.states(batch.first_offset, batch.last_offset):
-                if state.is_pending or not state.is_terminal:
-                    return last_done, count
-                last_done = offset
-                count += offset >= self.start_offset
+            done = batch.leading_done()
+            if done:
+                last_done = batch.first_offset + done - 1
+                count += self.count_from_start(batch.first_offset, last_done)
+            if done < batch.size:
+                break
         return last_done, count
 
     def begin_at(self, log_start_offset: int) -> None:

@@ -42,7 +42,7 @@ class Locks:
     def __init__(self, runtime: ShareRuntime, expired: Callable[[Lock], None]) -> None:
         self._runtime = runtime
         self._expired = expired
-        self._running: set[Lock] = set()
+        self._running: dict[Lock, None] = {}
 
     def __len__(self) -> int:
         return len(self._running)
@@ -50,23 +50,33 @@ class Locks:
     def take(self, first_offset: int, last_offset: int, duration_ms: int) -> Lock:
         """A lock of these offsets, whose time begins now. Nobody holds it yet."""
         lock = Lock(self, first_offset, last_offset)
-        self._running.add(lock)
+        self._running[lock] = None
         self._runtime.schedule(lock, duration_ms, partial(self._expire, lock))
         return lock
 
     def forget(self, lock: Lock) -> None:
         """Nothing happens where its time is over."""
         if lock in self._running:
-            self._running.discard(lock)
+            self._running.pop(lock, None)
             self._runtime.cancel(lock)
 
-    def cancel_all(self) -> None:
+    def go_on_expiring(self, lock: Lock) -> None:
+        """Call `expired` with it once more, in a turn of its own: it was much."""
+        self._running[lock] = None
+        self._runtime.schedule(lock, 0, partial(self._expire, lock))
+
+    def end(self) -> None:
         """None of them expires any more."""
+        self._expired = _nothing_is_held
         for lock in self._running:
             self._runtime.cancel(lock)
         self._running.clear()
 
     def _expire(self, lock: Lock) -> None:
-        self._running.discard(lock)
+        self._running.pop(lock, None)
         lock.has_expired = True
         self._expired(lock)
+
+
+def _nothing_is_held(lock: Lock) -> None:
+    """Its share partition is gone."""

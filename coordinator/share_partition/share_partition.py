@@ -48,6 +48,10 @@ PERSISTER_ERRORS: dict[Error, Error] = {
 """What a client is told of what the share coordinator answered; UNKNOWN_SERVER_ERROR of all else."""
 
 
+MOST_EXPIRED_AT_ONCE = 500
+"""Offsets of one lock that are given back in one turn: each of those that are told apart is a write."""
+
+
 class SharePartition:
     """`changed` is called whenever a fetch that waits may find something: to be acquired, or to be told."""
 
@@ -61,10 +65,10 @@ class SharePartition:
         runtime: ShareRuntime,
         persister: Persister,
         settings: Callable[[], ShareSettings],
-        reset_offset: Callable[[], int],
+        reset_offset: Callable[[Callable[[int | KafkaError], None]], None],
         changed: Callable[[], None],
     ) -> None:
-        """`reset_offset` says where to begin by the group's settings; it raises KafkaError where nobody knows."""
+        """`reset_offset` says where to begin by the group's settings, now or later, or why nobody knows."""
         self.group_id = group_id
         self.topic_id = topic_id
         self.partition = partition
@@ -109,25 +113,31 @@ class SharePartition:
         self.state = step
 
         def read(found: ShareState | KafkaError) -> None:
-            if self.state is not PartitionState.INITIALIZING:
-                then(KafkaError(Error.LEADER_NOT_AVAILABLE))
-                return
-            error = self._take(found)
-            self.state = PartitionState.ACTIVE if error is None else PartitionState.FAILED
-            then(error)
+            if isinstance(found, KafkaError):
+                self._begin(_told(found), None, then)
+            elif found.start_offset == NO_START_OFFSET:
+                self._reset_offset(lambda start: self._begin(start, found, then))
+            else:
+                self._begin(found.start_offset, found, then)
 
         self._persister.read(self.group_id, self.topic_id, self.partition, self.leader_epoch, read)
 
-    def _take(self, found: ShareState | KafkaError) -> KafkaError | None:
-        """Begin with what was read; the error where that can't be."""
-        if isinstance(found, KafkaError):
-            return _told(found)
-        start = found.start_offset
-        if start == NO_START_OFFSET:
-            try:
-                start = self._reset_offset()
-            except KafkaError as error:
-                return error.as_value()
+    def _begin(self, start: int | KafkaError, found: ShareState | None, then: WhenCommitted) -> None:
+        """What was read is there, and where it begins, or why not."""
+        if self.state is not PartitionState.INITIALIZING:
+            then(KafkaError(Error.LEADER_NOT_AVAILABLE))
+            return
+        error: KafkaError | None
+        if isinstance(start, KafkaError):
+            error = start
+        else:
+            assert found is not None
+            error = self._take(start, found)
+        self.state = PartitionState.ACTIVE if error is None else PartitionState.FAILED
+        then(error)
+
+    def _take(self, start: int, found: ShareState) -> KafkaError | None:
+        """Begin with what was read; the error where that contradicts itself."""
         records = InFlightRecords(start)
         gap_start: int | None = None
         following = start
@@ -176,7 +186,8 @@ class SharePartition:
         Kafka's locks go on, and their writes are refused or come too late.
         """
         self.state = PartitionState.FENCED
-        self._locks.cancel_all()
+        self._locks.end()
+        self._changed = _tell_nobody  # whoever was told holds this, and no cycle is to stay
 
     # --- fetching -------------------------------------------------------------------------------------------
 
@@ -282,8 +293,9 @@ class SharePartition:
     def _lock_expired(self, lock: Lock) -> None:
         """What it held is available again. That is written, and doesn't wait for it: one write for each state."""
         limit = self._settings().delivery_count_limit
+        held = self._held_by(lock)
         self._is_expiring = True  # who waits is to find all of it
-        for first, last, state in self._held_by(lock):
+        for first, last, state in held[:MOST_EXPIRED_AT_ONCE]:
             records = self.records
             if state.state is not ACQUIRED or state.lock is not lock:
                 continue  # by the write before it
@@ -295,7 +307,10 @@ class SharePartition:
                 records.terminal_count += records.count_from_start(first, last)
             self._write([StateBatch(first, last, state.state, state.delivery_count)], self._expiry_written)
         self._is_expiring = False
-        self._changed()
+        if len(held) > MOST_EXPIRED_AT_ONCE:
+            self._locks.go_on_expiring(lock)
+        else:
+            self._changed()
 
     def _held_by(self, lock: Lock) -> list[tuple[int, int, InFlightState]]:
         """First and last offset and state of what is acquired under a lock."""
@@ -324,6 +339,10 @@ class SharePartition:
         self.records.advance_start()
         if not self._is_expiring:
             self._changed()
+
+
+def _tell_nobody() -> None:
+    """Who waited has been told that it is over."""
 
 
 def _told(error: KafkaError) -> KafkaError:

@@ -47,6 +47,7 @@ class Shares:
             node.clock,
             lambda group_id: share_settings(node.config, self.overrides),
             most_sessions,
+            lambda steps: node.turns.carry_out(steps, node.stop_on_failure),
         )
         node.shares = self.shares  # type: ignore[attr-defined]
         self.epochs: dict[str, int] = {}

@@ -8,7 +8,9 @@ import asyncio
 import pytest
 
 from broker.network.later import Later
+from broker.replicas import searches_by_time
 from broker.server import Server
+from broker.shares import delayed_share_fetch
 from protocol.errors import Error
 from protocol.records.batch import walk_batches
 from storage.file_range import FileRange
@@ -170,6 +172,20 @@ async def test_where_a_group_begins(shares: Shares, reset: str, first: int) -> N
     assert found.share.records.start_offset == first
 
 
+async def test_a_long_search_for_the_beginning_holds_nobody_up(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches_by_time, "_IN_PASSING", searches_by_time._IN_PASSING._replace(records=1))
+    shares.overrides["share.auto.offset.reset"] = "by_duration:P30000D"
+    shares.produce(3, 3)
+    later = shares.client().fetch(0, 0, max_wait_ms=60_000)
+    assert isinstance(later, Later)
+    answered = asyncio.Event()
+    later.when_answered(answered.set)
+    await answered.wait()
+    assert acquired(later.result()) == {0: [(0, 5, 1)]}
+
+
 async def test_nothing_was_appended_since_then(shares: Shares) -> None:
     shares.overrides["share.auto.offset.reset"] = "by_duration:PT1S"
     assert errors(shares.client().fetch(0, 0)) == {0: Error.OFFSET_NOT_AVAILABLE}
@@ -290,3 +306,22 @@ async def test_many_who_wait_are_served_one_after_the_other(shares: Shares) -> N
         append(shares.node.partitions.get("t", 0).log, batch(1))
     shares.produce(1)
     assert [acquired(later.result()) for later in waiting] == [{0: [(at, at, 1)]} for at in range(8)]
+
+
+@pytest.mark.limit("broker.shares.delayed_share_fetch.MOST_RECHECKED_IN_PASSING")
+async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delayed_share_fetch, "MOST_RECHECKED_IN_PASSING", 1)
+    one = shares.client().fetch(0, 0, member="one", max_wait_ms=60_000)
+    gone = shares.client().fetch(0, 0, 1, member="gone", max_wait_ms=60_000)
+    two = shares.client().fetch(0, 0, 1, max_wait_ms=60_000)
+    shares.produce(1)
+    shares.produce(1, index=1)
+    assert acquired(one.result()) == {0: [(0, 0, 1)]}
+    assert two.answer() is two
+    gone.abandon()
+    answered = asyncio.Event()
+    two.when_answered(answered.set)
+    await answered.wait()
+    assert acquired(two.result()) == {0: [], 1: [(0, 0, 1)]}

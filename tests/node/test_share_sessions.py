@@ -9,7 +9,7 @@ import pytest
 
 from broker.network.later import Later
 from broker.server import Server
-from broker.shares import share_sessions
+from broker.shares import share_session_cache
 from protocol.errors import Error
 from tests.node.shares import (
     ACCEPT,
@@ -42,17 +42,16 @@ async def test_a_session_counts_its_epochs(shares: Shares) -> None:
     assert client.acknowledge(-1, {}).error_code == Error.SHARE_SESSION_NOT_FOUND
 
 
-@pytest.mark.limit("broker.shares.share_sessions.MAX_SHARE_SESSION_EPOCH")
+@pytest.mark.limit("broker.shares.share_session_cache.MAX_SHARE_SESSION_EPOCH")
 async def test_after_the_largest_epoch_comes_one(shares: Shares) -> None:
     client = shares.client()
     client.fetch(0, 0)
     session = shares.shares.sessions.get(GROUP, "m")
-    session.epoch = share_sessions.MAX_SHARE_SESSION_EPOCH
+    session.epoch = share_session_cache.MAX_SHARE_SESSION_EPOCH
     assert client.fetch(2**31 - 1).error_code == 0
     assert client.fetch(1).error_code == 0
 
 
-@pytest.mark.limit("broker.handlers.share_requests.MAX_MEMBER_ID_LENGTH")
 async def test_who_asks_is_checked_first(shares: Shares) -> None:
     client = shares.client()
     assert client.fetch(0, 0, group=None).error_code == Error.INVALID_REQUEST
@@ -150,14 +149,26 @@ async def test_as_many_sessions_as_there_may_be(node: Server) -> None:
     assert later.result().error_code == Error.SHARE_SESSION_LIMIT_REACHED
 
 
-@pytest.mark.limit("broker.shares.share_sessions.MOST_SHARE_SESSION_PARTITIONS")
+@pytest.mark.limit("broker.shares.share_session_cache.MOST_SHARE_SESSION_PARTITIONS")
 async def test_as_many_partitions_in_sessions_as_there_may_be(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(share_sessions, "MOST_SHARE_SESSION_PARTITIONS", 3)
+    monkeypatch.setattr(share_session_cache, "MOST_SHARE_SESSION_PARTITIONS", 3)
     client = shares.client()
     assert client.fetch(0, 0, 1).error_code == 0
     assert isinstance(client.fetch(0, 0, 1, member="n"), Later)
     assert isinstance(client.fetch(1, 2, 3), Later)
     assert client.fetch(1, 2, forget=(2,)).error_code == 0
     assert client.fetch(2, 2, forget=(2,)).error_code == 0
+
+
+@pytest.mark.limit("broker.shares.share_session_cache.MOST_PARTITIONS_OF_ONE")
+async def test_as_many_partitions_in_one_session_as_there_may_be(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_session_cache, "MOST_PARTITIONS_OF_ONE", 2)
+    client = shares.client()
+    assert isinstance(client.fetch(0, 0, 1, 2), Later)
+    assert client.fetch(0, 0, 1).error_code == 0
+    assert isinstance(client.fetch(1, 2), Later)
+    assert client.fetch(1, 1).error_code == 0

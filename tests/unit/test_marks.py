@@ -20,7 +20,7 @@ LIMIT = re.compile(
 """What a constant is called that bounds something of ours or of a client's."""
 
 BOUNDS_NOTHING = {
-    "broker.handlers.list_offsets.MAX_TIMESTAMP": "a question that Kafka wrote as a number",
+    "broker.replicas.searches_by_time.MAX_TIMESTAMP": "a question that Kafka wrote as a number",
     "protocol.records.batch.MAX_TIMESTAMP_POS": "a place in a batch",
     "protocol.wire.primitives.MAX_INT32": "what an int32 holds",
 }

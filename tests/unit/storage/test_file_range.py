@@ -203,3 +203,18 @@ def test_of_too_many_files_out_of_use_the_oldest_is_lost(tmp_path: Path, files: 
     assert [rest.read(0, 10) for rest in ranges[1:]] == [b"some bytes"] * 2
     ranges.clear()
     assert files.open_files_count() == 0
+
+
+def test_a_part_of_what_is_left(log: PartitionLog) -> None:
+    _, rest = left(log)
+    whole_of_it = bytes_of(rest)
+    part = rest.part(5_000, 7_000)
+    del rest
+    assert (len(part), bytes_of(part)) == (7_000, whole_of_it[5_000:12_000])
+
+
+def test_no_part_of_what_was_cut_off(log: PartitionLog) -> None:
+    _, rest = left(log, 20)
+    log.truncate_to(22, NOW_MS)
+    with pytest.raises(OSError, match="cut off"):
+        rest.part(0, 10)

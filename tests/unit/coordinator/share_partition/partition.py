@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from coordinator.share_partition.ports import AbortedFrom, AcquiredRecords, FetchedBatch, ShareSettings
 from coordinator.share_partition.share_partition import SharePartition
@@ -61,10 +61,8 @@ class Shared:
         again.log, again.settings = self.log, self.settings
         return again
 
-    def _reset_offset(self) -> int:
-        if isinstance(self.reset, Error):
-            raise KafkaError(self.reset)
-        return self.reset
+    def _reset_offset(self, then: Callable[[int | KafkaError], None]) -> None:
+        then(KafkaError(self.reset) if isinstance(self.reset, Error) else self.reset)
 
     def _changed(self) -> None:
         self.changes += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.persister import StateBatch
+from coordinator.share_partition import share_partition
 from coordinator.share_partition.share_partition import PERSISTER_ERRORS
 from protocol.errors import Error
 from tests.unit.coordinator.share_partition.partition import (
@@ -232,6 +233,21 @@ def test_a_lock_ends_with_one_write_for_each_of_the_offsets_told_apart() -> None
     assert [batches for _, _, batches in shared.persister.writes[1:]] == [
         [StateBatch(offset, offset, AVAILABLE, 1)] for offset in (0, 2, 3)
     ]
+
+
+@pytest.mark.limit("coordinator.share_partition.share_partition.MOST_EXPIRED_AT_ONCE")
+def test_many_offsets_of_one_lock_are_given_back_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_partition, "MOST_EXPIRED_AT_ONCE", 3)
+    shared = Shared([(0, 7)])
+    shared.fetch()
+    assert shared.ack((1, 1, ACCEPT)) == 0
+    shared.changes = 0
+    shared.runtime.elapsed_ms += LOCK_MS
+    for written in (3, 6, 7, 7):
+        shared.runtime.timers.fire_due()
+        assert len(shared.persister.writes) == 1 + written
+        assert shared.changes == (written == 7)
+    assert shared.fetch("n") == [(0, 0, 2), (2, 7, 2)]
 
 
 def test_at_the_limit_of_deliveries_an_ended_lock_archives() -> None:

@@ -21,6 +21,8 @@ MAX_SHARE_SESSION_EPOCH = 2**31 - 1
 MOST_SHARE_SESSION_PARTITIONS = 500_000
 """In all sessions: a client may name any, whether they exist or not. Whoever wants more is told that there are too many
 sessions."""
+MOST_PARTITIONS_OF_ONE = 5_000
+"""In one session: each of its fetches looks at all of them in one turn."""
 
 ShareKey = tuple[bytes, int]
 """Topic id and number of a partition."""
@@ -35,11 +37,10 @@ def next_epoch(epoch: int) -> int:
 class ShareSession:
     """`partitions`: in the order in which they are fetched; whether the next answer has to list them."""
 
-    __slots__ = ("connection", "epoch", "key", "partitions")
+    __slots__ = ("epoch", "key", "partitions")
 
-    def __init__(self, key: SessionKey, connection: Connection, partitions: Iterable[ShareKey]) -> None:
+    def __init__(self, key: SessionKey, partitions: Iterable[ShareKey]) -> None:
         self.key = key
-        self.connection = connection
         self.epoch = next_epoch(FIRST_EPOCH)
         self.partitions: dict[ShareKey, bool] = dict.fromkeys(partitions, False)
 
@@ -60,7 +61,7 @@ class ShareSession:
         return must_list or has_records or answer.error_code != 0
 
 
-class ShareSessions:
+class ShareSessionCache:
     """All of them. `ended` is called with each that its connection ends, `emptied` with each group that nobody has one
     of any more when a connection ends, both of them behind what the connection has left."""
 
@@ -96,10 +97,10 @@ class ShareSessions:
         """
         key = (group_id, member_id)
         self.remove(key)
-        session = ShareSession(key, connection, partitions)
+        session = ShareSession(key, partitions)
         if len(self._sessions) >= self._most:
             raise KafkaError(Error.SHARE_SESSION_LIMIT_REACHED)
-        self._make_room(len(session.partitions))
+        self._make_room(len(session.partitions), 0)
         self._sessions[key] = session
         self._members[group_id] = self._members.get(group_id, 0) + 1
         connection.when_lost = lambda: self._lost(session)
@@ -130,15 +131,19 @@ class ShareSessions:
             raise KafkaError(Error.INVALID_SHARE_SESSION_EPOCH)
         partitions = session.partitions
         new = dict.fromkeys(key for key in added if key not in partitions)
-        self._make_room(len(new))
+        self._make_room(len(new), len(partitions))
         partitions.update(dict.fromkeys(new, True))
         for key in forgotten:
             if partitions.pop(key, None) is not None:
                 self._partitions -= 1
         return self.go_on(group_id, member_id, epoch)
 
-    def _make_room(self, count: int) -> None:
-        if self._partitions + count > MOST_SHARE_SESSION_PARTITIONS:
+    def _make_room(self, count: int, present: int) -> None:
+        """Of a session that has so many at present."""
+        if (
+            self._partitions + count > MOST_SHARE_SESSION_PARTITIONS
+            or present + count > MOST_PARTITIONS_OF_ONE
+        ):
             raise KafkaError(Error.SHARE_SESSION_LIMIT_REACHED)
         self._partitions += count
 

@@ -1,0 +1,54 @@
+"""Searching a log by time, without holding anybody up (Kafka: `UnifiedLog.fetchOffsetByTimestamp`)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from broker.environment.computing import Alone
+from protocol.records.effort import ANY, LITTLE, MODERATE, TooMuchEffortError
+from storage.log import lookups
+from storage.log.storage_errors import storage_error
+
+if TYPE_CHECKING:
+    from broker.network.turns import RequestSteps
+    from storage.log.partition_log import PartitionLog
+    from storage.log.results import TimestampOffset
+
+MAX_TIMESTAMP = -3
+"""In the place of a time: the record that has the log's largest timestamp."""
+
+_IN_PASSING = LITTLE._replace(records=2_000)
+"""Of a search by time, some milliseconds: it makes an object of each record."""
+
+
+def search_by_time(log: PartitionLog, timestamp: int) -> RequestSteps[TimestampOffset | None]:
+    """The first record at or after a time.
+
+    What of a search is long goes on in turns; a batch that is much to unpack is searched beside the loop.
+    """
+    try:
+        if timestamp == MAX_TIMESTAMP:
+            return log.offset_of_max_timestamp(_IN_PASSING)
+        return log.offset_for_timestamp(timestamp, _IN_PASSING)
+    except TooMuchEffortError:
+        pass
+    if timestamp == MAX_TIMESTAMP:
+        search = lookups.search_for_max_timestamp(log)
+    else:
+        search = lookups.search_for_timestamp(log, timestamp)
+    found = None
+    while True:
+        try:
+            wanted = search.send(found)
+        except StopIteration as end:
+            return cast("TimestampOffset | None", end.value)
+        except OSError as failure:
+            raise storage_error(log, failure) from failure
+        if wanted is None:
+            yield None
+            continue
+        try:
+            found = yield partial(wanted.find, MODERATE)
+        except TooMuchEffortError:
+            found = yield Alone(partial(wanted.find, ANY))
