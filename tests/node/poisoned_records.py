@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from coordinator.java.hashes import partition_of_key
 from protocol.messages import group_records as classic
 from protocol.messages import group_records_consumer as consumer
+from protocol.messages import group_records_share as share
 from protocol.messages.transaction_records import (
     PartitionsSchema,
     TransactionLogKey,
@@ -194,6 +195,70 @@ class Poisoner:
                 topic_id=self.chance.choice(TOPIC_IDS),
                 partitions=self.some([0], [0, 0], [], [-1], [5]),
                 assignment_epochs=self.some(None, [4], [], [-1], [4, 4]),
+            )
+            for _ in range(self.chance.randrange(3))
+        ]
+
+    def share_group(self) -> Keyed:
+        group_id = self.chance.choice(self.ids)
+        member_id = self._member()
+        kind = self.chance.choice((10, 11, 11, 12, 13, 14, 14, 15, 15))
+        key: Message
+        value: Message
+        if kind == 10:
+            key = share.ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
+            value = share.ShareGroupMemberMetadataValue(
+                rack_id=self.some(None, ""),
+                client_id="c",
+                client_host="/127.0.0.1",
+                subscribed_topic_names=self.some(["t"], [], ["t", "t"], ["", "\x00"]),
+            )
+        elif kind == 11:
+            key = share.ShareGroupMetadataKey(group_id=group_id)
+            value = share.ShareGroupMetadataValue(epoch=self.some(4, *INT32), metadata_hash=1)
+        elif kind == 12:
+            key = share.ShareGroupTargetAssignmentMetadataKey(group_id=group_id)
+            value = share.ShareGroupTargetAssignmentMetadataValue(
+                assignment_epoch=self.some(4, *INT32), assignment_timestamp=self.some(1, *INT64)
+            )
+        elif kind == 13:
+            key = share.ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+            value = share.ShareGroupTargetAssignmentMemberValue(topic_partitions=self._shared())
+        elif kind == 14:
+            key = share.ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+            value = share.ShareGroupCurrentMemberAssignmentValue(
+                member_epoch=self.some(4, *INT32),
+                previous_member_epoch=self.some(3, *INT32),
+                state=self.some(0, -128, -1, 1, 127),
+                assigned_partitions=self._shared(),
+            )
+        else:
+            key = share.ShareGroupStatePartitionMetadataKey(group_id=group_id)
+            value = share.ShareGroupStatePartitionMetadataValue(
+                initializing_topics=self._of_states(),
+                initialized_topics=self._of_states(),
+                deleting_topics=[
+                    share.TopicInfo(topic_id=self.chance.choice(TOPIC_IDS), topic_name=self.some("t", *NAMES))
+                    for _ in range(self.chance.randrange(2))
+                ],
+            )
+        return self._key(key, kind), self._value(value, 0, 0)
+
+    def _shared(self) -> list[share.TopicPartitions]:
+        return [
+            share.TopicPartitions(
+                topic_id=self.chance.choice(TOPIC_IDS),
+                partitions=self.some([0], [0, 0], [], [-1], [2**31 - 1]),
+            )
+            for _ in range(self.chance.randrange(3))
+        ]
+
+    def _of_states(self) -> list[share.TopicPartitionsInfo]:
+        return [
+            share.TopicPartitionsInfo(
+                topic_id=self.chance.choice(TOPIC_IDS),
+                topic_name=self.some("t", *NAMES),
+                partitions=self.some([0], [0, 0], [], [-1], [2**31 - 1]),
             )
             for _ in range(self.chance.randrange(3))
         ]

@@ -15,10 +15,11 @@ import pytest
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.handlers import HANDLERS
 from broker.server import Server
 from coordinator.java.hashes import partition_of_key
 from protocol.errors import Error, KafkaError
-from protocol.messages import groups_admin, groups_classic, groups_consumer, groups_offsets
+from protocol.messages import groups_admin, groups_classic, groups_consumer, groups_offsets, groups_share
 from protocol.messages import transactions as txn
 from protocol.messages import transactions_admin as txn_admin
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -52,7 +53,9 @@ async def test_poisoned_partitions_of_internal_topics_cost_their_own_shards_alon
     victims = {topic: chance.randrange(PARTITIONS) for topic in (OFFSETS_TOPIC, TRANSACTION_TOPIC)}
     poisoners = {topic: Poisoner(chance, index, PARTITIONS) for topic, index in victims.items()}
     groups = poisoners[OFFSETS_TOPIC]
-    for batch in groups.batches([groups.offset, groups.classic_group, groups.consumer_group]):
+    for batch in groups.batches(
+        [groups.offset, groups.classic_group, groups.consumer_group, groups.share_group]
+    ):
         append(node, OFFSETS_TOPIC, victims[OFFSETS_TOPIC], batch)
     transactions = poisoners[TRANSACTION_TOPIC]
     for batch in transactions.batches([transactions.transaction]):
@@ -166,6 +169,9 @@ def everything_asked(group_ids: list[str], transactional_ids: list[str]) -> Iter
     """All that a client can ask of a coordinator, of each of the ids; deletions last."""
     for group_id in group_ids:
         yield from of_a_group(group_id)
+        for request, version in of_a_share_group(group_id):
+            if type(request).API_KEY in HANDLERS:  # not all are served yet
+                yield request, version
     yield groups_admin.ListGroupsRequest(), 5
     for transactional_id in [*transactional_ids, ""]:
         yield from of_a_transaction(transactional_id)
@@ -250,6 +256,28 @@ def of_a_group(group_id: str) -> Iterator[tuple[Message, int]]:
         groups_classic.MemberIdentity(member_id="", group_instance_id="i0"),
     ]
     yield groups_classic.LeaveGroupRequest(group_id=group_id, members=leaving), 4
+
+
+def of_a_share_group(group_id: str) -> Iterator[tuple[Message, int]]:
+    yield groups_share.ShareGroupDescribeRequest(group_ids=[group_id]), 1
+    asked = groups_share.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
+    yield groups_share.DescribeShareGroupOffsetsRequest(groups=[asked]), 1
+    for member_id in ("m0", "m1", "m2", "nobody"):
+        for epoch in (4, 3, 0, 5, -1):
+            yield (
+                groups_share.ShareGroupHeartbeatRequest(
+                    group_id=group_id,
+                    member_id=member_id,
+                    member_epoch=epoch,
+                    subscribed_topic_names=["t"] if epoch == 0 else None,
+                ),
+                1,
+            )
+    partition = groups_share.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=0)
+    altered = groups_share.AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])
+    yield groups_share.AlterShareGroupOffsetsRequest(group_id=group_id, topics=[altered]), 0
+    deleted = groups_share.DeleteShareGroupOffsetsRequestTopic(topic_name="t")
+    yield groups_share.DeleteShareGroupOffsetsRequest(group_id=group_id, topics=[deleted]), 0
 
 
 def of_a_transaction(transactional_id: str) -> Iterator[tuple[Message, int]]:
