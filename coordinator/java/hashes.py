@@ -38,10 +38,15 @@ def uuid_hash(uuid: bytes) -> int:
 
 
 def java_hash(key: object) -> int:
-    """hashCode of a string, a number of 32 bits, or a uuid as its 16 bytes."""
+    """hashCode of a string, a number of 32 bits, a uuid as its 16 bytes, or a record of some of these."""
     if isinstance(key, int):
         return key
     if isinstance(key, bytes):
         return uuid_hash(key)
+    if isinstance(key, tuple):
+        hashed = 0
+        for part in key:
+            hashed = (31 * hashed + java_hash(part)) & 0xFFFFFFFF
+        return hashed - (1 << 32) if hashed & 0x80000000 else hashed
     assert isinstance(key, str), f"no hash for {key!r}"
     return string_hash(key)

@@ -127,9 +127,9 @@ def _next(member: StreamsMember, epoch: int, situation: TaskSituation) -> Stream
     owned = reported.kinds
     if not revoked.is_empty and (owned is None or own_any(owned, revoked)):
         return member.at_epoch(epoch, StreamsMemberState.UNREVOKED_TASKS, kept, revoked)
-    for difference in (active, standby, warmup):
-        _add(difference.kept, difference.added)
-    assigned = MemberTasks(active.kept, _sets(standby.kept), _sets(warmup.kept))
+    assigned = kept
+    if any(len(difference.added) for difference in (active, standby, warmup)):
+        assigned = MemberTasks(_merged(active), _merged_sets(standby), _merged_sets(warmup))
     some_are_held = active.some_are_held or standby.some_are_held or warmup.some_are_held
     state = StreamsMemberState.UNRELEASED_TASKS if some_are_held else StreamsMemberState.STABLE
     return member.at_epoch(target_epoch, state, assigned)
@@ -163,11 +163,24 @@ def _difference(has: ActiveTasks, target: TaskSets, epoch: int, is_held: IsHeld)
     return _Difference(kept, revoked, added, some_are_held)
 
 
-def _add(kept: ActiveTasks, added: ActiveTasks) -> None:
-    for subtopology_id, partitions in added.items():
-        epochs = kept.compute_if_absent(subtopology_id, JavaMap())
-        for partition, epoch in partitions.items():
-            epochs[partition] = epoch
+def _merged(active: _Difference) -> ActiveTasks:
+    """What is kept and what is added, walked as in Kafka (`TasksTupleWithEpochs.merge`)."""
+    merged: ActiveTasks = JavaMap()
+    for subtopology_id, partitions in active.kept.items():
+        merged[subtopology_id] = JavaMap.copy_of(partitions)
+    for subtopology_id, partitions in active.added.items():
+        if subtopology_id in merged:
+            merged[subtopology_id].put_all(partitions)
+        else:
+            merged.compute_if_absent(subtopology_id, JavaMap.copy_of(partitions))
+    return merged
+
+
+def _merged_sets(copies: _Difference) -> TaskSets:
+    merged = _sets(copies.kept)
+    for subtopology_id, partitions in copies.added.items():
+        merged.compute_if_absent(subtopology_id, JavaSet()).update(partitions)
+    return merged
 
 
 def _with_epochs(tasks: TaskSets) -> ActiveTasks:
