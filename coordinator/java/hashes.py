@@ -38,7 +38,7 @@ def uuid_hash(uuid: bytes) -> int:
 
 
 def java_hash(key: object) -> int:
-    """hashCode of a string, a number of 32 bits, a uuid as its 16 bytes, or a record as the tuple of its parts."""
+    """hashCode of a string, a number of 32 bits, a uuid as its 16 bytes, or a record of some of these."""
     if isinstance(key, int):
         return key
     if isinstance(key, bytes):

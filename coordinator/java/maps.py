@@ -40,8 +40,7 @@ def table_size(expected: int) -> int:
 
 
 class JavaMap(Generic[K, V]):
-    """`capacity` is what a constructor of HashMap is given. Keys: str, int, the 16 bytes of a uuid, or a tuple of
-    these.
+    """`capacity` is what a constructor of HashMap is given. Keys: str, int, the 16 bytes of a uuid, or tuples of them.
 
     Buckets by `(h ^ h >>> 16) & (capacity - 1)`, inside a bucket in the order of insertion; the table doubles past
     three quarters and never shrinks. The ninth key of a bucket makes a small table double and turns the bucket of
@@ -123,6 +122,14 @@ class JavaMap(Generic[K, V]):
                     self._buckets[new_index] = bucket.part(keys)
                 else:
                     self._buckets[new_index] = keys
+
+    def put_all(self, other: JavaMap[K, V]) -> None:
+        """`HashMap.putAll` of a map that has had entries: the table grows for all of them first, even for those that
+        are there already."""
+        while len(other) > self._capacity * 3 // 4:
+            self._resize()
+        for key, value in other.items():
+            self[key] = value
 
     def __delitem__(self, key: K) -> None:
         self.pop(key)

@@ -26,11 +26,14 @@ class _Node:
 
 
 def _comparable(key: Any) -> Any:
-    """What `compareTo` goes by: UTF-16 units of strings, the two signed longs of uuids, numbers themselves."""
+    """What `compareTo` goes by: UTF-16 units of strings, the two signed longs of uuids, numbers themselves, the parts
+    of a record."""
     if isinstance(key, str):
         return key.encode("utf-16-be", "surrogatepass")
     if isinstance(key, bytes):
         return (int.from_bytes(key[:8], "big", signed=True), int.from_bytes(key[8:], "big", signed=True))
+    if isinstance(key, tuple):
+        return tuple(map(_comparable, key))
     return key
 
 

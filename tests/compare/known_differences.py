@@ -44,7 +44,36 @@ def _offset_at(topic: str, minutes: int, offset: int) -> dict[str, Any]:
     return {"answer": {"throttle_time_ms": 0, "topics": [{"name": topic, "partitions": [partition]}]}}
 
 
+_STREAMS_JOIN = {
+    "throttle_time_ms": 0,
+    "error_code": "0 NONE",
+    "error_message": None,
+    "member_id": "one",
+    "member_epoch": 2,
+    "heartbeat_interval_ms": 5_000,
+    "acceptable_recovery_lag": 0,
+    "task_offset_interval_ms": 0,
+    "status": [
+        {
+            "status_code": 1,
+            "status_detail": "Source topics streams-groups-topologies-an-endpoint-without-topics-nowhere are missing.",
+        }
+    ],
+    "active_tasks": [],
+    "standby_tasks": [],
+    "warmup_tasks": [],
+    "endpoint_information_epoch": 0,
+    "partitions_by_user_endpoint": [],
+}
+
 DIFFERENCES = (
+    Difference(
+        "streams_groups_topologies/an_endpoint_without_topics",
+        "one joins",
+        {"answer": _STREAMS_JOIN},
+        "Kafka looks for the partitions of who has an endpoint in a topology that couldn't be configured: it answers "
+        "UNKNOWN_SERVER_ERROR, and begins no group",
+    ),
     *(
         Difference(
             "compaction/times_that_are_looked_for",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.coordination.internal_topics import MOST_REFUSALS, MOST_UNDER_WAY, InternalTopics
 from broker.server import Server
+from coordinator.group.streams.config import StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_streams import (
@@ -19,10 +21,10 @@ from protocol.messages.groups_streams import (
     Topology,
 )
 from protocol.messages.topics import CreatableTopic
-from tests.node.admin_requests import create
+from tests.node.admin_requests import GROUP, alter, create
 from tests.support.manual_clock import ManualClock
 from tests.support.straight import Straight
-from tests.support.whole_server import clock_of
+from tests.support.whole_server import clock_of, started
 from tests.support.wire import Client, Outcome
 
 NOT_YET = KafkaError(Error.INVALID_REPLICATION_FACTOR, "too few brokers")
@@ -161,6 +163,31 @@ async def test_the_broker_makes_them_and_gives_tasks_then(groups: Server) -> Non
     clock_of(node).advance_ms(1_000)  # of the interval between assignments
     later = await beat(node, heartbeat(2))
     assert (later.status, [each.partitions for each in later.active_tasks]) == ([], [[0, 1, 2]])
+
+
+@pytest.mark.parametrize("what", ["the feature", "the setting"])
+async def test_streams_groups_are_served_where_feature_and_setting_say_so(what: str, tmp_path: Path) -> None:
+    settings = ["group.coordinator.rebalance.protocols=classic,consumer"] if what == "the setting" else []
+    node = await started(tmp_path, *settings)
+    if what == "the feature":
+        del node.metadata.image.features["streams.version"]
+    answer = await beat(node, heartbeat(0))
+    assert answer.error_code == Error.UNSUPPORTED_VERSION
+
+
+async def test_a_group_has_settings_of_its_own(groups: Server) -> None:
+    node = groups
+    own = {
+        "streams.heartbeat.interval.ms": "7000",
+        "streams.session.timeout.ms": "50000",
+        "streams.assignment.interval.ms": "3000",
+        "streams.initial.rebalance.delay.ms": "100",
+        "streams.num.standby.replicas": "2",
+    }
+    assert alter(node, (GROUP, "g", own)) == [Error.NONE]
+    assert node.groups.streams_config_of("g") == StreamsConfig(50_000, 7_000, 3_000, 100, 2)
+    assert node.groups.streams_config_of("other") == StreamsConfig(initial_rebalance_delay_ms=0)
+    assert (await beat(node, heartbeat(0))).heartbeat_interval_ms == 7_000
 
 
 async def test_what_speaks_against_one_is_told_by_the_next_heartbeats(groups: Server) -> None:

@@ -266,8 +266,11 @@ def _by_subtopology(task: Task) -> tuple[bytes, int]:
 
 
 def _sets(tasks: Sequence[Task]) -> TaskSets:
+    """Which subtopology comes first is told to members, and hangs on the set of tasks that Kafka has here."""
+    each: JavaSet[Task] = JavaSet()
+    each.update(tasks)
     found: TaskSets = JavaMap()
-    for subtopology_id, partition in sorted(tasks, key=_by_subtopology):
+    for subtopology_id, partition in each:
         partitions = found.get(subtopology_id)
         if partitions is None:
             partitions = found[subtopology_id] = JavaSet()

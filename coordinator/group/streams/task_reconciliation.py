@@ -98,12 +98,21 @@ def _is_settled(member: StreamsMember, situation: TaskSituation) -> bool:
     return True
 
 
-class _Difference(NamedTuple):
-    """Between what a member has and what it is to have, in tasks of one kind."""
+class _ActiveDifference(NamedTuple):
+    """Between the active tasks that a member has and those that it is to have."""
 
     kept: ActiveTasks
     revoked: ActiveTasks
     added: ActiveTasks
+    some_are_held: bool
+
+
+class _CopyDifference(NamedTuple):
+    """The same of standby or warm-up tasks."""
+
+    kept: TaskSets
+    revoked: TaskSets
+    added: TaskSets
     some_are_held: bool
 
 
@@ -119,36 +128,40 @@ def _next(member: StreamsMember, epoch: int, situation: TaskSituation) -> Stream
         is_active = holders.active_process(subtopology_id, partition) == process_id
         return is_active or holders.has_copy(process_id, subtopology_id, partition)
 
-    active = _difference(member.assigned.active, target.active, target_epoch, active_is_held)
-    standby = _difference(_with_epochs(member.assigned.standby), target.standby, 0, copy_is_held)
-    warmup = _difference(_with_epochs(member.assigned.warmup), target.warmup, 0, copy_is_held)
-    kept = MemberTasks(active.kept, _sets(standby.kept), _sets(warmup.kept))
-    revoked = MemberTasks(active.revoked, _sets(standby.revoked), _sets(warmup.revoked))
+    active = _active_difference(member.assigned.active, target.active, target_epoch, active_is_held)
+    standby = _copy_difference(member.assigned.standby, target.standby, copy_is_held)
+    warmup = _copy_difference(member.assigned.warmup, target.warmup, copy_is_held)
+    kept = MemberTasks(active.kept, standby.kept, warmup.kept)
+    revoked = MemberTasks(active.revoked, standby.revoked, warmup.revoked)
     owned = reported.kinds
     if not revoked.is_empty and (owned is None or own_any(owned, revoked)):
         return member.at_epoch(epoch, StreamsMemberState.UNREVOKED_TASKS, kept, revoked)
-    for difference in (active, standby, warmup):
-        _add(difference.kept, difference.added)
-    assigned = MemberTasks(active.kept, _sets(standby.kept), _sets(warmup.kept))
+    assigned = kept
+    if any(len(difference.added) for difference in (active, standby, warmup)):
+        assigned = MemberTasks(_merged(active), _merged_copies(standby), _merged_copies(warmup))
     some_are_held = active.some_are_held or standby.some_are_held or warmup.some_are_held
     state = StreamsMemberState.UNRELEASED_TASKS if some_are_held else StreamsMemberState.STABLE
     return member.at_epoch(target_epoch, state, assigned)
 
 
-def _difference(has: ActiveTasks, target: TaskSets, epoch: int, is_held: IsHeld) -> _Difference:
+def _either(target: TaskSets, has: ActiveTasks | TaskSets) -> JavaSet[str]:
+    """All subtopologies, in the order in which Kafka goes over them."""
+    subtopology_ids = JavaSet.of(target.keys())
+    subtopology_ids.update(has)
+    return subtopology_ids
+
+
+def _active_difference(has: ActiveTasks, target: TaskSets, epoch: int, is_held: IsHeld) -> _ActiveDifference:
     kept: ActiveTasks = JavaMap()
     revoked: ActiveTasks = JavaMap()
     added: ActiveTasks = JavaMap()
     some_are_held = False
-    subtopology_ids = JavaSet.of(target.keys())
-    subtopology_ids.update(has)
-    for subtopology_id in subtopology_ids:
+    for subtopology_id in _either(target, has):
         wanted = target.get(subtopology_id) or JavaSet()
-        current = has.get(subtopology_id) or JavaMap()
         keeps: JavaMap[int, int] = JavaMap()
         revokes: JavaMap[int, int] = JavaMap()
         adds: JavaMap[int, int] = JavaMap()
-        for partition, since in current.items():
+        for partition, since in (has.get(subtopology_id) or JavaMap()).items():
             (keeps if partition in wanted else revokes)[partition] = since
         for partition in wanted:
             if partition in keeps:
@@ -160,29 +173,49 @@ def _difference(has: ActiveTasks, target: TaskSets, epoch: int, is_held: IsHeld)
         for found, partitions in ((kept, keeps), (revoked, revokes), (added, adds)):
             if len(partitions):
                 found[subtopology_id] = partitions
-    return _Difference(kept, revoked, added, some_are_held)
+    return _ActiveDifference(kept, revoked, added, some_are_held)
 
 
-def _add(kept: ActiveTasks, added: ActiveTasks) -> None:
-    for subtopology_id, partitions in added.items():
-        epochs = kept.compute_if_absent(subtopology_id, JavaMap())
-        for partition, epoch in partitions.items():
-            epochs[partition] = epoch
+def _copy_difference(has: TaskSets, target: TaskSets, is_held: IsHeld) -> _CopyDifference:
+    kept: TaskSets = JavaMap()
+    revoked: TaskSets = JavaMap()
+    added: TaskSets = JavaMap()
+    some_are_held = False
+    for subtopology_id in _either(target, has):
+        current = has.get(subtopology_id) or JavaSet()
+        wanted = target.get(subtopology_id) or JavaSet()
+        keeps, revokes, adds = JavaSet.of(current), JavaSet.of(current), JavaSet.of(wanted)
+        for partition in current:
+            (revokes if partition in wanted else keeps).discard(partition)
+        for partition in wanted:
+            if partition in keeps:
+                adds.discard(partition)
+            elif is_held(subtopology_id, partition):
+                adds.discard(partition)
+                some_are_held = True
+        for found, partitions in ((kept, keeps), (revoked, revokes), (added, adds)):
+            if len(partitions):
+                found[subtopology_id] = partitions
+    return _CopyDifference(kept, revoked, added, some_are_held)
 
 
-def _with_epochs(tasks: TaskSets) -> ActiveTasks:
-    """Copies have none; the same walk serves them."""
-    found: ActiveTasks = JavaMap()
-    for subtopology_id, partitions in tasks.items():
-        epochs: JavaMap[int, int] = JavaMap()
-        for partition in partitions:
-            epochs[partition] = 0
-        found[subtopology_id] = epochs
-    return found
+def _merged(active: _ActiveDifference) -> ActiveTasks:
+    """What is kept and what is added, walked as in Kafka (`TasksTupleWithEpochs.merge`)."""
+    merged: ActiveTasks = JavaMap()
+    for subtopology_id, partitions in active.kept.items():
+        merged[subtopology_id] = JavaMap.copy_of(partitions)
+    for subtopology_id, partitions in active.added.items():
+        if subtopology_id in merged:
+            merged[subtopology_id].put_all(partitions)
+        else:
+            merged.compute_if_absent(subtopology_id, JavaMap.copy_of(partitions))
+    return merged
 
 
-def _sets(tasks: ActiveTasks) -> TaskSets:
-    found: TaskSets = JavaMap()
-    for subtopology_id, partitions in tasks.items():
-        found[subtopology_id] = JavaSet.of(partitions.keys())
-    return found
+def _merged_copies(copies: _CopyDifference) -> TaskSets:
+    merged: TaskSets = JavaMap()
+    for subtopology_id, partitions in copies.kept.items():
+        merged[subtopology_id] = JavaSet.of(partitions)
+    for subtopology_id, partitions in copies.added.items():
+        merged.compute_if_absent(subtopology_id, JavaSet()).update(partitions)
+    return merged

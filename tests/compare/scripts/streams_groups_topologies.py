@@ -225,3 +225,13 @@ def a_restart(play: Play) -> None:
     _ask(play, "two gets it", streams_beat(group, "two", 5, active={}))
     describe_streams(play, "later", group)
     play.note("records", records_of(play, group, topic))
+
+
+@script(properties="streams")
+def an_endpoint_without_topics(play: Play) -> None:
+    """A member that has an endpoint, while a source is missing."""
+    group = play.name("g")
+    coordinator_is_there(play, group)
+    of = topology(subtopology("0", play.name("nowhere")))
+    endpoint = {"user_endpoint": {"host": "h", "port": 1}, "endpoint_information_epoch": -1}
+    _ask(play, "one joins", streams_join(group, "one", of, **endpoint))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.java.hashes import uuid_hash
+from coordinator.java.hashes import java_hash, uuid_hash
 from coordinator.java.maps import JavaMap, JavaSet, TimelineTable
 
 VECTORS = Path(__file__).parent / "data" / "java_maps.jsonl.gz"
@@ -72,3 +72,27 @@ def test_a_timeline_table_walks_a_slot_from_the_newest_to_the_oldest() -> None:
     assert [*table] == ["AaBB", "BBBB", "AaAa"]
     assert table.pop("BBBB") == 1
     assert table.items() == [("AaBB", 1), ("AaAa", 2)]
+
+
+def test_records_are_walked_as_java_walks_them() -> None:
+    """As a program in Java 17 printed them: records of a string and a number."""
+    walked: JavaSet[tuple[str, int]] = JavaSet()
+    walked.update([(text, number) for text in ("33", "11", "1", "2", "10") for number in (40, 0, 31, 7)])
+    assert java_hash(("11", 3)) == 48_611
+    assert " ".join(f"{text}_{number}" for text, number in walked) == (
+        "33_0 11_0 10_31 10_0 33_7 11_7 33_40 11_40 10_7 10_40 2_31 1_31 2_0 1_0 2_7 1_7 2_40 1_40 33_31 11_31"
+    )
+
+
+def test_a_map_grows_for_all_that_is_put_as_java_lets_it() -> None:
+    def of(*keys: int) -> JavaMap[int, int]:
+        made: JavaMap[int, int] = JavaMap()
+        for key in keys:
+            made[key] = 0
+        return made
+
+    walked = JavaMap.copy_of(of(3))
+    walked.put_all(of(4))
+    assert walked.keys() == [4, 3]
+    walked.put_all(of(*range(5, 12)))
+    assert walked.keys() == [3, 4, 5, 6, 7, 8, 9, 10, 11]
