@@ -6,7 +6,7 @@ that their signatures name, which are attributes of `Server`, and the other part
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.cleaner.log_cleaner import LogCleaner

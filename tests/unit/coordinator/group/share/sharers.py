@@ -8,6 +8,7 @@ from coordinator.group.member_memory import MemberMemory
 from coordinator.group.shard import GroupShard
 from coordinator.group.share.group import ShareGroup
 from coordinator.group.share.share_timeouts import ShareTimeouts
+from coordinator.group.streams.config import StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
@@ -37,6 +38,7 @@ class Sharers(Groups):
             self.topics,
             lambda group_id: None,  # type: ignore[arg-type, return-value]
             self.memory,
+            lambda group_id: StreamsConfig(),
             share_ports(self.persister, self.timeouts),
         )
 

@@ -26,7 +26,7 @@ from protocol.messages.groups_streams import (
     Topology,
 )
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
-from tests.unit.coordinator.runtime import FakeRuntime, Groups, asker
+from tests.unit.coordinator.runtime import FakeRuntime, Groups, asker, share_ports
 
 Tasks = Mapping[str, Sequence[int]]
 
@@ -95,6 +95,7 @@ class StreamsMembers(Groups):
             lambda group_id: ConsumerTimeouts(),
             self.memory,
             lambda group_id: self.config,
+            share_ports(),
         )
 
     @property
