@@ -118,11 +118,7 @@ class GroupShard:
         self._leaving = Leaving(parts, migration, self._sessions)
         steps = HeartbeatSteps(parts, self.regexes, self._sessions)
         self._heartbeats = Heartbeats(
-            parts,
-            migration=migration,
-            leaving=self._leaving,
-            steps=steps,
-            sessions=self._sessions,
+            parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
         )
         self._classic_requests = ClassicRequests(
             self.groups,

@@ -49,7 +49,7 @@ class Shares:
             most_sessions,
             lambda steps: node.turns.carry_out(steps, node.stop_on_failure),
         )
-        node.shares = self.shares  # type: ignore[attr-defined]
+        node.coordinators.shares = self.shares
         self.epochs: dict[str, int] = {}
         topics_of(node).create([CreatableTopic(name="t", num_partitions=2, replication_factor=1)])
         self.topic_id = node.metadata.image.topics["t"].topic_id

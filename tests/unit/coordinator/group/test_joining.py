@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.records import GroupRecord
+from coordinator.group.records import GroupRecord, ShareGroupRecord, encode_record
 from protocol.errors import Error, KafkaError
+from protocol.messages.group_records_share import ShareGroupMetadataKey, ShareGroupMetadataValue
 from tests.unit.coordinator.runtime import START_MS, Groups
 
 # Each request is wrong in every way from its own line on: the first check that it fails answers it.
@@ -213,8 +214,10 @@ def test_an_empty_group_may_change_its_protocol_type() -> None:
 
 def test_a_group_of_another_kind_is_not_joined() -> None:
     groups = Groups()
-    key = (17).to_bytes(2, "big") + (1).to_bytes(2, "big") + b"g"
-    groups.shard.replay(key, b"\0\0\0\0\0\2\0", 0, -1)
+    key, value = encode_record(
+        ShareGroupRecord(ShareGroupMetadataKey(group_id="g"), ShareGroupMetadataValue(epoch=2))
+    )
+    groups.shard.replay(key, value, 0, -1)
 
     assert groups.join().error is Error.INCONSISTENT_GROUP_PROTOCOL
 
