@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
+from broker.network.repeats import answered
 from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
 from coordinator.persister import NO_COMPLETE_COUNT, NO_START_OFFSET
 from protocol.errors import Error, KafkaError
@@ -74,7 +76,7 @@ class _Described:
         self, request: DescribeShareGroupOffsetsRequest
     ) -> RequestSteps[DescribeShareGroupOffsetsResponse]:
         response = DescribeShareGroupOffsetsResponse()
-        for group in request.groups:
+        for group in answered(request.groups, attrgetter("group_id")):
             answer = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
             try:
                 yield from self._fill(answer, group)

@@ -229,6 +229,9 @@ ENTRY_LISTS: dict[str, EntryList] = {
         "topics", "topics", "partition_indexes", "partitions", ("name",), repeats=("name",), at_once=1
     ),
     "DescribeTransactions": EntryList("transactional_ids", "transaction_states", repeats=()),
-    "ConsumerGroupDescribe": EntryList("group_ids", "groups", repeats=(), at_once=10),
+    **dict.fromkeys(
+        ("ConsumerGroupDescribe", "ShareGroupDescribe", "StreamsGroupDescribe"),
+        EntryList("group_ids", "groups", repeats=(), at_once=10),
+    ),
 }
 """By the names of APIs."""

@@ -167,6 +167,7 @@ def ours(node: Node) -> list[Any]:
         topics=None,
         groups=shards,
         transactions=shards,
+        share_states=shards,
         authorizer=AllowEverything(),
         turns=SimpleNamespace(answer=lambda steps, *_: at_once(steps)),
     )

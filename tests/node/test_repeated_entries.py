@@ -21,6 +21,12 @@ from protocol.messages.groups_offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from protocol.messages.groups_share import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+    ShareGroupDescribeRequest,
+)
+from protocol.messages.groups_streams import StreamsGroupDescribeRequest
 from protocol.messages.transactions_admin import (
     DescribeProducersRequest,
     DescribeProducersTopic,
@@ -60,6 +66,23 @@ REPEATED: dict[str, tuple[Message, int, Listed]] = {
     "consumer groups": (
         ConsumerGroupDescribeRequest(group_ids=["g"] * TIMES),
         0,
+        lambda answer: answer.groups,
+    ),
+    "share groups": (
+        ShareGroupDescribeRequest(group_ids=["g"] * TIMES),
+        1,
+        lambda answer: answer.groups,
+    ),
+    "streams groups": (
+        StreamsGroupDescribeRequest(group_ids=["g"] * TIMES),
+        0,
+        lambda answer: answer.groups,
+    ),
+    "all offsets of a share group": (
+        DescribeShareGroupOffsetsRequest(
+            groups=[DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)] * TIMES
+        ),
+        1,
         lambda answer: answer.groups,
     ),
     "transactions": (

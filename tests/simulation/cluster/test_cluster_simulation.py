@@ -13,6 +13,9 @@ from tests.simulation.cluster.faults import Deaths
 from tests.simulation.course import Result
 from tests.simulation.elsewhere import digests_elsewhere
 
+# One worker of xdist gets all of these: what a seed comes to is looked at twice, and played once.
+pytestmark = pytest.mark.xdist_group("cluster_simulation")
+
 IN_PASSING = 3
 SEEDS = range(1, int(os.environ.get("SIMULATED_CLUSTER_SEEDS", "8")) + 1)
 
