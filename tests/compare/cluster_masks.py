@@ -24,6 +24,12 @@ def by_resource(value: Any, names: Names) -> Any:
 
 CLUSTER_MASKS = (
     Mask(
+        "AddPartitionsToTxn.results_by_transaction",
+        in_any_order,
+        "Kafka's order is that in which replicas have the records of each",
+        "on_cluster/transactions_adding/*",
+    ),
+    Mask(
         "*.coordinator_epoch",
         any_number,
         "how often the leader of the id's partition changed before",
