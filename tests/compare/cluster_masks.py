@@ -26,8 +26,8 @@ CLUSTER_MASKS = (
     Mask(
         "AddPartitionsToTxn.results_by_transaction",
         in_any_order,
-        "Kafka's order is that in which replicas have the records of each",
-        "on_cluster/transactions_adding/*",
+        "on a cluster Kafka's order is that in which replicas have the records of each",
+        "transactions_adding/several_transactions_at_once",
     ),
     Mask(
         "*.coordinator_epoch",
