@@ -272,6 +272,22 @@ def test_holes_are_acquired_by_several_fetches() -> None:
     assert again.span == (21, 24, 0)
 
 
+@pytest.mark.parametrize(("log_start", "following"), [(7, 7), (10, 15), (12, 15), (17, 17)])
+def test_holes_below_the_log_start_are_not_read_for(log_start: int, following: int) -> None:
+    shared = Shared(in_batches(5, 5))
+    shared.fetch(batch_size=5)
+    assert shared.ack((10, 14, ACCEPT), (0, 4, ACCEPT), (20, 24, RELEASE)) == 0
+    again = shared.restarted()
+    assert (again.span, again.next) == ((5, 24, 5), 5)
+    again.partition.begin_at(log_start)
+    assert (again.span[0], again.next) == (log_start, following)
+    acquired = again.fetch()
+    assert acquired[-2:] == [(15, 19, 1), (20, 24, 2)]
+    assert again.ack(*((first, last, ACCEPT) for first, last, _ in acquired)) == 0
+    again.runtime.pass_ms(LOCK_MS)  # of what came along from before the start
+    assert again.span == (25, 25, 0)
+
+
 def test_the_start_stops_at_a_hole() -> None:
     shared = Shared(in_batches(4, 5))
     shared.fetch(batch_size=5)
