@@ -195,7 +195,11 @@ class SharePartition:
         """One fetch at a time reads for it; whether this is the one, and finds something to acquire."""
         if not self.is_active or self._fetching is not None:
             return False
-        if not self.records.can_acquire(self._settings().partition_max_record_locks):
+        most = self._settings().partition_max_record_locks
+        records = self.records
+        # What was archived and never written, as aborted records are, may be all that is in flight: no write moves the
+        # start over it then. In Kafka such a group is at its end.
+        if not (records.can_acquire(most) or (records.advance_start() and records.can_acquire(most))):
             return False
         self._fetching = fetch
         return True

@@ -211,6 +211,22 @@ def test_two_aborted_transactions_in_one_range() -> None:
     assert shared.fetch(aborted=[AbortedFrom(2, 4), AbortedFrom(1, 0)]) == [(6, 9, 1)]
 
 
+def test_aborted_records_as_many_as_may_be_in_flight_hold_nobody_up() -> None:
+    """Nothing is written about them, so that no write moves the start."""
+    shared = Shared(partition_max_record_locks=100)
+    shared.log = [
+        *(FetchedBatch(first, last, 1, is_transactional=True) for first, last in in_batches(20, 10)),
+        FetchedBatch(200, 200, 1, is_transactional=True, is_abort_marker=True),
+        FetchedBatch(201, 204),
+    ]
+    found = []
+    for _ in range(5):
+        found += shared.fetch(most=50, read=10, aborted=[AbortedFrom(1, 0)])
+    assert found == [(200, 204, 1)]
+    assert shared.ack((200, 204, ACCEPT)) == 0
+    assert shared.span == (205, 205, 0)
+
+
 def test_one_fetch_at_a_time_reads() -> None:
     shared = Shared([(0, 9)])
     partition: SharePartition = shared.partition
