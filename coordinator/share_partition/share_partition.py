@@ -29,6 +29,7 @@ from coordinator.share_partition.states import (
     ARCHIVED,
     AVAILABLE,
     ON_INITIALIZE,
+    RECORD_STATES,
     AcquireMode,
     PartitionState,
     RecordState,
@@ -142,7 +143,7 @@ class SharePartition:
         gap_start: int | None = None
         following = start
         for first, last, state, count in found.batches:
-            if first < start or last < first:
+            if first < start or last < first or state not in RECORD_STATES:
                 message = f"Failed to initialize the share partition {self.group_id}-{self.partition}"
                 return KafkaError(Error.UNKNOWN_SERVER_ERROR, message)
             if gap_start is None and first > following:

@@ -7,6 +7,7 @@ import pytest
 from coordinator.share_partition.ports import AbortedFrom, FetchedBatch
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.errors import Error
+from tests.support.share_persister import MemoryPersister
 from tests.unit.coordinator.share_partition.partition import (
     ACCEPT,
     ACQUIRED,
@@ -252,6 +253,14 @@ def test_nobody_knows_where_to_begin() -> None:
     shared = Shared([(0, 9)], reset=Error.OFFSET_NOT_AVAILABLE)
     assert shared.initialized == [Error.OFFSET_NOT_AVAILABLE]
     assert shared.fetch() == []
+
+
+@pytest.mark.parametrize("state", [5, -1, 77])
+def test_durable_state_that_makes_no_sense(state: int) -> None:
+    persister = MemoryPersister(0)
+    persister.offsets = {3: (1, state)}
+    shared = Shared([(0, 4)], persister=persister)
+    assert shared.initialized == [Error.UNKNOWN_SERVER_ERROR]
 
 
 def test_after_a_kill_what_was_acquired_and_never_written_is_new() -> None:
