@@ -6,7 +6,8 @@ given back. What is acquired and never written about comes back after a restart 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from coordinator.persister import NO_START_OFFSET, Persister, ShareState, StateBatch
 from coordinator.ports import WhenCommitted
@@ -298,7 +299,7 @@ class SharePartition:
     def _lock_expired(self, lock: Lock) -> None:
         """What it held is available again. That is written, and doesn't wait for it: one write for each state."""
         limit = self._settings().delivery_count_limit
-        held = self._held_by(lock)
+        held = [*islice(self._held_by(lock), MOST_EXPIRED_AT_ONCE + 1)]
         self._is_expiring = True  # who waits is to find all of it
         for first, last, state in held[:MOST_EXPIRED_AT_ONCE]:
             records = self.records
@@ -313,31 +314,28 @@ class SharePartition:
             self._write([StateBatch(first, last, state.state, state.delivery_count)], self._expiry_written)
         self._is_expiring = False
         if len(held) > MOST_EXPIRED_AT_ONCE:
+            lock.first_offset = held[-1][0]  # all before it is done with
             self._locks.go_on_expiring(lock)
         else:
             self._changed()
 
-    def _held_by(self, lock: Lock) -> list[tuple[int, int, InFlightState]]:
+    def _held_by(self, lock: Lock) -> Iterator[tuple[int, int, InFlightState]]:
         """First and last offset and state of what is acquired under a lock."""
         records = self.records
         floor = records.floor(lock.first_offset)
         if floor is None:
-            return []
-        held: list[tuple[int, int, InFlightState]] = []
+            return
         for batch in records.between(floor.first_offset, lock.last_offset):
             whole = batch.whole
             if whole is not None and whole.lock is lock and whole.state is ACQUIRED:
                 if not batch.first_offset < records.start_offset <= batch.last_offset:
-                    held.append((batch.first_offset, batch.last_offset, whole))
+                    yield batch.first_offset, batch.last_offset, whole
                     continue
                 batch.split()
             if batch.whole is None:
-                held += [
-                    (offset, offset, state)
-                    for offset, state in batch.states(lock.first_offset, lock.last_offset)
-                    if state.lock is lock and state.state is ACQUIRED
-                ]
-        return held
+                for offset, state in batch.states(lock.first_offset, lock.last_offset):
+                    if state.lock is lock and state.state is ACQUIRED:
+                        yield offset, offset, state
 
     def _expiry_written(self, error: KafkaError | None) -> None:
         """Whatever came of the write."""
