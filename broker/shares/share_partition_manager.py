@@ -48,7 +48,7 @@ DROPPED_BY = frozenset(
         Error.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors of a write, or of a read of the log, after which durable state is read again."""
+"""Errors of a write after which durable state is read again."""
 
 _BY_DURATION = "by_duration:"
 
