@@ -144,12 +144,12 @@ class _Described:
         answer = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id)
         asked: list[tuple[int, ShareStateSummary | KafkaError | Later[ShareStateSummary | KafkaError]]] = []
         for index in dict.fromkeys(indexes):
-            if index not in known.partitions:
+            if index in known.partitions:
+                later: Later[ShareStateSummary | KafkaError] = Later()
+                self._persister.read_summary(group_id, topic_id, index, -1, later.reply)
+                asked.append((index, later.answer()))
+            else:
                 asked.append((index, _UNINITIALIZED))
-                continue
-            later: Later[ShareStateSummary | KafkaError] = Later()
-            self._persister.read_summary(group_id, topic_id, index, -1, later.reply)
-            asked.append((index, later.answer()))
             if self._turns.is_over:
                 yield None
         for index, summary in asked:
@@ -157,6 +157,8 @@ class _Described:
                 summary = yield summary
             result = yield from self._partition(name, index, summary)
             answer.partitions.append(result)
+            if self._turns.is_over:
+                yield None
         return answer
 
     def _partition(
