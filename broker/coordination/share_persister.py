@@ -1,7 +1,8 @@
 """The durable state of share partitions, as a broker reaches it: by its own shards, or by those of other nodes.
 
 Where the coordinator can't be reached, or isn't there yet, it is asked again, as often and after as long as Kafka does;
-meanwhile what else is asked of the share partition waits behind.
+meanwhile what else is asked of the share partition waits behind. So it does while another node is asked: where that
+doesn't answer a later write would come before an earlier one, whose older start would hold then. Kafka sends both.
 
 A conscious difference: where a shard of this node doesn't know a partition it isn't asked again. It looks at the same
 metadata as whoever asks; Kafka asks for half a minute.
@@ -85,8 +86,10 @@ class SharePersister:
         self._create_topics = create_topics
         self._elsewhere = elsewhere
         self._retries: dict[ShareStateAsk[Any], Scheduled] = {}
+        self._ahead: dict[SharePartitionKey, ShareStateAsk[Any]] = {}
+        """What is asked of another node, or is to be asked again."""
         self._behind: dict[SharePartitionKey, deque[ShareStateAsk[Any]]] = {}
-        """What waits until something before it was asked again."""
+        """What waits until what is ahead of it is answered."""
         self._is_stopped = False
 
     # --- the port -------------------------------------------------------------------------------------------
@@ -217,14 +220,19 @@ class SharePersister:
         for retry in self._retries.values():
             retry.cancel()
         self._retries.clear()
+        self._ahead.clear()
         self._behind.clear()
 
     def _ask(self, asked: ShareStateAsk[Any]) -> None:
-        behind = self._behind.get(asked.key)
-        if behind is None:
+        if not self._has_to_wait(asked):
             self._go(asked)
-        else:
-            behind.append(asked)
+
+    def _has_to_wait(self, asked: ShareStateAsk[Any]) -> bool:
+        """Whether something else is ahead of it, behind which it is then."""
+        if self._ahead.get(asked.key, asked) is asked:
+            return False
+        self._behind.setdefault(asked.key, deque()).append(asked)
+        return True
 
     def _go(self, asked: ShareStateAsk[Any]) -> None:
         if self._is_stopped:
@@ -244,7 +252,8 @@ class SharePersister:
             self._answered(asked, True, KafkaError(Error.COORDINATOR_NOT_AVAILABLE))
         elif partition.leader == self._node_id or self._elsewhere is None:
             self._share_states.ask(asked.key, asked.ask, partial(self._answered, asked, True))
-        else:
+        elif not self._has_to_wait(asked):
+            self._ahead[asked.key] = asked
             self._elsewhere(partition.leader, asked, partial(self._answered, asked, False))
 
     def _answered(self, asked: ShareStateAsk[Any], is_here: bool, answer: Any) -> None:
@@ -253,15 +262,16 @@ class SharePersister:
         if isinstance(answer, KafkaError) and asked.tries < len(RETRIES_S):
             is_unknown = answer.error is Error.UNKNOWN_TOPIC_OR_PARTITION
             if answer.error in _ASK_AGAIN or (is_unknown and not is_here):
-                delay_s = RETRIES_S[asked.tries]
-                asked.tries += 1
-                self._behind.setdefault(asked.key, deque())
-                self._retries[asked] = self._scheduler.call_later(delay_s, self._again, asked)
+                if not self._has_to_wait(asked):
+                    self._ahead[asked.key] = asked
+                    delay_s = RETRIES_S[asked.tries]
+                    asked.tries += 1
+                    self._retries[asked] = self._scheduler.call_later(delay_s, self._again, asked)
                 return
         try:
             asked.then(answer)
         finally:
-            if asked.tries:
+            if self._ahead.get(asked.key) is asked:
                 self._let_others_go(asked.key)
 
     def _again(self, asked: ShareStateAsk[Any]) -> None:
@@ -270,5 +280,11 @@ class SharePersister:
 
     def _let_others_go(self, key: SharePartitionKey) -> None:
         """In their order; where one of them has to wait the rest does so behind it."""
-        for asked in self._behind.pop(key, ()):
-            self._ask(asked)
+        del self._ahead[key]
+        behind = self._behind.get(key)
+        if behind is None:
+            return
+        while behind and key not in self._ahead:
+            self._go(behind.popleft())
+        if not behind and self._behind.get(key) is behind:
+            del self._behind[key]

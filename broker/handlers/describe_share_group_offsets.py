@@ -2,6 +2,9 @@
 
 v1: how many records are left (KIP-1226). Whoever is asked answers for topics that are named; all topics of a group are
 known to its coordinator.
+
+A conscious difference: nobody is asked for a partition that isn't there. Kafka asks for half a minute, and answers the
+same.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import TYPE_CHECKING
 from broker.network.later import Later
 from broker.network.repeats import answered
 from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
-from coordinator.persister import NO_COMPLETE_COUNT, NO_START_OFFSET
+from coordinator.persister import NO_COMPLETE_COUNT, NO_START_OFFSET, ShareStateSummary
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
     DescribeShareGroupOffsetsRequest,
@@ -33,9 +36,11 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
-    from coordinator.persister import Persister, ShareStateSummary
+    from coordinator.persister import Persister
 
 UNKNOWN_LEADER_EPOCH = 0
+
+_UNINITIALIZED = ShareStateSummary()
 
 
 def handle(
@@ -100,7 +105,8 @@ class _Described:
         if group.topics is None:
             found = yield from self._initialized(group.group_id)
             for name, indexes in found.items():
-                if self._may(DESCRIBE, TOPIC, name):
+                # others are served in between, and may delete a topic
+                if self._may(DESCRIBE, TOPIC, name) and name in self._image.topics:
                     topic = yield from self._topic(group.group_id, name, indexes)
                     answer.topics.append(topic)
             return
@@ -135,13 +141,17 @@ class _Described:
     def _topic(
         self, group_id: str, name: str, indexes: Sequence[int]
     ) -> RequestSteps[DescribeShareGroupOffsetsResponseTopic]:
-        topic_id = self._image.topics[name].topic_id
+        known = self._image.topics[name]
+        topic_id = known.topic_id
         answer = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id)
         asked: list[tuple[int, ShareStateSummary | KafkaError | Later[ShareStateSummary | KafkaError]]] = []
         for index in dict.fromkeys(indexes):
-            later: Later[ShareStateSummary | KafkaError] = Later()
-            self._persister.read_summary(group_id, topic_id, index, -1, later.reply)
-            asked.append((index, later.answer()))
+            if index in known.partitions:
+                later: Later[ShareStateSummary | KafkaError] = Later()
+                self._persister.read_summary(group_id, topic_id, index, -1, later.reply)
+                asked.append((index, later.answer()))
+            else:
+                asked.append((index, _UNINITIALIZED))
             if self._turns.is_over:
                 yield None
         for index, summary in asked:
@@ -149,6 +159,8 @@ class _Described:
                 summary = yield summary
             result = yield from self._partition(name, index, summary)
             answer.partitions.append(result)
+            if self._turns.is_over:
+                yield None
         return answer
 
     def _partition(

@@ -5,7 +5,6 @@ v2: renewed locks (KIP-1222), the duration of a lock in the answer.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.handlers.share_requests import (
@@ -73,7 +72,7 @@ def handle(
         acknowledgements,
         version=context.api_version,
         renews=request.is_renew_ack,
-        then=later.guarded(partial(answered)),
+        then=later.guarded(answered),
     )
     return later.answer()
 

@@ -6,6 +6,7 @@ v2: the mode of acquiring (KIP-1206), renewed locks (KIP-1222). Tiered storage h
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.handlers.share_fetch_answers import ShareFetchAnswers
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
+    from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.partitions import Partitions
@@ -54,6 +56,7 @@ def handle(
     chance: Chance,
     clock: Clock,
     scheduler: Scheduler,
+    turns: Turns,
     context: RequestContext,
     request: ShareFetchRequest,
 ) -> ShareFetchResponse | Later[ShareFetchResponse]:
@@ -88,7 +91,7 @@ def handle(
         if request.share_acquire_mode in ACQUIRE_MODES:
             parameters = _parameters(shares, request, group_id, member_id, max_bytes)
             reading = ShareReading(partitions, shares, chance, parameters)
-            fetch.read(reading, keys, scheduler)
+            fetch.read(reading, keys, scheduler, turns)
             return fetch.later.answer()
         fails = True
     if fails:
@@ -180,14 +183,26 @@ class _ShareFetch:
         place = epoch % len(keys) if keys and epoch > 0 else 0
         return keys[place:] + keys[:place]
 
-    def read(self, reading: ShareReading, keys: list[ShareKey], scheduler: Scheduler) -> None:
-        """Wait for what is asked for."""
+    def read(self, reading: ShareReading, keys: list[ShareKey], scheduler: Scheduler, turns: Turns) -> None:
+        """Find what is to be read, in turns where that is much, and wait for what is asked for."""
+        found = turns.answer(reading.want(keys, turns))
+        if not isinstance(found, Later):
+            self._wait(reading, scheduler)
+            return
 
+        def go_on(found: Later[None]) -> None:
+            found.result()  # raises what it failed with
+            self._wait(reading, scheduler)
+
+        found.when_answered(partial(self.later.guarded(go_on), found))
+        self.later.waits_for(found.abandon)
+
+    def _wait(self, reading: ShareReading, scheduler: Scheduler) -> None:
         def reply(answers: Answers) -> None:
             self._refused |= reading.errors
             self.fetched(answers)
 
-        delayed = DelayedShareFetch(reading, keys, scheduler, self.later.guarded(reply), self.later.fail)
+        delayed = DelayedShareFetch(reading, scheduler, self.later.guarded(reply), self.later.fail)
         if not delayed.is_over:
             self.later.waits_for(delayed.abandon)
 

@@ -49,7 +49,7 @@ MOST_ENTRIES_BY_API: dict[str, int] = {
             *("AddPartitionsToTxn", "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments"),
             *("AlterReplicaLogDirs", "AlterUserScramCredentials", "ConsumerGroupHeartbeat"),
             *("CreatePartitions", "CreateTopics", "DeleteAcls", "DeleteTopics", "DescribeLogDirs"),
-            *("DescribeProducers", "DescribeQuorum", "DescribeTopicPartitions"),
+            *("DescribeProducers", "DescribeQuorum", "DescribeShareGroupOffsets", "DescribeTopicPartitions"),
             *("DescribeUserScramCredentials", "ElectLeaders", "IncrementalAlterConfigs"),
             *("ListGroups", "ListPartitionReassignments", "ListTransactions", "OffsetFetch"),
             *("ShareAcknowledge", "ShareFetch", "SyncGroup", "UpdateFeatures"),

@@ -7,13 +7,12 @@ as much as it asks for, or its time is over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.shares.share_fetching import Acquirable, Answers, ShareReading
-    from broker.shares.share_session_cache import ShareKey
 
 MOST_RECHECKED_IN_PASSING = 20
 """Share partitions of a fetch that is looked after in the turn of whoever moves one of them: a producer, perhaps, whose
@@ -38,7 +37,6 @@ class DelayedShareFetch:
     def __init__(
         self,
         reading: ShareReading,
-        keys: Sequence[ShareKey],
         scheduler: Scheduler,
         reply: Callable[[Answers], None],
         fail: Callable[[BaseException], None],
@@ -51,7 +49,7 @@ class DelayedShareFetch:
         self._next_turn: Scheduled | None = None
         self._is_rechecking = False
         self.is_over = False
-        reading.want(keys, self.recheck)
+        reading.changed = self.recheck
         self._recheck()
         if self.is_over:
             return
@@ -102,6 +100,7 @@ class DelayedShareFetch:
     def abandon(self) -> None:
         """It doesn't wait any more: it is answered, or its client has gone."""
         self.is_over = True
+        self._reading.changed = None  # no cycle is to stay
         for scheduled in (self._timer, self._next_turn):
             if scheduled is not None:
                 scheduled.cancel()

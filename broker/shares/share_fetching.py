@@ -19,6 +19,7 @@ from protocol.records.batch import CorruptRecordError
 
 if TYPE_CHECKING:
     from broker.environment.chance import Chance
+    from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partitions import Partitions
     from broker.shares.share_partition_manager import LedSharePartition, SharePartitionManager
     from broker.shares.share_session_cache import ShareKey
@@ -96,12 +97,14 @@ class ShareReading:
         self.parameters = parameters
         self.wanted: list[LedSharePartition] = []
         self.errors: dict[ShareKey, KafkaError] = {}
+        self.changed: Callable[[], None] | None = None
+        """Called where a share partition is begun with, or couldn't be, after `want`."""
         self._partitions = partitions
         self._shares = shares
         self._chance = chance
 
-    def want(self, keys: Sequence[ShareKey], changed: Callable[[], None]) -> None:
-        """Find the share partitions, or make them. `changed` is called where one couldn't be begun later on."""
+    def want(self, keys: Sequence[ShareKey], turns: Turns) -> RequestSteps[None]:
+        """Find the share partitions, or make them, which reads the durable state of each."""
         for key in keys:
             try:
                 led = self._shares.get(self.parameters.group_id, key)
@@ -109,9 +112,11 @@ class ShareReading:
                 self.errors[key] = error.as_value()
                 continue
             self.wanted.append(led)
-            self._initialize(key, led, changed)
+            self._initialize(key, led)
+            if turns.is_over:
+                yield None
 
-    def _initialize(self, key: ShareKey, led: LedSharePartition, changed: Callable[[], None]) -> None:
+    def _initialize(self, key: ShareKey, led: LedSharePartition) -> None:
         is_done = False
 
         def initialized(error: KafkaError | None) -> None:
@@ -119,7 +124,8 @@ class ShareReading:
                 self.errors[key] = error
                 self._shares.drop(led)
             if is_done:
-                changed()
+                if self.changed is not None:
+                    self.changed()
                 self._shares.wake(led)
 
         led.share.initialize(initialized)

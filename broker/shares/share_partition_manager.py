@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from broker.controller.image import GROUP_RESOURCE
@@ -48,7 +48,7 @@ DROPPED_BY = frozenset(
         Error.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors of a write, or of a read of the log, after which durable state is read again."""
+"""Errors of a write after which durable state is read again."""
 
 _BY_DURATION = "by_duration:"
 
@@ -303,8 +303,13 @@ def manager_of(
 ) -> SharePartitionManager:
     """That of a node, by the settings of the cluster's groups. `failed` learns of broken invariants."""
 
+    @lru_cache(100)  # each fetch asks several times
+    def own_settings(generation: int, overrides: tuple[tuple[str, str], ...]) -> ShareSettings:
+        return share_settings(config, dict(overrides))
+
     def settings_of(group_id: str) -> ShareSettings:
-        return share_settings(config, image.configs.get((GROUP_RESOURCE, group_id), {}))
+        overrides = image.configs.get((GROUP_RESOURCE, group_id), {})
+        return own_settings(config.generation, tuple(overrides.items()))
 
     def carry_out(steps: RequestSteps[None]) -> None:
         turns.carry_out(steps, failed)

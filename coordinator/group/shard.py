@@ -362,4 +362,5 @@ class GroupShard:
         """The partition is led elsewhere, or gone: who waits here has to look for the coordinator again."""
         self._rebalancing.give_up()
         self.gate.close()
+        self.share_groups.give_up()
         self.groups.clear()

@@ -67,12 +67,22 @@ class Changes:
         records = self._records
         for state, batch in self._begun:
             state.complete(is_written=is_written)
-            if state.state is AVAILABLE and batch.last_offset < records.start_offset:
-                state.archive()  # in Kafka it is fetched, for ever: the log has it no more
+            if state.state is AVAILABLE and batch.first_offset < records.start_offset:
+                self._archive_before_start(state, batch)
             if state.state is AVAILABLE:
                 records.may_have_available = True
             if not is_written and batch.delivery_state in TERMINAL and not state.is_terminal:
                 records.terminal_count -= records.count_from_start(batch.first_offset, batch.last_offset)
+
+    def _archive_before_start(self, state: InFlightState, given_back: StateBatch) -> None:
+        """The log begins behind it, or within. In Kafka it is fetched, for ever: the log has it no more."""
+        records = self._records
+        if given_back.last_offset < records.start_offset:
+            state.archive()
+        else:
+            first = given_back.first_offset
+            batches = records.between(first, first)
+            records.archive(first, records.start_offset, batches, AVAILABLE, counts=False)
 
 
 class Acknowledgement:

@@ -6,7 +6,8 @@ given back. What is acquired and never written about comes back after a restart 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from coordinator.persister import NO_START_OFFSET, Persister, ShareState, StateBatch
 from coordinator.ports import WhenCommitted
@@ -29,6 +30,7 @@ from coordinator.share_partition.states import (
     ARCHIVED,
     AVAILABLE,
     ON_INITIALIZE,
+    RECORD_STATES,
     AcquireMode,
     PartitionState,
     RecordState,
@@ -142,7 +144,7 @@ class SharePartition:
         gap_start: int | None = None
         following = start
         for first, last, state, count in found.batches:
-            if first < start or last < first:
+            if first < start or last < first or state not in RECORD_STATES:
                 message = f"Failed to initialize the share partition {self.group_id}-{self.partition}"
                 return KafkaError(Error.UNKNOWN_SERVER_ERROR, message)
             if gap_start is None and first > following:
@@ -195,7 +197,11 @@ class SharePartition:
         """One fetch at a time reads for it; whether this is the one, and finds something to acquire."""
         if not self.is_active or self._fetching is not None:
             return False
-        if not self.records.can_acquire(self._settings().partition_max_record_locks):
+        most = self._settings().partition_max_record_locks
+        records = self.records
+        # What was archived and never written, as aborted records are, may be all that is in flight: no write moves the
+        # start over it then. In Kafka such a group is at its end.
+        if not (records.can_acquire(most) or (records.advance_start() and records.can_acquire(most))):
             return False
         self._fetching = fetch
         return True
@@ -293,7 +299,7 @@ class SharePartition:
     def _lock_expired(self, lock: Lock) -> None:
         """What it held is available again. That is written, and doesn't wait for it: one write for each state."""
         limit = self._settings().delivery_count_limit
-        held = self._held_by(lock)
+        held = [*islice(self._held_by(lock), MOST_EXPIRED_AT_ONCE + 1)]
         self._is_expiring = True  # who waits is to find all of it
         for first, last, state in held[:MOST_EXPIRED_AT_ONCE]:
             records = self.records
@@ -308,31 +314,28 @@ class SharePartition:
             self._write([StateBatch(first, last, state.state, state.delivery_count)], self._expiry_written)
         self._is_expiring = False
         if len(held) > MOST_EXPIRED_AT_ONCE:
+            lock.first_offset = held[-1][0]  # all before it is done with
             self._locks.go_on_expiring(lock)
         else:
             self._changed()
 
-    def _held_by(self, lock: Lock) -> list[tuple[int, int, InFlightState]]:
+    def _held_by(self, lock: Lock) -> Iterator[tuple[int, int, InFlightState]]:
         """First and last offset and state of what is acquired under a lock."""
         records = self.records
         floor = records.floor(lock.first_offset)
         if floor is None:
-            return []
-        held: list[tuple[int, int, InFlightState]] = []
+            return
         for batch in records.between(floor.first_offset, lock.last_offset):
             whole = batch.whole
             if whole is not None and whole.lock is lock and whole.state is ACQUIRED:
                 if not batch.first_offset < records.start_offset <= batch.last_offset:
-                    held.append((batch.first_offset, batch.last_offset, whole))
+                    yield batch.first_offset, batch.last_offset, whole
                     continue
                 batch.split()
             if batch.whole is None:
-                held += [
-                    (offset, offset, state)
-                    for offset, state in batch.states(lock.first_offset, lock.last_offset)
-                    if state.lock is lock and state.state is ACQUIRED
-                ]
-        return held
+                for offset, state in batch.states(lock.first_offset, lock.last_offset):
+                    if state.lock is lock and state.state is ACQUIRED:
+                        yield offset, offset, state
 
     def _expiry_written(self, error: KafkaError | None) -> None:
         """Whatever came of the write."""

@@ -23,6 +23,9 @@ class RecordState(IntEnum):
 
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = RecordState
 
+RECORD_STATES = frozenset(RecordState)
+"""What durable state may say of a record."""
+
 ENTERED_FROM: dict[RecordState, frozenset[RecordState]] = {
     AVAILABLE: frozenset({ACQUIRED, ARCHIVING}),
     ACQUIRED: frozenset({AVAILABLE, ARCHIVING}),

@@ -8,6 +8,7 @@ import asyncio
 import pytest
 
 from broker.network.later import Later
+from broker.network.turns import Turns
 from broker.replicas import searches_by_time
 from broker.server import Server
 from broker.shares import delayed_share_fetch
@@ -25,6 +26,7 @@ from tests.node.shares import (
 )
 from tests.support.partition_logs import append, batch, end_transaction
 from tests.support.topics import topics_of
+from tests.support.whole_server import take_turns
 
 LOCK_MS = 30_000
 
@@ -325,3 +327,20 @@ async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(
     two.when_answered(answered.set)
     await answered.wait()
     assert acquired(two.result()) == {0: [], 1: [(0, 0, 1)]}
+
+
+async def test_the_first_fetch_of_many_partitions_holds_nobody_up(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The durable state of each is read."""
+    monkeypatch.setattr(Turns, "is_over", property(lambda turns: True))
+    shares.produce(1)
+    shares.produce(1, index=1)
+    fetch = shares.client().fetch(0, 0, 1)
+    gone = shares.client().fetch(0, 0, 1, member="gone")
+    assert (len(shares.shares), isinstance(fetch, Later)) == (1, True)
+    gone.abandon()
+    take_turns(shares.node)
+    assert acquired(fetch.result()) == {0: [(0, 0, 1)], 1: [(0, 0, 1)]}
+    assert len(shares.shares) == 2
+    assert not shares.node.turns._waiting

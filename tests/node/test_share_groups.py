@@ -15,8 +15,10 @@ from broker.handlers.delete_groups import MOST_SHARE_GROUPS
 from broker.handlers.delete_share_group_offsets import MOST_FORGOTTEN_TOPICS
 from broker.handlers.share_group_heartbeat import LONGEST_MEMBER_ID, MOST_NAMES
 from broker.network.context import RequestContext
+from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from broker.server import Server
+from coordinator.persister import ShareStateSummary
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -36,7 +38,7 @@ from protocol.messages.groups_share import (
 from tests.node.transactional import CLIENT, create, delete
 from tests.node.transactional import ask as ask_served
 from tests.support.denying import Asked, DenyingAuthorizer
-from tests.support.whole_server import handled, started
+from tests.support.whole_server import handled, started, take_turns
 
 VERSIONS = {76: 1, 77: 1, 90: 1, 91: 0, 92: 0}
 GROUP, TOPIC = ResourceType.GROUP, ResourceType.TOPIC
@@ -193,6 +195,38 @@ async def test_offsets_are_altered_described_and_deleted(tmp_path: Path) -> None
     assert [(topic.topic_name, topic.error_code) for topic in answer.responses] == [("t", 0), ("u", unknown)]
     assert offsets(node) == {}
     assert offsets(node, t=[0]) == {("t", 0): (-1, 0, -1)}
+
+
+async def test_a_topic_that_is_deleted_while_offsets_are_described_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await sharing(tmp_path)
+    alter(node, t={0: 7}, u={0: 7})
+    asked: list[Any] = []
+    monkeypatch.setattr(node.share_persister, "read_summary", lambda *args: asked.append(args))
+    group = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
+    later = ask(node, DescribeShareGroupOffsetsRequest(groups=[group]))
+    assert isinstance(later, Later)
+    ((_, topic_id, _, _, then),) = asked
+    name = node.metadata.image.topics_by_id[topic_id].name
+    delete(node, *{"t", "u"} - {name})
+    then(ShareStateSummary())
+    take_turns(node)
+    (described,) = later.answer().groups  # type: ignore[union-attr]
+    assert [topic.topic_name for topic in described.topics] == [name]
+
+
+async def test_partitions_that_there_are_not_are_described_without_asking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request may name millions; and another node would be asked for half a minute."""
+    node = await sharing(tmp_path)
+    asked: list[int] = []
+    monkeypatch.setattr(node.share_persister, "read_summary", lambda *args: asked.append(args[2]))
+    assert offsets(node, t=[2, -1, 2**31 - 1]) == dict.fromkeys(
+        [("t", 2), ("t", -1), ("t", 2**31 - 1)], (-1, 0, -1)
+    )
+    assert asked == []
 
 
 async def test_a_group_is_deleted_with_its_states(tmp_path: Path) -> None:

@@ -219,6 +219,32 @@ def test_where_one_of_those_behind_has_to_wait_the_rest_waits_behind_it() -> Non
     assert (len(node.asked), node.answers) == (5, [None] * 3)
 
 
+def test_while_another_node_is_asked_who_comes_later_waits() -> None:
+    """It would come before, where the first one has to be asked again: and the start of the later write would be
+    followed by the older one's."""
+    node = Elsewhere()
+    held: list[Callable[[Any], None]] = []
+    said: list[int] = []
+
+    def elsewhere(node_id: int, asked: ShareStateAsk[Any], answered: Callable[[Any], None]) -> None:
+        part: Any = asked.part()
+        said.append(part.start_offset)
+        held.append(answered)
+
+    node.persister._elsewhere = elsewhere
+    for start_offset in (0, 5, 9):
+        node.persister.write("g", TOPIC, 0, 1, 1, start_offset, 0, (), told_by(node.answers))
+    assert said == [0]
+    held.pop()(KafkaError(Error.NETWORK_EXCEPTION))
+    assert said == [0]
+    node.scheduler.go_on()
+    held.pop()(None)
+    held.pop()(None)
+    assert (said, node.answers) == ([0, 0, 5, 9], [None, None])
+    held.pop()(None)
+    assert (node.answers, node.persister._ahead, node.persister._behind) == ([None] * 3, {}, {})
+
+
 def test_without_a_leader_it_is_looked_for_again() -> None:
     node = Elsewhere(leader=NO_LEADER)
     node.write(0)

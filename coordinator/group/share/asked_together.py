@@ -7,31 +7,49 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, TypeVar
 
-from coordinator.ports import Runtime
-
-A = TypeVar("A")
+from coordinator.ports import Runtime, WhenCommitted
+from protocol.errors import Error, KafkaError
 
 MOST_ASKED_AT_ONCE = 50
 """So many are asked in one turn, at some 50 µs each."""
 
-Ask = Callable[[Callable[[A], None]], None]
-"""Asks something, and has the answer given to where it is told."""
+Ask = Callable[[WhenCommitted], None]
+"""Asks something, and has it told what came of that."""
+
+AskOutcomes = Sequence[KafkaError | None]
+"""What came of each question, in their order."""
 
 
-def ask_together(runtime: Runtime, asks: Sequence[Ask[A]], then: Callable[[list[A]], None]) -> None:
-    """`then` is given the answers, in the order of the questions, once all are there: in this call where they are few
-    and come at once. Where the shard is given up meanwhile it may not be called."""
-    _Asked(runtime, asks, then).go_on(0)
+class AskingTogether:
+    """What one shard asks."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._under_way: dict[_Asked, None] = {}
+
+    def ask(self, asks: Sequence[Ask], then: Callable[[AskOutcomes], None]) -> None:
+        """`then` is told once all is answered: in this call where the questions are few and are answered at once."""
+        asked = _Asked(self._runtime, asks, lambda outcomes: self._over(asked, outcomes, then))
+        self._under_way[asked] = None
+        asked.go_on(0)
+
+    def give_up(self) -> None:
+        """The shard is given up: nothing more is asked, and what isn't answered yet is NOT_COORDINATOR."""
+        for asked in [*self._under_way]:
+            asked.give_up()
+
+    def _over(self, asked: _Asked, outcomes: AskOutcomes, then: Callable[[AskOutcomes], None]) -> None:
+        del self._under_way[asked]
+        then(outcomes)
 
 
-class _Asked(Generic[A]):
-    def __init__(self, runtime: Runtime, asks: Sequence[Ask[A]], then: Callable[[list[A]], None]) -> None:
+class _Asked:
+    def __init__(self, runtime: Runtime, asks: Sequence[Ask], over: Callable[[AskOutcomes], None]) -> None:
         self._runtime = runtime
         self._asks = asks
-        self._then = then
-        self._answers: list[Any] = [None] * len(asks)
+        self._over: Callable[[AskOutcomes], None] | None = over
+        self._outcomes: list[KafkaError | None] = [KafkaError(Error.NOT_COORDINATOR)] * len(asks)
         self._missing = len(asks)
 
     def go_on(self, first: int) -> None:
@@ -39,12 +57,21 @@ class _Asked(Generic[A]):
         if last < len(self._asks):
             self._runtime.schedule(self, 0, partial(self.go_on, last))
         if not self._asks:
-            self._then([])
+            self.give_up()
         for index in range(first, last):
             self._asks[index](partial(self._answered, index))
 
-    def _answered(self, index: int, answer: A) -> None:
-        self._answers[index] = answer
+    def give_up(self) -> None:
+        """Wait for no more answers."""
+        self._runtime.cancel(self)
+        over, self._over = self._over, None  # who is told holds this, and no cycle is to stay
+        if over is not None:
+            over(self._outcomes)
+
+    def _answered(self, index: int, outcome: KafkaError | None) -> None:
+        if self._over is None:
+            return
+        self._outcomes[index] = outcome
         self._missing -= 1
         if not self._missing:
-            self._then(self._answers)
+            self.give_up()

@@ -15,7 +15,7 @@ from functools import partial
 
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
-from coordinator.group.share.asked_together import Ask, ask_together
+from coordinator.group.share.asked_together import Ask, AskingTogether
 from coordinator.group.share.group import ShareGroup
 from coordinator.group.share.records import state_partitions_record
 from coordinator.group.share.state_partitions import (
@@ -47,12 +47,17 @@ class StateInitializing:
         self._journal = parts.journal
         self._topics = parts.topics
         self._persister = parts.share.persister
+        self._asking = AskingTogether(parts.runtime)
         self._retry_ms = parts.settings.share_initialize_retry_interval_ms
 
     def name_of(self, topic_id: bytes) -> str:
         """As `NameOf`."""
         topic = self._topics.by_id(topic_id)
         return UNKNOWN_TOPIC if topic is None else topic.name
+
+    def give_up(self) -> None:
+        """The shard is given up: who waits for the share coordinator has to look for the coordinator again."""
+        self._asking.give_up()
 
     # --- initializing ---------------------------------------------------------------------------------------
 
@@ -100,13 +105,13 @@ class StateInitializing:
     ) -> None:
         """Have the share coordinator begin these partitions anew, at these offsets."""
         places = [(topic_id, index) for topic_id, of_topic in offsets.items() for index in of_topic]
-        asks: list[Ask[KafkaError | None]] = [
+        asks: list[Ask] = [
             partial(
                 self._persister.initialize, group_id, topic_id, index, state_epoch, offsets[topic_id][index]
             )
             for topic_id, index in places
         ]
-        ask_together(self._runtime, asks, lambda found: then(dict(zip(places, found, strict=True))))
+        self._asking.ask(asks, lambda found: then(dict(zip(places, found, strict=True))))
 
     def succeeded(self, group_id: str, places: Iterable[tuple[bytes, int]]) -> None:
         """These are initialized."""
@@ -132,10 +137,10 @@ class StateInitializing:
     ) -> None:
         """Have the share coordinator forget these partitions."""
         places = [(topic_id, index) for topic_id, indexes in topics.items() for index in indexes]
-        asks: list[Ask[KafkaError | None]] = [
+        asks: list[Ask] = [
             partial(self._persister.delete, group_id, topic_id, index) for topic_id, index in places
         ]
-        ask_together(self._runtime, asks, lambda found: then(dict(zip(places, found, strict=True))))
+        self._asking.ask(asks, lambda found: then(dict(zip(places, found, strict=True))))
 
     def to_delete(self, group: ShareGroup) -> tuple[AnyRecord | None, TopicsPartitions]:
         """All that the share coordinator may know of a group, and the record that it is to be deleted; None where

@@ -110,6 +110,10 @@ class ShareGroups:
         """After a start."""
         self._sessions.restart_all()
 
+    def give_up(self) -> None:
+        """The partition is led elsewhere, or gone."""
+        self._initializing.give_up()
+
     def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> Iterator[int]:
         """Topics (name, id) were deleted: their states go, which the share coordinator sees to. Others may be served
         after each step, and what it yields is what it cost. Raises KafkaError where that can't be recorded."""

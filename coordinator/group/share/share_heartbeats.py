@@ -208,8 +208,7 @@ class ShareHeartbeats:
 
     def _may_compute(self, group: ShareGroup) -> bool:
         interval_ms = self._timeouts_of(group.group_id).assignment_interval_ms
-        since_ms = group.assignment_timestamp_ms
-        return not since_ms or not interval_ms or self._runtime.now_ms() >= since_ms + interval_ms
+        return group.may_be_assigned(interval_ms, self._runtime.now_ms())
 
     def _spec(self, member: ShareMember, target: Target) -> MemberSpec:
         found = (self._topics.by_name(name) for name in member.names)

@@ -209,6 +209,21 @@ def test_what_is_given_back_below_the_log_start_is_archived_though_its_write_fai
     assert shared.next == 5
 
 
+def test_a_batch_that_the_log_begins_within_is_given_back_from_there_on_where_its_write_fails() -> None:
+    """Else what is before would be fetched for ever: the log has it no more."""
+    shared = Shared([(0, 4), (5, 9)])
+    shared.fetch(batch_size=5)
+    shared.persister.holds = True
+    assert shared.ack((0, 4, ACCEPT)) is None
+    shared.partition.begin_at(2)
+    shared.runtime.pass_ms(LOCK_MS)
+    shared.persister.error = Error.NOT_COORDINATOR
+    shared.persister.go_on()
+    assert [shared.states()[offset][0] for offset in range(5)] == [ARCHIVED] * 2 + [AVAILABLE] * 3
+    assert shared.next == 2
+    assert shared.span == (2, 9, 0)
+
+
 # --- locks and sessions -------------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ import pytest
 from coordinator.share_partition.ports import AbortedFrom, FetchedBatch
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.errors import Error
+from tests.support.share_persister import MemoryPersister
 from tests.unit.coordinator.share_partition.partition import (
     ACCEPT,
     ACQUIRED,
@@ -211,6 +212,22 @@ def test_two_aborted_transactions_in_one_range() -> None:
     assert shared.fetch(aborted=[AbortedFrom(2, 4), AbortedFrom(1, 0)]) == [(6, 9, 1)]
 
 
+def test_aborted_records_as_many_as_may_be_in_flight_hold_nobody_up() -> None:
+    """Nothing is written about them, so that no write moves the start."""
+    shared = Shared(partition_max_record_locks=100)
+    shared.log = [
+        *(FetchedBatch(first, last, 1, is_transactional=True) for first, last in in_batches(20, 10)),
+        FetchedBatch(200, 200, 1, is_transactional=True, is_abort_marker=True),
+        FetchedBatch(201, 204),
+    ]
+    found = []
+    for _ in range(5):
+        found += shared.fetch(most=50, read=10, aborted=[AbortedFrom(1, 0)])
+    assert found == [(200, 204, 1)]
+    assert shared.ack((200, 204, ACCEPT)) == 0
+    assert shared.span == (205, 205, 0)
+
+
 def test_one_fetch_at_a_time_reads() -> None:
     shared = Shared([(0, 9)])
     partition: SharePartition = shared.partition
@@ -236,6 +253,14 @@ def test_nobody_knows_where_to_begin() -> None:
     shared = Shared([(0, 9)], reset=Error.OFFSET_NOT_AVAILABLE)
     assert shared.initialized == [Error.OFFSET_NOT_AVAILABLE]
     assert shared.fetch() == []
+
+
+@pytest.mark.parametrize("state", [5, -1, 77])
+def test_durable_state_that_makes_no_sense(state: int) -> None:
+    persister = MemoryPersister(0)
+    persister.offsets = {3: (1, state)}
+    shared = Shared([(0, 4)], persister=persister)
+    assert shared.initialized == [Error.UNKNOWN_SERVER_ERROR]
 
 
 def test_after_a_kill_what_was_acquired_and_never_written_is_new() -> None:
@@ -270,6 +295,22 @@ def test_holes_are_acquired_by_several_fetches() -> None:
     assert again.fetch("b") == [(20, 24, 1)]
     assert again.ack((20, 20, ACCEPT), member="b") == 0
     assert again.span == (21, 24, 0)
+
+
+@pytest.mark.parametrize(("log_start", "following"), [(7, 7), (10, 15), (12, 15), (17, 17)])
+def test_holes_below_the_log_start_are_not_read_for(log_start: int, following: int) -> None:
+    shared = Shared(in_batches(5, 5))
+    shared.fetch(batch_size=5)
+    assert shared.ack((10, 14, ACCEPT), (0, 4, ACCEPT), (20, 24, RELEASE)) == 0
+    again = shared.restarted()
+    assert (again.span, again.next) == ((5, 24, 5), 5)
+    again.partition.begin_at(log_start)
+    assert (again.span[0], again.next) == (log_start, following)
+    acquired = again.fetch()
+    assert acquired[-2:] == [(15, 19, 1), (20, 24, 2)]
+    assert again.ack(*((first, last, ACCEPT) for first, last, _ in acquired)) == 0
+    again.runtime.pass_ms(LOCK_MS)  # of what came along from before the start
+    assert again.span == (25, 25, 0)
 
 
 def test_the_start_stops_at_a_hole() -> None:

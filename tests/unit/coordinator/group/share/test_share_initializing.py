@@ -96,6 +96,26 @@ def test_of_many_partitions_some_are_asked_for_at_a_time() -> None:
     assert sharers.state_partitions() == ({}, {"t": [*range(2 * MOST_ASKED_AT_ONCE + 1)]}, [])
 
 
+def test_who_waits_for_many_partitions_is_told_where_the_shard_is_given_up() -> None:
+    sharers = Sharers(FakeTopics(t=MOST_ASKED_AT_ONCE + 1))
+    asked = AlterShareGroupOffsetsRequestTopic(
+        topic_name="t",
+        partitions=[
+            AlterShareGroupOffsetsRequestPartition(partition_index=index)
+            for index in range(MOST_ASKED_AT_ONCE + 1)
+        ],
+    )
+    answers: list[Any] = []
+    sharers.shard.ask_for_later(
+        lambda shard, answered: shard.share_groups.offsets.alter("g", [asked], answered), answers.append
+    )
+    assert (len(sharers.persister.asked), answers) == (MOST_ASKED_AT_ONCE, [])
+    sharers.shard.unload()
+    assert [answer.error for answer in answers] == [Error.NOT_COORDINATOR]
+    sharers.runtime.timers.fire_due()
+    assert len(sharers.persister.asked) == MOST_ASKED_AT_ONCE
+
+
 # --- deleting -----------------------------------------------------------------------------------------------
 
 
