@@ -182,9 +182,11 @@ class StreamsHeartbeats:
 
 
 def _remember(group: StreamsGroup, endpoint_epoch: int, requested_by: str | None) -> None:
-    """Of a group that isn't there yet nothing is remembered, as in Kafka: another one takes its place."""
-    group.endpoint_epoch = endpoint_epoch
-    group.shutdown_requested_by = requested_by
+    """What others have brought about meanwhile that no record tells of stays. Of a group that isn't there yet nothing
+    is remembered, as in Kafka: another one takes its place."""
+    group.endpoint_epoch = max(group.endpoint_epoch, endpoint_epoch)
+    if requested_by is not None:
+        group.request_shutdown(requested_by)
 
 
 def _member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, owned: OwnedTasks) -> StreamsMember:

@@ -125,6 +125,18 @@ def test_what_is_in_memory_alone_outlives_the_copy() -> None:
 
 
 @pytest.mark.usefixtures("all_is_much")
+def test_a_shutdown_that_is_asked_for_meanwhile_is_not_forgotten() -> None:
+    groups = StreamsMembers()
+    groups.enter("one", "p")
+    groups.beat("one", 2)
+    deferred = begun(groups, join(groups, "two", "q"))
+    deferred.decide()
+    groups.beat("one", 2, shutdown=True)
+    assert deferred.settle() is not None
+    assert groups.group.shutdown_requested_by == "one"
+
+
+@pytest.mark.usefixtures("all_is_much")
 def test_topics_that_changed_meanwhile_are_looked_at_once_more() -> None:
     groups = StreamsMembers(of=topology(subtopology("0", "t", changelogs=["c"])))
     groups.enter("one")
