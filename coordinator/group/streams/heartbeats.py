@@ -98,8 +98,9 @@ class StreamsHeartbeats:
     def _is_little(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> bool:
         group = decision.group
         says_nothing = request.topology is None and decision.new == decision.old
-        knows_endpoints = group.endpoint_epoch == request.endpoint_information_epoch
-        if says_nothing and knows_endpoints and group.has_settled(decision.old, self._parts.runtime.now_ms()):
+        is_as_configured = decision.assignment_configs == group.assignment_configs
+        knows_all = is_as_configured and group.endpoint_epoch == request.endpoint_information_epoch
+        if says_nothing and knows_all and group.has_settled(decision.old, self._parts.runtime.now_ms()):
             return True
         return is_little(decision, request, self._parts.topics)
 

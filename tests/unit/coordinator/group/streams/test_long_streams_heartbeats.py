@@ -71,6 +71,14 @@ def test_a_member_that_has_all_and_says_nothing_new_never_waits() -> None:
     begun(groups, beat)
 
 
+def test_a_setting_that_has_the_group_assigned_anew_is_much_though_nobody_says_anything_new() -> None:
+    groups = StreamsMembers(FakeTopics(t=5_000))
+    groups.enter("one")
+    groups.report("one")
+    groups.config = groups.config._replace(num_standby_replicas=1)
+    begun(groups, StreamsGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=2))
+
+
 @pytest.mark.usefixtures("all_is_much")
 def test_nothing_is_done_before_it_is_settled() -> None:
     groups = StreamsMembers()
