@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group import journal
 from coordinator.group.deferred import Deferred
 from coordinator.group.streams import long_heartbeat
 from coordinator.group.streams.config import StreamsConfig
@@ -186,3 +187,21 @@ def test_a_delayed_assignment_is_computed_once_more_where_the_group_has_changed(
     with pytest.raises(StopIteration):
         next(steps)
     assert groups.group.assignment_epoch == 1
+
+
+def test_a_delayed_assignment_is_ready_to_be_written_where_it_is_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = StreamsMembers(config=StreamsConfig(initial_rebalance_delay_ms=3_000))
+    groups.enter("one", "p")
+    groups.beat("one", 1)
+    groups.runtime.holds = True
+    groups.runtime.pass_ms(3_000)
+    (steps,) = groups.runtime.held
+    compute = next(steps)
+    compute()
+    monkeypatch.setattr(journal, "encode_record", None)  # what is long in writing is over
+    with pytest.raises(StopIteration):
+        next(steps)
+    assert groups.group.assignment_epoch == 2
+    assert groups.target("one") == {"0": [0, 1, 2, 3, 4, 5]}
