@@ -10,7 +10,7 @@ from coordinator.group.streams import long_heartbeat
 from coordinator.group.streams.config import StreamsConfig
 from coordinator.group.streams.heartbeat_answer import StreamsAnswer
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
+from protocol.messages.groups_streams import KeyValue, StreamsGroupHeartbeatRequest
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.streams.members import (
     StreamsMembers,
@@ -78,6 +78,31 @@ def test_a_setting_that_has_the_group_assigned_anew_is_much_though_nobody_says_a
     groups.report("one")
     groups.config = groups.config._replace(num_standby_replicas=1)
     begun(groups, StreamsGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=2))
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        [KeyValue(key=str(number), value="") for number in range(long_heartbeat.MOST_DECIDED_IN_PASSING)],
+        [KeyValue(key=f"{number}".rjust(30_000), value="") for number in range(4)],
+    ],
+    ids=["many", "long"],
+)
+def test_tags_without_end_are_seen_to_beside_the_loop(tags: list[KeyValue]) -> None:
+    groups = StreamsMembers()
+    request = join(groups, "one")
+    request.client_tags = tags
+    deferred = begun(groups, request)
+    deferred.decide()
+    assert deferred.settle() is not None
+    assert len(groups.group.members["one"].tags) == len(tags)
+    request.member_id, request.client_tags = "two", [*tags, tags[0]]
+    twice = begun(groups, request)
+    twice.decide()
+    with pytest.raises(KafkaError) as refused:
+        twice.settle()
+    assert refused.value.error is Error.UNKNOWN_SERVER_ERROR
+    assert [*groups.group.members] == ["one"]
 
 
 @pytest.mark.usefixtures("all_is_much")
