@@ -174,6 +174,11 @@ MOST_MESSAGE_CHARACTERS = 8_000
 """Of a text that is answered: a string on the wire has 32,767 bytes, of which a character needs four at most."""
 
 
+def answered_text(text: str) -> str:
+    """What of a text that quotes what was sent has room in an answer."""
+    return text if len(text) <= MOST_MESSAGE_CHARACTERS else text[: MOST_MESSAGE_CHARACTERS - 1] + "…"
+
+
 class KafkaError(Exception):
     """A client's mistake: answered with `error`, and with `message` where the answer has room for a text.
 
@@ -181,8 +186,8 @@ class KafkaError(Exception):
     """
 
     def __init__(self, error: Error, message: str | None = None) -> None:
-        if message is not None and len(message) > MOST_MESSAGE_CHARACTERS:
-            message = message[: MOST_MESSAGE_CHARACTERS - 1] + "…"
+        if message is not None:
+            message = answered_text(message)
         super().__init__(error, message)
         self.error = error
         self.message = message

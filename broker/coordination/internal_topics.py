@@ -85,16 +85,19 @@ class InternalTopics:
                 self._remember(topic.name, result.message or result.error.name, remember_ms)
             else:
                 log.info("created the internal topic %s", topic.name)
+        self._forget_oldest()
 
     def _broke(self, topics: Sequence[CreatableTopic], error: BaseException) -> None:
         self._end(topics)
         self._failed(error)
 
     def _remember(self, name: str, text: str, remember_ms: int) -> None:
-        now_ms = self._clock.now_ms()
-        self._refusals[name] = _Refusal(text, now_ms + remember_ms)
-        if len(self._refusals) > MOST_REFUSALS:
-            over = [each for each, refusal in self._refusals.items() if refusal.until_ms <= now_ms]
-            over = over or [min(self._refusals, key=lambda each: self._refusals[each].until_ms)]
-            for each in over:
-                del self._refusals[each]
+        self._refusals[name] = _Refusal(text, self._clock.now_ms() + remember_ms)
+
+    def _forget_oldest(self) -> None:
+        """Once for all that come together, which may be thousands."""
+        over = len(self._refusals) - MOST_REFUSALS
+        if over > 0:
+            by_end = sorted(self._refusals.items(), key=lambda each: each[1].until_ms)
+            for name, _ in by_end[:over]:
+                del self._refusals[name]

@@ -17,7 +17,7 @@ from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC, Operation
 from broker.security.denials import allows_on_cluster
 from coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_STATIC_EPOCH
 from coordinator.group.streams.states import StatusCode
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, answered_text
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def handle(
             return _refused(found)
         if found.to_create:
             _create(found, internal_topics, authorizer, context)
+        for status in found.response.status or ():
+            status.status_detail = answered_text(status.status_detail)
         return found.response
 
     return deferred_requests.streams_heartbeat(

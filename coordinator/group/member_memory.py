@@ -189,14 +189,22 @@ def brought_by_streams_heartbeat(
     member: StreamsMember,
     topics: KnownTopics,
 ) -> int:
-    """How much more there is with it; of a topology only where the group has none yet."""
-    tags = request.client_tags
-    endpoint = request.user_endpoint
-    brought_bytes = 0 if tags is None else sum([_texts_bytes(tag.key, tag.value) for tag in tags])
-    brought_bytes += _texts_bytes(request.rack_id, request.process_id, client.client_id)
-    brought_bytes += 0 if endpoint is None else _texts_bytes(endpoint.host)
+    """How much more there is with it; null leaves a part as it was. Of a topology only where the group has none yet."""
+    tags, endpoint, known_endpoint = request.client_tags, request.user_endpoint, member.endpoint
+    said = (
+        (request.rack_id, member.rack_id),
+        (request.process_id, member.process_id),
+        (client.client_id, member.client_id),
+        (
+            None if endpoint is None else endpoint.host,
+            None if known_endpoint is None else known_endpoint.host,
+        ),
+    )
+    brought_bytes = sum([_texts_bytes(now) - _texts_bytes(before) for now, before in said if now is not None])
+    if tags is not None:
+        brought_bytes += sum([_texts_bytes(tag.key, tag.value) for tag in tags]) - _tags_bytes(member)
     if member.member_id in group.members:
-        return brought_bytes - _streams_member_bytes(member)
+        return brought_bytes
     brought_bytes += CONSUMER_BYTES + _texts_bytes(member.member_id)
     if not group.members:
         brought_bytes += GROUP_BYTES + _texts_bytes(group.group_id)
@@ -233,7 +241,11 @@ def _streams_member_bytes(member: StreamsMember) -> int:
     """What it says of itself, but for its id."""
     said_bytes = _texts_bytes(member.rack_id, member.process_id, member.client_id)
     said_bytes += 0 if member.endpoint is None else _texts_bytes(member.endpoint.host)
-    return said_bytes + sum([_texts_bytes(key, value) for key, value in member.tags.items()])
+    return said_bytes + _tags_bytes(member)
+
+
+def _tags_bytes(member: StreamsMember) -> int:
+    return sum([_texts_bytes(key, value) for key, value in member.tags.items()])
 
 
 def _streams_bytes(group: StreamsGroup) -> int:

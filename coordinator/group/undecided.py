@@ -12,7 +12,8 @@ from coordinator.group.store import GroupStore
 
 
 class Undecided:
-    """Members of groups of both protocols, since a group may go over from one to the other by what is decided."""
+    """Members of classic, consumer and streams groups, by the ids alone: a group may go over from one protocol to
+    another by what is decided."""
 
     def __init__(self, store: GroupStore) -> None:
         self._store = store

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +116,30 @@ def test_no_more_refusals_are_remembered_than_the_bound() -> None:
         controller.clock.advance_ms(1)
     assert len(controller.topics.refusals_of(names)) <= MOST_REFUSALS
     assert controller.topics.refusals_of(names[-1:])
+
+
+class GoneOver(dict[str, Any]):
+    """Counts how often."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.times += 1
+        return super().__iter__()
+
+    def items(self) -> Any:
+        self.times += 1
+        return super().items()
+
+
+def test_thousands_that_are_refused_together_are_gone_over_once() -> None:
+    controller = Controller()
+    refusals = controller.topics._refusals = GoneOver()
+    names = [f"t{index}" for index in range(MOST_UNDER_WAY)]
+    controller.want(*names)
+    controller.refuse(*names)
+    assert refusals.times <= 1
+    assert len(controller.topics.refusals_of(names)) == MOST_REFUSALS
 
 
 # --- a whole node -------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from broker.network.later import Later
 from broker.network.turns import Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.shard import GroupShard
-from protocol.errors import Error
+from protocol.errors import MOST_MESSAGE_CHARACTERS, Error
 from protocol.messages.groups_streams import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.manual_clock import ManualClock
@@ -113,6 +113,18 @@ def test_internal_topics_are_made_for_who_may_make_these() -> None:
     groups.authorizer.deny(CREATE, CLUSTER, CLUSTER_NAME)
     groups.beat(join("c"))
     assert groups.created == ["c"]
+
+
+def test_a_status_that_quotes_much_fits_on_the_wire() -> None:
+    groups = OneStreamsShard()
+    names = [f"{number:0>240}" for number in range(100)]
+    for number, name in enumerate(names):
+        groups.members.topics.create(name, 1 + number % 2)
+    request = join()
+    request.topology = topology(subtopology("0", *names, copartitioned=[(range(100), ())]))
+    request.member_id, request.shutdown_application = "m" * 32_767, True
+    for status in groups.beat(request).status:
+        assert len(status.status_detail) == MOST_MESSAGE_CHARACTERS
 
 
 def test_a_streams_group_with_topics_that_may_not_be_described_is_hidden() -> None:

@@ -21,7 +21,6 @@ from coordinator.group.consumer.states import LEAVE_STATIC_EPOCH
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
 from coordinator.java.maps import JavaMap
-from protocol.errors import KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 log = logging.getLogger("barnabas.groups")
@@ -66,17 +65,13 @@ class Leaving:
         return answer
 
     def fence_late(self, group_id: str, member_id: str, reason: str) -> None:
-        """A member's time is over."""
+        """A member's time is over. Raises KafkaError where that can't be recorded."""
         group = self._store.consumer.get(group_id)
         member = None if group is None else group.members.get(member_id)
         if group is None or member is None:
             return
         log.info("group %s: %s is fenced: %s", group_id, member_id, reason)
-        try:
-            self.fence(group, [member])
-        except KafkaError as error:
-            log.warning("group %s: %s can't be fenced now: %s", group_id, member_id, error)
-            self._sessions.retry(group_id, member_id, reason)
+        self.fence(group, [member])
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
         """Take members out; the group is assigned anew at somebody's next heartbeat.

@@ -1,22 +1,28 @@
 """Sessions and time limits of the members of groups that the server assigns. Who is late is fenced, as if it had left.
 
 A member that isn't there any more when a timer fires, or is another group's by then, is passed over. One that waits for
-a heartbeat of its own to be decided isn't late before, see `undecided.py`.
+a heartbeat of its own to be decided isn't late before, see `undecided.py`. Who can't be fenced now is late once more
+after a while, unless the timer has been put off or ended by then (Kafka: `CoordinatorTimerImpl`).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from coordinator.ports import Runtime
+from protocol.errors import KafkaError
+
+log = logging.getLogger("barnabas.groups")
 
 RETRY_MS = 500
 """After which a timer is looked at again that was due meanwhile, or whose member couldn't be fenced."""
 
 Late = Callable[[str, str, str], None]
-"""What is done with a member that is late: its group's id, its id, and why."""
+"""What is done with a member that is late: its group's id, its id, and why. Raises KafkaError where that can't be
+recorded."""
 
 _Key = tuple[str, str, str]
 """Of a timer: what it limits, the group, the member."""
@@ -66,8 +72,12 @@ class MemberSessions:
         _, group_id, member_id = key
         if self._is_undecided(group_id, member_id):
             self._schedule(key, RETRY_MS, late)  # what is decided may put it off, or end it
-        else:
+            return
+        try:
             late()
+        except KafkaError as error:
+            log.warning("group %s: %s can't be fenced now: %s", group_id, member_id, error)
+            self._schedule(key, RETRY_MS, late)
 
     def restart(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
         """The member was heard of. By default it has the group's session timeout."""
@@ -75,12 +85,6 @@ class MemberSessions:
             (self._session, group_id, member_id),
             self._timeout_ms_of(group_id) if timeout_ms is None else timeout_ms,
             partial(self._late, group_id, member_id, "its session expired"),
-        )
-
-    def retry(self, group_id: str, member_id: str, reason: str) -> None:
-        """It couldn't be fenced: again after a while, as in Kafka (`CoordinatorTimerImpl`)."""
-        self._schedule(
-            (self._session, group_id, member_id), RETRY_MS, partial(self._late, group_id, member_id, reason)
         )
 
     def limit_rebalance(self, group_id: str, member: TimedMember) -> None:

@@ -25,7 +25,7 @@ from coordinator.group.streams.decision import StreamsDecision
 from coordinator.group.streams.group import StreamsGroup
 from coordinator.group.streams.heartbeat_answer import StreamsAnswer
 from coordinator.group.streams.leaving import StreamsLeaving
-from coordinator.group.streams.long_heartbeat import LongStreamsHeartbeat, is_little
+from coordinator.group.streams.long_heartbeat import LongStreamsHeartbeat, has_many_tags, is_little
 from coordinator.group.streams.member import StreamsMember, UserEndpoint
 from coordinator.group.streams.sessions import StreamsSessions
 from coordinator.group.streams.states import StatusCode
@@ -70,7 +70,7 @@ class StreamsHeartbeats:
             return StreamsAnswer(self._leaving.leave(request), {}, config.heartbeat_interval_ms)
         is_known = self._store.find(request.group_id) is not None
         decision = self._begun(client, request, config)
-        decide = partial(self._decide, decision, request, is_known=is_known)
+        decide = partial(self._decide, decision, client, request, is_known=is_known)
         if not self._is_little(decision, request):
             return LongStreamsHeartbeat(self._parts, self.sessions, decision, decide)
         answer = decide()
@@ -83,7 +83,8 @@ class StreamsHeartbeats:
     def _begun(
         self, client: Client, request: StreamsGroupHeartbeatRequest, config: StreamsConfig
     ) -> StreamsDecision:
-        """The member as the group knows it, and as it says it. Raises KafkaError."""
+        """The member as the group knows it, and as it says it; where that has many tags it is seen to once it is
+        decided. Raises KafkaError."""
         records: list[AnyRecord] = []
         effects: list[Callable[[], None]] = []
         group = self._group(request, records, effects)
@@ -92,21 +93,31 @@ class StreamsHeartbeats:
         brought_bytes = brought_by_streams_heartbeat(request, client, group, old, self._parts.topics)
         if brought_bytes > 0:
             self._parts.member_memory.check(brought_bytes, self._parts.runtime.now_ms())
-        new = _as_requested(old, client, request)
+        new = old if has_many_tags(request) else _as_requested(old, client, request)
         return StreamsDecision(group, config, owned, old, new, records, effects)
 
     def _is_little(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> bool:
+        if has_many_tags(request):
+            return False
         group = decision.group
         says_nothing = request.topology is None and decision.new == decision.old
-        knows_endpoints = group.endpoint_epoch == request.endpoint_information_epoch
-        if says_nothing and knows_endpoints and group.has_settled(decision.old, self._parts.runtime.now_ms()):
+        is_as_configured = decision.assignment_configs == group.assignment_configs
+        knows_all = is_as_configured and group.endpoint_epoch == request.endpoint_information_epoch
+        if says_nothing and knows_all and group.has_settled(decision.old, self._parts.runtime.now_ms()):
             return True
         return is_little(decision, request, self._parts.topics)
 
     def _decide(
-        self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest, *, is_known: bool
+        self,
+        decision: StreamsDecision,
+        client: Client,
+        request: StreamsGroupHeartbeatRequest,
+        *,
+        is_known: bool,
     ) -> StreamsAnswer:
         """The answer once the decision is taken. Nothing but the decision is changed. Raises KafkaError."""
+        if has_many_tags(request):
+            decision.new = _as_requested(decision.old, client, request)
         self._topology.take(decision, request.topology)
         self._target.take(decision)
         self._reconciliation.take(decision)
@@ -182,9 +193,11 @@ class StreamsHeartbeats:
 
 
 def _remember(group: StreamsGroup, endpoint_epoch: int, requested_by: str | None) -> None:
-    """Of a group that isn't there yet nothing is remembered, as in Kafka: another one takes its place."""
-    group.endpoint_epoch = endpoint_epoch
-    group.shutdown_requested_by = requested_by
+    """What others have brought about meanwhile that no record tells of stays. Of a group that isn't there yet nothing
+    is remembered, as in Kafka: another one takes its place."""
+    group.endpoint_epoch = max(group.endpoint_epoch, endpoint_epoch)
+    if requested_by is not None:
+        group.request_shutdown(requested_by)
 
 
 def _member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, owned: OwnedTasks) -> StreamsMember:

@@ -8,7 +8,6 @@ from coordinator.group.modern.sessions import MemberSessions
 from coordinator.group.parts import ShardParts
 from coordinator.group.streams.group import StreamsGroup
 from coordinator.group.streams.records import group_epoch_record, streams_member_tombstones
-from protocol.errors import KafkaError
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 log = logging.getLogger("barnabas.groups")
@@ -33,16 +32,12 @@ class StreamsLeaving:
         return StreamsGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
 
     def fence_late(self, group_id: str, member_id: str, reason: str) -> None:
-        """A member's time is over."""
+        """A member's time is over. Raises KafkaError where that can't be recorded."""
         group = self._store.streams.get(group_id)
         if group is None or member_id not in group.members:
             return
         log.info("group %s: %s is fenced: %s", group_id, member_id, reason)
-        try:
-            self._fence(group, member_id)
-        except KafkaError as error:
-            log.warning("group %s: %s can't be fenced now: %s", group_id, member_id, error)
-            self._sessions.retry(group_id, member_id, reason)
+        self._fence(group, member_id)
 
     def _fence(self, group: StreamsGroup, member_id: str) -> None:
         """Raises KafkaError where that can't be recorded."""

@@ -17,6 +17,17 @@ MOST_DECIDED_IN_PASSING = 10_000
 """What is decided in passing: some 10 ms, the unit being about a microsecond."""
 
 _PER_TASK, _PER_TOPIC, _PER_MEMBER = 50, 80, 30
+_PER_TAG, _CHARACTERS = 10, 10
+"""Of a tag: itself, and so many characters of its key, which is hashed."""
+
+
+def has_many_tags(request: StreamsGroupHeartbeatRequest) -> bool:
+    """Whether what the member says of itself is long to look at, even."""
+    tags = request.client_tags or ()
+    work = len(tags) * _PER_TAG
+    if work <= MOST_DECIDED_IN_PASSING:
+        work += sum([len(tag.key) for tag in tags]) // _CHARACTERS
+    return work > MOST_DECIDED_IN_PASSING
 
 
 def is_little(decision: StreamsDecision, request: StreamsGroupHeartbeatRequest, topics: KnownTopics) -> bool:

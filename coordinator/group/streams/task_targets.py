@@ -8,10 +8,11 @@ It is computed by a heartbeat that finds the group's epoch beyond it, at the ear
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from coordinator.group.deferred import MOST_TRIES
+from coordinator.group.journal import StagedRecords
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
 from coordinator.group.streams.config import STANDBYS
@@ -103,14 +104,19 @@ class TaskTargetStep:
             if group.epoch <= group.assignment_epoch or not may_compute:
                 return
             changes, found = group.changes, _Found()
-            yield partial(found.look, group, group.configured)
+            yield partial(found.look, group, partial(self._staged, group, group.configured))
             if self._groups.get(group_id) is group and group.changes == changes:
-                self._write(group, found.targets)
+                assert found.staged is not None
+                self._write(group, found.staged)
                 return
 
-    def _write(self, group: StreamsGroup, targets: JavaMap[str, TargetTasks]) -> None:
+    def _staged(self, group: StreamsGroup, configured: ConfiguredTopology) -> StagedRecords:
+        targets = _targets(group, None, configured, group.assignment_configs)
+        return self._journal.staged(group, self._records(group, group.epoch, targets))
+
+    def _write(self, group: StreamsGroup, staged: StagedRecords) -> None:
         try:
-            self._journal.write(self._records(group, group.epoch, targets))
+            self._journal.write_staged(staged)
         except KafkaError as error:  # the next heartbeat does it
             log.warning("group %s can't be assigned now: %s", group.group_id, error)
         else:
@@ -121,12 +127,12 @@ class _Found:
     """What is computed beside the loop. A group that changes meanwhile is seen half, and looked at once more."""
 
     def __init__(self) -> None:
-        self.targets: JavaMap[str, TargetTasks] = JavaMap()
+        self.staged: StagedRecords | None = None
 
-    def look(self, group: StreamsGroup, configured: ConfiguredTopology) -> None:
+    def look(self, group: StreamsGroup, compute: Callable[[], StagedRecords]) -> None:
         changes = group.changes
         try:
-            self.targets = _targets(group, None, configured, group.assignment_configs)
+            self.staged = compute()
         except Exception:
             if group.changes == changes:
                 raise

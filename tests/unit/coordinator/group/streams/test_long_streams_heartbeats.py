@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group import journal
 from coordinator.group.deferred import Deferred
 from coordinator.group.streams import long_heartbeat
 from coordinator.group.streams.config import StreamsConfig
 from coordinator.group.streams.heartbeat_answer import StreamsAnswer
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
+from protocol.messages.groups_streams import KeyValue, StreamsGroupHeartbeatRequest
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.streams.members import (
     StreamsMembers,
@@ -71,6 +72,39 @@ def test_a_member_that_has_all_and_says_nothing_new_never_waits() -> None:
     begun(groups, beat)
 
 
+def test_a_setting_that_has_the_group_assigned_anew_is_much_though_nobody_says_anything_new() -> None:
+    groups = StreamsMembers(FakeTopics(t=5_000))
+    groups.enter("one")
+    groups.report("one")
+    groups.config = groups.config._replace(num_standby_replicas=1)
+    begun(groups, StreamsGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=2))
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        [KeyValue(key=str(number), value="") for number in range(long_heartbeat.MOST_DECIDED_IN_PASSING)],
+        [KeyValue(key=f"{number}".rjust(30_000), value="") for number in range(4)],
+    ],
+    ids=["many", "long"],
+)
+def test_tags_without_end_are_seen_to_beside_the_loop(tags: list[KeyValue]) -> None:
+    groups = StreamsMembers()
+    request = join(groups, "one")
+    request.client_tags = tags
+    deferred = begun(groups, request)
+    deferred.decide()
+    assert deferred.settle() is not None
+    assert len(groups.group.members["one"].tags) == len(tags)
+    request.member_id, request.client_tags = "two", [*tags, tags[0]]
+    twice = begun(groups, request)
+    twice.decide()
+    with pytest.raises(KafkaError) as refused:
+        twice.settle()
+    assert refused.value.error is Error.UNKNOWN_SERVER_ERROR
+    assert [*groups.group.members] == ["one"]
+
+
 @pytest.mark.usefixtures("all_is_much")
 def test_nothing_is_done_before_it_is_settled() -> None:
     groups = StreamsMembers()
@@ -125,6 +159,18 @@ def test_what_is_in_memory_alone_outlives_the_copy() -> None:
 
 
 @pytest.mark.usefixtures("all_is_much")
+def test_a_shutdown_that_is_asked_for_meanwhile_is_not_forgotten() -> None:
+    groups = StreamsMembers()
+    groups.enter("one", "p")
+    groups.beat("one", 2)
+    deferred = begun(groups, join(groups, "two", "q"))
+    deferred.decide()
+    groups.beat("one", 2, shutdown=True)
+    assert deferred.settle() is not None
+    assert groups.group.shutdown_requested_by == "one"
+
+
+@pytest.mark.usefixtures("all_is_much")
 def test_topics_that_changed_meanwhile_are_looked_at_once_more() -> None:
     groups = StreamsMembers(of=topology(subtopology("0", "t", changelogs=["c"])))
     groups.enter("one")
@@ -166,3 +212,21 @@ def test_a_delayed_assignment_is_computed_once_more_where_the_group_has_changed(
     with pytest.raises(StopIteration):
         next(steps)
     assert groups.group.assignment_epoch == 1
+
+
+def test_a_delayed_assignment_is_ready_to_be_written_where_it_is_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    groups = StreamsMembers(config=StreamsConfig(initial_rebalance_delay_ms=3_000))
+    groups.enter("one", "p")
+    groups.beat("one", 1)
+    groups.runtime.holds = True
+    groups.runtime.pass_ms(3_000)
+    (steps,) = groups.runtime.held
+    compute = next(steps)
+    compute()
+    monkeypatch.setattr(journal, "encode_record", None)  # what is long in writing is over
+    with pytest.raises(StopIteration):
+        next(steps)
+    assert groups.group.assignment_epoch == 2
+    assert groups.target("one") == {"0": [0, 1, 2, 3, 4, 5]}

@@ -227,6 +227,21 @@ def test_who_cannot_be_put_out_now_is_put_out_later() -> None:
     assert groups.group.is_empty
 
 
+def test_who_cannot_be_put_out_when_it_should_have_given_up_is_put_out_later_though_it_lives() -> None:
+    groups = StreamsMembers()
+    groups.enter("one", "p", rebalance_ms=1_500)
+    groups.enter("two", "q")
+    groups.beat("one", 2)
+    groups.runtime.failing = Error.NOT_LEADER_OR_FOLLOWER
+    groups.runtime.pass_ms(1_500)
+    groups.runtime.failing = None
+    groups.beat("one", 2)
+    groups.runtime.pass_ms(499)
+    assert "one" in groups.group.members
+    groups.runtime.pass_ms(1)
+    assert "one" not in groups.group.members
+
+
 def test_who_has_left_is_watched_no_more() -> None:
     groups = StreamsMembers()
     groups.enter("one", "p")
