@@ -1,7 +1,8 @@
 """Share sessions (KIP-932; Kafka: `ShareSession`, `ShareSessionCache`).
 
 A session is a member's on this broker: which partitions it fetches, by an epoch that each request counts up. It ends by
-its last request, or with the connection that opened it; a connection knows the last one that it opened.
+its last request, or with the connection that opened it. (Kafka's connection ends the last one that it opened: of a
+client that opens many the others stay for good.)
 """
 
 from __future__ import annotations
@@ -34,13 +35,31 @@ def next_epoch(epoch: int) -> int:
     return 1 if epoch == MAX_SHARE_SESSION_EPOCH else epoch + 1
 
 
+class OpenedSessions:
+    """Those of one connection, which are told of its end (`Connection.when_lost`)."""
+
+    __slots__ = ("_lost", "last_group", "sessions")
+
+    def __init__(self, lost: Callable[[OpenedSessions], None]) -> None:
+        self._lost = lost
+        self.sessions: dict[SessionKey, ShareSession] = {}
+        self.last_group = ""
+        """Of the one that was opened last, whether it has ended or not."""
+
+    def __call__(self) -> None:
+        self._lost(self)
+
+
 class ShareSession:
     """`partitions`: in the order in which they are fetched; whether the next answer has to list them."""
 
-    __slots__ = ("epoch", "key", "partitions")
+    __slots__ = ("epoch", "key", "opened_beside", "partitions")
 
-    def __init__(self, key: SessionKey, partitions: Iterable[ShareKey]) -> None:
+    def __init__(
+        self, key: SessionKey, partitions: Iterable[ShareKey], opened_beside: OpenedSessions
+    ) -> None:
         self.key = key
+        self.opened_beside = opened_beside
         self.epoch = next_epoch(FIRST_EPOCH)
         self.partitions: dict[ShareKey, bool] = dict.fromkeys(partitions, False)
 
@@ -97,13 +116,18 @@ class ShareSessionCache:
         """
         key = (group_id, member_id)
         self.remove(key)
-        session = ShareSession(key, partitions)
+        opened = connection.when_lost
+        if not isinstance(opened, OpenedSessions):
+            opened = OpenedSessions(self._lost)
+        session = ShareSession(key, partitions, opened)
         if len(self._sessions) >= self._most:
             raise KafkaError(Error.SHARE_SESSION_LIMIT_REACHED)
         self._make_room(len(session.partitions), 0)
         self._sessions[key] = session
         self._members[group_id] = self._members.get(group_id, 0) + 1
-        connection.when_lost = lambda: self._lost(session)
+        opened.sessions[key] = session
+        opened.last_group = group_id
+        connection.when_lost = opened
         return session
 
     def go_on(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
@@ -151,6 +175,7 @@ class ShareSessionCache:
         """End it; None where there is none."""
         session = self._sessions.pop(key, None)
         if session is not None:
+            session.opened_beside.sessions.pop(key, None)
             self._partitions -= len(session.partitions)
             left = self._members.pop(key[0]) - 1
             if left:
@@ -161,11 +186,13 @@ class ShareSessionCache:
         """Whether any member of the group has one."""
         return group_id in self._members
 
-    def _lost(self, session: ShareSession) -> None:
-        """Its connection has ended, on which no other session was opened since."""
-        group_id = session.key[0]
-        if self._sessions.get(session.key) is session:
+    def _lost(self, opened: OpenedSessions) -> None:
+        """Their connection has ended."""
+        group_ids = dict.fromkeys([opened.last_group])
+        for session in [*opened.sessions.values()]:
             self._ended(session)
             self.remove(session.key)
-        if not self.has_any(group_id):
-            self._emptied(group_id)
+            group_ids[session.key[0]] = None
+        for group_id in group_ids:
+            if not self.has_any(group_id):
+                self._emptied(group_id)

@@ -96,17 +96,26 @@ async def test_the_last_request_gives_back_what_the_member_holds(shares: Shares)
     assert acquired(other.fetch(0, 0, member="n")) == {0: [(2, 4, 2)]}
 
 
-async def test_the_end_of_the_connection_gives_back_what_its_last_session_holds(shares: Shares) -> None:
+async def test_the_end_of_the_connection_gives_back_what_its_sessions_hold(shares: Shares) -> None:
     shares.produce(5)
     connection = SimpleNamespace(when_lost=None)
     client, other = shares.client(connection), shares.client()
-    client.fetch(0, 1, member="first")
-    client.fetch(0, 0)
+    client.fetch(0, 0, member="first")
+    client.fetch(0, 1)
     other.fetch(0, 0, member="n")
     connection.when_lost()
     assert acquired(other.fetch(1, member="n")) == {0: [(0, 4, 2)]}
-    assert client.fetch(1, member="first").error_code == 0
+    assert client.fetch(1, member="first").error_code == Error.SHARE_SESSION_NOT_FOUND
     assert client.fetch(1).error_code == Error.SHARE_SESSION_NOT_FOUND
+
+
+async def test_a_connection_remembers_no_session_that_has_ended(shares: Shares) -> None:
+    connection = SimpleNamespace(when_lost=None)
+    client = shares.client(connection)
+    for number in range(20):
+        client.fetch(0, 0, member=f"m{number}")
+        client.fetch(-1, member=f"m{number}")
+    assert connection.when_lost.sessions == {}
 
 
 async def test_the_end_of_a_connection_leaves_a_session_that_was_opened_anew_elsewhere(
