@@ -50,6 +50,9 @@ PERSISTER_ERRORS: dict[Error, Error] = {
 """What a client is told of what the share coordinator answered; UNKNOWN_SERVER_ERROR of all else."""
 
 
+MOST_GIVEN_BACK = 1_000_000
+"""Offsets in a row that durable state says are to be given again: far more than a record batch has. Whoever fetches
+part of them has each told apart, in memory."""
 MOST_EXPIRED_AT_ONCE = 500
 """Offsets of one lock that are given back in one turn: each of those that are told apart is a write."""
 
@@ -144,7 +147,8 @@ class SharePartition:
         gap_start: int | None = None
         following = start
         for first, last, state, count in found.batches:
-            if first < start or last < first or state not in RECORD_STATES:
+            is_too_long = state == AVAILABLE and last - first >= MOST_GIVEN_BACK
+            if first < start or last < first or state not in RECORD_STATES or is_too_long:
                 message = f"Failed to initialize the share partition {self.group_id}-{self.partition}"
                 return KafkaError(Error.UNKNOWN_SERVER_ERROR, message)
             if gap_start is None and first > following:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.share_partition import share_partition
 from coordinator.share_partition.ports import AbortedFrom, FetchedBatch
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.errors import Error
@@ -261,6 +262,16 @@ def test_durable_state_that_makes_no_sense(state: int) -> None:
     persister.offsets = {3: (1, state)}
     shared = Shared([(0, 4)], persister=persister)
     assert shared.initialized == [Error.UNKNOWN_SERVER_ERROR]
+
+
+@pytest.mark.limit("coordinator.share_partition.share_partition.MOST_GIVEN_BACK")
+def test_durable_state_that_no_memory_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share_partition, "MOST_GIVEN_BACK", 3)
+    for last, error in ((2, None), (3, Error.UNKNOWN_SERVER_ERROR)):
+        persister = MemoryPersister(0)
+        persister.offsets = dict.fromkeys(range(last + 1), (1, AVAILABLE))
+        shared = Shared([(0, 4)], persister=persister)
+        assert shared.initialized == [error]
 
 
 def test_after_a_kill_what_was_acquired_and_never_written_is_new() -> None:
