@@ -94,8 +94,9 @@ class Containers:
 
     def start(self, service: str) -> None:
         runs = self.folder / "barnabas"
-        runs.write_text(f'#!/bin/sh\nexec {sys.executable} -m broker "$@"\n')
-        runs.chmod(0o755)
+        if not runs.exists():  # nor can it be written while the service before is about to run it
+            runs.write_text(f'#!/bin/sh\nexec {sys.executable} -m broker "$@"\n')
+            runs.chmod(0o755)
         log = self.folder / f"{service}.log"
         with log.open("w") as output:
             self._processes.append(
