@@ -54,11 +54,8 @@ class Administration:
         if group is None:
             described = DescribedGroup(group_id=group_id, group_state=DEAD.value)
             if api_version >= GROUP_ID_NOT_FOUND_VERSION:
-                described.error_code = Error.GROUP_ID_NOT_FOUND
-                other = self._store.find(group_id) is not None
-                described.error_message = (
-                    f"Group {group_id} {'is not a classic group' if other else 'not found'}."
-                )
+                refused = self._store.is_no("classic", group_id)
+                described.error_code, described.error_message = refused.error, refused.message
             return described
         protocol = group.protocol if group.state is STABLE else None
         return DescribedGroup(

@@ -84,43 +84,6 @@ HIGHEST_EPOCH_READ = 2**31 - 2**16
 """Of a group's epoch or generation. Nobody rebalances so often; from there on a next one would have no room in its
 record soon (Kafka's would begin anew below zero)."""
 
-_CONSUMER_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
-    key.API_KEY: (key, value)
-    for key, value in (
-        (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-        (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-        (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
-        (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
-        (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
-        (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
-        (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
-    )
-}
-
-_SHARE_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
-    key.API_KEY: (key, value)
-    for key, value in (
-        (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
-        (ShareGroupMetadataKey, ShareGroupMetadataValue),
-        (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
-        (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
-        (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
-        (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
-    )
-}
-
-_STREAMS_GROUP: dict[int, tuple[type[Message], type[Message]]] = {
-    key.API_KEY: (key, value)
-    for key, value in (
-        (StreamsGroupMetadataKey, StreamsGroupMetadataValue),
-        (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
-        (StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue),
-        (StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
-        (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
-        (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
-    )
-}
-
 _INT16 = Struct(">h")
 
 
@@ -162,8 +125,8 @@ class OffsetRecord(NamedTuple):
     value: CommittedOffset | None
 
 
-class ConsumerGroupRecord(NamedTuple):
-    """A record of a consumer group, by its key's class; no value takes away what the key names."""
+class ModernGroupRecord(NamedTuple):
+    """A record of a group that the server assigns, by its key's class; no value takes away what the key names."""
 
     key: Message
     value: Message | None
@@ -174,31 +137,73 @@ class ConsumerGroupRecord(NamedTuple):
         return group_id
 
 
-class ShareGroupRecord(NamedTuple):
-    """A record of a share group, by its key's class; no value takes away what the key names."""
+class ConsumerGroupRecord(ModernGroupRecord):
+    """Of a consumer group."""
 
-    key: Message
-    value: Message | None
-
-    @property
-    def group_id(self) -> str:
-        group_id: str = getattr(self.key, "group_id")  # noqa: B009 - each of the key classes has it
-        return group_id
+    __slots__ = ()
 
 
-class StreamsGroupRecord(NamedTuple):
-    """A record of a streams group, by its key's class; no value takes away what the key names."""
+class ShareGroupRecord(ModernGroupRecord):
+    """Of a share group."""
 
-    key: Message
-    value: Message | None
+    __slots__ = ()
 
-    @property
-    def group_id(self) -> str:
-        group_id: str = getattr(self.key, "group_id")  # noqa: B009 - each of the key classes has it
-        return group_id
+
+class StreamsGroupRecord(ModernGroupRecord):
+    """Of a streams group."""
+
+    __slots__ = ()
 
 
 AnyRecord = GroupRecord | OffsetRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
+
+_ModernRecord = type[ConsumerGroupRecord] | type[ShareGroupRecord] | type[StreamsGroupRecord]
+
+_MODERN_GROUPS: dict[int, tuple[_ModernRecord, type[Message], type[Message]]] = {
+    key.API_KEY: (record, key, value)
+    for record, key, value in (
+        (ConsumerGroupRecord, ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        (ConsumerGroupRecord, ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+        (ConsumerGroupRecord, ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        (
+            ConsumerGroupRecord,
+            ConsumerGroupTargetAssignmentMetadataKey,
+            ConsumerGroupTargetAssignmentMetadataValue,
+        ),
+        (
+            ConsumerGroupRecord,
+            ConsumerGroupTargetAssignmentMemberKey,
+            ConsumerGroupTargetAssignmentMemberValue,
+        ),
+        (
+            ConsumerGroupRecord,
+            ConsumerGroupCurrentMemberAssignmentKey,
+            ConsumerGroupCurrentMemberAssignmentValue,
+        ),
+        (ConsumerGroupRecord, ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+        (ShareGroupRecord, ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+        (ShareGroupRecord, ShareGroupMetadataKey, ShareGroupMetadataValue),
+        (ShareGroupRecord, ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+        (ShareGroupRecord, ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+        (ShareGroupRecord, ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+        (ShareGroupRecord, ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
+        (StreamsGroupRecord, StreamsGroupMetadataKey, StreamsGroupMetadataValue),
+        (StreamsGroupRecord, StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
+        (
+            StreamsGroupRecord,
+            StreamsGroupTargetAssignmentMetadataKey,
+            StreamsGroupTargetAssignmentMetadataValue,
+        ),
+        (StreamsGroupRecord, StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
+        (
+            StreamsGroupRecord,
+            StreamsGroupCurrentMemberAssignmentKey,
+            StreamsGroupCurrentMemberAssignmentValue,
+        ),
+        (StreamsGroupRecord, StreamsGroupTopologyKey, StreamsGroupTopologyValue),
+    )
+}
+"""By the type of the key."""
 
 
 def _encode(prefix: int, message: Message, version: int) -> bytes:
@@ -254,32 +259,18 @@ def decode_record(key: Bytes, value: Bytes | None, record_offset: int) -> AnyRec
         group = decode(GroupMetadataValue, _version(value), value, 2)
         _check_epoch(group_id, group.generation)
         return GroupRecord(group_id, group)
-    if key_type in _CONSUMER_GROUP:
-        record = ConsumerGroupRecord(*_decode_pair(_CONSUMER_GROUP[key_type], key, value))
-        if isinstance(record.value, ConsumerGroupMetadataValue):
+    if key_type in _MODERN_GROUPS:
+        record_class, key_class, value_class = _MODERN_GROUPS[key_type]
+        record = record_class(
+            decode(key_class, 0, key, 2),
+            None if value is None else decode(value_class, _version(value), value, 2),
+        )
+        if isinstance(
+            record.value, ConsumerGroupMetadataValue | ShareGroupMetadataValue | StreamsGroupMetadataValue
+        ):
             _check_epoch(record.group_id, record.value.epoch)
         return record
-    if key_type in _SHARE_GROUP:
-        share = ShareGroupRecord(*_decode_pair(_SHARE_GROUP[key_type], key, value))
-        if isinstance(share.value, ShareGroupMetadataValue):
-            _check_epoch(share.group_id, share.value.epoch)
-        return share
-    if key_type in _STREAMS_GROUP:
-        streams = StreamsGroupRecord(*_decode_pair(_STREAMS_GROUP[key_type], key, value))
-        if isinstance(streams.value, StreamsGroupMetadataValue):
-            _check_epoch(streams.group_id, streams.value.epoch)
-        return streams
     return None
-
-
-def _decode_pair(
-    classes: tuple[type[Message], type[Message]], key: Bytes, value: Bytes | None
-) -> tuple[Message, Message | None]:
-    key_class, value_class = classes
-    return (
-        decode(key_class, 0, key, 2),
-        None if value is None else decode(value_class, _version(value), value, 2),
-    )
 
 
 def _version(value: Bytes) -> int:

@@ -94,34 +94,27 @@ class GroupStore:
         """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
         group = self.consumer.get(group_id)
         if group is None:
-            other = self.find(group_id) is not None
-            raise KafkaError(
-                Error.GROUP_ID_NOT_FOUND,
-                f"Group {group_id} {'is not a consumer group' if other else 'not found'}.",
-            )
+            raise self.is_no("consumer", group_id)
         return group
 
     def streams_group(self, group_id: str) -> StreamsGroup:
         """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
         group = self.streams.get(group_id)
         if group is None:
-            other = self.find(group_id) is not None
-            raise KafkaError(
-                Error.GROUP_ID_NOT_FOUND,
-                f"Group {group_id} {'is not a streams group' if other else 'not found'}.",
-            )
+            raise self.is_no("streams", group_id)
         return group
 
     def share_group(self, group_id: str) -> ShareGroup:
         """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
         group = self.share.get(group_id)
         if group is None:
-            other = self.find(group_id) is not None
-            raise KafkaError(
-                Error.GROUP_ID_NOT_FOUND,
-                f"Group {group_id} {'is not a share group' if other else 'not found'}.",
-            )
+            raise self.is_no("share", group_id)
         return group
+
+    def is_no(self, kind: str, group_id: str) -> KafkaError:
+        """What is said where there is no group of this kind."""
+        why = "not found" if self.find(group_id) is None else f"is not a {kind} group"
+        return KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}.")
 
     def share_group_to_join(self, group_id: str) -> ShareGroup | None:
         """The group, or one that isn't here yet: a record makes it. None where there is one of another protocol, be it
