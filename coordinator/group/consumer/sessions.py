@@ -23,24 +23,21 @@ JOIN = "consumer join"
 SYNC = "consumer sync"
 
 
-class ConsumerSessions(MemberSessions):
+class ConsumerSessions(MemberSessions[ConsumerMember]):
     """The timers of members."""
 
     def __init__(self, parts: ShardParts, late: Late) -> None:
         super().__init__(
             parts.runtime,
             late,
+            parts.store.consumer,
             is_undecided=parts.undecided.is_of,
             session=SESSION,
             rebalance=REBALANCE,
             timeout_ms_of=lambda group_id: parts.timeouts_of(group_id).session_timeout_ms,
-            find=self._member,
+            gives_up=lambda member: member.state is MemberState.UNREVOKED_PARTITIONS,
         )
-        self._groups = parts.store.consumer
-
-    def _member(self, group_id: str, member_id: str) -> ConsumerMember | None:
-        group = self._groups.get(group_id)
-        return None if group is None else group.members.get(member_id)
+        self._consumer_groups = parts.store.consumer
 
     def await_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """A member of the classic protocol was told to join again; the time runs from the first telling."""
@@ -54,7 +51,7 @@ class ConsumerSessions(MemberSessions):
             )
 
     def end_join(self, group_id: str, member_id: str) -> None:
-        group = self._groups.get(group_id)
+        group = self._consumer_groups.get(group_id)
         if group is not None:
             group.awaited_joins.discard(member_id)
         self._runtime.cancel((JOIN, group_id, member_id))
@@ -73,11 +70,3 @@ class ConsumerSessions(MemberSessions):
         super().cancel_all(group_id, member_id)
         self.end_sync(group_id, member_id)
         self.end_join(group_id, member_id)
-
-    def restart_all(self) -> None:
-        """After a start: everybody has a whole session, and its whole time to give up what it has to."""
-        for group_id, group in self._groups.items():
-            for member_id, member in group.members.items():
-                self.restart(group_id, member_id)
-                if member.state is MemberState.UNREVOKED_PARTITIONS:
-                    self.limit_rebalance(group_id, member)

@@ -8,10 +8,11 @@ after a while, unless the timer has been put off or ended by then (Kafka: `Coord
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
+from coordinator.group.modern.group import AssignedGroup
 from coordinator.ports import Runtime
 from protocol.errors import KafkaError
 
@@ -41,9 +42,11 @@ class TimedMember(Protocol):
     def rebalance_timeout_ms(self) -> int: ...
 
 
-class MemberSessions:
-    """`session` and `rebalance` begin the keys of its timers; the second one runs while a member has something to
-    give up."""
+M = TypeVar("M", bound=TimedMember)
+
+
+class Sessions:
+    """`session` begins the keys of its timers."""
 
     def __init__(
         self,
@@ -52,18 +55,15 @@ class MemberSessions:
         *,
         is_undecided: Callable[[str, str], bool],
         session: str,
-        rebalance: str,
         timeout_ms_of: Callable[[str], int],
-        find: Callable[[str, str], TimedMember | None],
     ) -> None:
         """By ids: `is_undecided` says whether a request of the member waits, `timeout_ms_of` gives a group's session
-        timeout, `find` a member."""
+        timeout."""
         self._runtime = runtime
         self._is_undecided = is_undecided
         self._late = late
-        self._session, self._rebalance = session, rebalance
+        self._session = session
         self._timeout_ms_of = timeout_ms_of
-        self._find = find
 
     def _schedule(self, key: _Key, delay_ms: int, late: Callable[[], None]) -> None:
         self._runtime.schedule(key, delay_ms, partial(self._due, key, late))
@@ -87,12 +87,50 @@ class MemberSessions:
             partial(self._late, group_id, member_id, "its session expired"),
         )
 
+    def cancel_all(self, group_id: str, member_id: str) -> None:
+        """The member isn't there any more."""
+        self._runtime.cancel((self._session, group_id, member_id))
+
+
+class MemberSessions(Sessions, Generic[M]):
+    """Of members that have something to give up now and then, in a time limit of its own: `rebalance` begins the keys
+    of those timers."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        late: Late,
+        groups: Mapping[str, AssignedGroup[M]],
+        *,
+        is_undecided: Callable[[str, str], bool],
+        session: str,
+        rebalance: str,
+        timeout_ms_of: Callable[[str], int],
+        gives_up: Callable[[M], bool],
+    ) -> None:
+        """See `Sessions`; `gives_up` says whether a member has something to give up."""
+        super().__init__(
+            runtime, late, is_undecided=is_undecided, session=session, timeout_ms_of=timeout_ms_of
+        )
+        self._rebalance = rebalance
+        self._groups = groups
+        self._gives_up = gives_up
+
+    def restart_all(self) -> None:
+        """After a start: everybody has a whole session, and its whole time to give up what it has to."""
+        for group_id, group in self._groups.items():
+            for member_id, member in group.members.items():
+                self.restart(group_id, member_id)
+                if self._gives_up(member):
+                    self.limit_rebalance(group_id, member)
+
     def limit_rebalance(self, group_id: str, member: TimedMember) -> None:
         """It has to give up what it has to in time, unless its epoch changes before."""
         member_id, epoch = member.member_id, member.epoch
 
         def due() -> None:
-            found = self._find(group_id, member_id)
+            group = self._groups.get(group_id)
+            found = None if group is None else group.members.get(member_id)
             if found is not None and found.epoch == epoch:
                 self._late(group_id, member_id, f"it didn't get beyond epoch {epoch} in time")
 
@@ -102,5 +140,5 @@ class MemberSessions:
         self._runtime.cancel((self._rebalance, group_id, member_id))
 
     def cancel_all(self, group_id: str, member_id: str) -> None:
-        for kind in (self._session, self._rebalance):
-            self._runtime.cancel((kind, group_id, member_id))
+        super().cancel_all(group_id, member_id)
+        self.end_rebalance(group_id, member_id)

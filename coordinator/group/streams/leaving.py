@@ -7,6 +7,7 @@ import logging
 from coordinator.group.modern.sessions import MemberSessions
 from coordinator.group.parts import ShardParts
 from coordinator.group.streams.group import StreamsGroup
+from coordinator.group.streams.member import StreamsMember
 from coordinator.group.streams.records import group_epoch_record, streams_member_tombstones
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
@@ -16,7 +17,7 @@ log = logging.getLogger("barnabas.groups")
 class StreamsLeaving:
     """Members leave streams groups; the group is assigned anew at somebody's next heartbeat."""
 
-    def __init__(self, parts: ShardParts, sessions: MemberSessions) -> None:
+    def __init__(self, parts: ShardParts, sessions: MemberSessions[StreamsMember]) -> None:
         self._store = parts.store
         self._journal = parts.journal
         self._sessions = sessions

@@ -34,7 +34,7 @@ IsHeld = Callable[[str, int], bool]
 class TaskReconciliationStep:
     """Brings the member a step nearer to its target."""
 
-    def __init__(self, sessions: MemberSessions) -> None:
+    def __init__(self, sessions: MemberSessions[StreamsMember]) -> None:
         self._sessions = sessions
 
     def take(self, decision: StreamsDecision) -> None:
