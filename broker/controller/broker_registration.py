@@ -19,6 +19,7 @@ from broker.controller.pause import Pause
 from broker.controller.record_bounds import check_records
 from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
 from broker.controller.registration import ELR_VERSION, BrokerIncarnation
+from coordinator.java.texts import is_blank
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.steps import Steps
@@ -43,8 +44,6 @@ PREVIOUS_EPOCH_SINCE = 3
 """The version of BrokerRegistration from which on a clean end of the run before can be told."""
 
 SECURITY_PROTOCOL_IDS = range(4)  # SecurityProtocol: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
-
-_JAVA_BLANKS = "".join(map(chr, range(0x21)))  # what String.trim takes away
 
 
 class RegistrationTerms(NamedTuple):
@@ -165,7 +164,7 @@ def endpoints(
             yield
         if made.port == 0:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "Cannot serialize ephemeral port 0 in ListenerInfo.")
-        if not made.host.strip(_JAVA_BLANKS):
+        if is_blank(made.host):
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "Cannot serialize empty host in ListenerInfo.")
     return list(by_name.values())
 

@@ -11,6 +11,7 @@ from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
 from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC
 from coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
+from coordinator.java.texts import is_blank
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
@@ -89,7 +90,7 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tupl
 
 def check_text(name: str, value: str | None) -> None:
     """Null is fine, blanks alone aren't (Java's String.trim): raises KafkaError (INVALID_REQUEST)."""
-    if value is not None and not value.strip("".join(map(chr, range(33)))):
+    if value is not None and is_blank(value):
         raise invalid(f"{name} can't be empty.")
 
 

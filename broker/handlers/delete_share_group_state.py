@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.handlers.share_state_requests import ShareStateApi, share_state_answer
-from protocol.errors import KafkaError
 from protocol.messages.share_state import (
     DeletePartition,
     DeleteShareGroupStateRequest,
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from broker.coordination.share_states import ShareStates
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.share.shard import ShareShard
     from coordinator.share.share_partition_key import SharePartitionKey
@@ -32,35 +31,11 @@ def handle(
     context: RequestContext,
     request: DeleteShareGroupStateRequest,
 ) -> DeleteShareGroupStateResponse | Later[DeleteShareGroupStateResponse]:
-    steps = _answered(share_states, authorizer, turns, context, request)
-    return turns.answer(steps, context, to_the_end=True)
-
-
-def _answered(
-    share_states: ShareStates,
-    authorizer: Authorizer,
-    turns: Turns,
-    context: RequestContext,
-    request: DeleteShareGroupStateRequest,
-) -> RequestSteps[DeleteShareGroupStateResponse]:
-    results = yield from share_state_answer(
-        share_states, authorizer, turns, context, request.group_id, request.topics, _API
-    )
-    return DeleteShareGroupStateResponse(results=results)
+    return share_state_answer(share_states, authorizer, turns, context, request, _API)
 
 
 def _ask(shard: ShareShard, key: SharePartitionKey, asked: DeletePartition) -> None:
     shard.delete(key)
 
 
-def _result(partition: int, said: KafkaError | None) -> PartitionResult:
-    if said is None:
-        return PartitionResult(partition=partition)
-    return PartitionResult(partition=partition, error_code=said.error, error_message=said.message)
-
-
-def _of_topic(topic_id: bytes, results: list[PartitionResult]) -> DeleteStateResult:
-    return DeleteStateResult(topic_id=topic_id, partitions=results)
-
-
-_API = ShareStateApi(_ask, _result, _of_topic)
+_API = ShareStateApi(_ask, DeleteShareGroupStateResponse, DeleteStateResult, PartitionResult)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import client_of
+from broker.handlers.consumer_group_heartbeat import check_text, invalid
 from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC
 from coordinator.group.share.states import JOIN_EPOCH, LEAVE_EPOCH
 from protocol.errors import Error, KafkaError
@@ -25,8 +26,6 @@ LONGEST_MEMBER_ID = 36
 
 MOST_NAMES = 10_000
 """Of topics that a member subscribes to."""
-
-_JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
 def handle(
@@ -74,17 +73,11 @@ def _units(text: str) -> int:
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
     """Whether the request makes sense by itself. Raises KafkaError (INVALID_REQUEST)."""
-    _check_text("MemberId", request.member_id)
-    _check_text("GroupId", request.group_id)
-    _check_text("RackId", request.rack_id)
+    check_text("MemberId", request.member_id)
+    check_text("GroupId", request.group_id)
+    check_text("RackId", request.rack_id)
     if request.member_epoch == JOIN_EPOCH:
         if not request.subscribed_topic_names:
-            raise KafkaError(Error.INVALID_REQUEST, "SubscribedTopicNames must be set in first request.")
+            raise invalid("SubscribedTopicNames must be set in first request.")
     elif request.member_epoch < LEAVE_EPOCH:
-        raise KafkaError(Error.INVALID_REQUEST, "MemberEpoch is invalid.")
-
-
-def _check_text(name: str, value: str | None) -> None:
-    """Null is fine, blanks alone aren't (Java's String.trim)."""
-    if value is not None and not value.strip(_JAVA_BLANKS):
-        raise KafkaError(Error.INVALID_REQUEST, f"{name} can't be empty.")
+        raise invalid("MemberEpoch is invalid.")

@@ -9,7 +9,7 @@ Source: `ShareCoordinatorService`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from broker.network.later import Later
 from broker.security.authorizer import CLUSTER_ACTION, CLUSTER_NAME, ResourceType
@@ -28,17 +28,33 @@ if TYPE_CHECKING:
 _NOT_HERE = "The share coordinator isn't here, or can't do it now."
 
 
-class ShareStateApi(NamedTuple):
+R = TypeVar("R")
+
+
+def _nothing(said: Any) -> dict[str, Any]:
+    """That it is done."""
+    return {}
+
+
+class ShareStateApi(NamedTuple, Generic[R]):
     """One of them."""
 
     ask: Callable[[ShareShard, SharePartitionKey, Any], Any]
     """Asks the shard for what the request says of a partition. May raise KafkaError."""
-    result: Callable[[int, Any], Any]
-    """What is answered for a partition: by what the shard said, or a KafkaError."""
-    of_topic: Callable[[bytes, list[Any]], Any]
-    """What is answered for a topic."""
+    response: Callable[..., R]
+    of_topic: Callable[..., Any]
+    of_partition: Callable[..., Any]
+    """What is answered for a topic, and for a partition."""
+    told: Callable[[Any], dict[str, Any]] = _nothing
+    """The fields in which a partition's answer tells what the shard said."""
     topics_may_be_empty: bool = False
     """Whether a topic without partitions goes unanswered, and not all of the request."""
+
+    def result(self, partition: int, said: Any) -> Any:
+        """What is answered for a partition: by what the shard said, or a KafkaError."""
+        if isinstance(said, KafkaError):
+            return self.of_partition(partition=partition, error_code=said.error, error_message=said.message)
+        return self.of_partition(partition=partition, **self.told(said))
 
 
 class _Found:
@@ -60,9 +76,37 @@ def share_state_answer(
     authorizer: Authorizer,
     turns: Turns,
     context: RequestContext,
+    request: Any,
+    api: ShareStateApi[R],
+) -> R | Later[R]:
+    """The response."""
+    return turns.answer(
+        _response(share_states, authorizer, turns, context, request, api), context, to_the_end=True
+    )
+
+
+def _response(
+    share_states: ShareStates,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: Any,
+    api: ShareStateApi[R],
+) -> RequestSteps[R]:
+    results = yield from _results(
+        share_states, authorizer, turns, context, request.group_id, request.topics, api
+    )
+    return api.response(results=results)
+
+
+def _results(
+    share_states: ShareStates,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
     group_id: str,
     topics: Sequence[Any],
-    api: ShareStateApi,
+    api: ShareStateApi[R],
 ) -> RequestSteps[list[Any]]:
     """What is answered for each topic."""
     if not authorizer.allows(context, CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
@@ -90,14 +134,14 @@ def share_state_answer(
     answered = []
     for topic_id, of_topic in found.results.items():
         results = [api.result(partition, said) for partition, said in of_topic.items()]
-        answered.append(api.of_topic(topic_id, results))
+        answered.append(api.of_topic(topic_id=topic_id, partitions=results))
         if turns.is_over:
             yield None
     return answered
 
 
 def _ask(
-    share_states: ShareStates, key: SharePartitionKey, asked: Any, api: ShareStateApi, found: _Found
+    share_states: ShareStates, key: SharePartitionKey, asked: Any, api: ShareStateApi[R], found: _Found
 ) -> None:
     of_topic = found.of_topic(key.topic_id)
     said: Any
@@ -110,9 +154,12 @@ def _ask(
     of_topic[key.partition] = said
 
 
-def _all_refused(topics: Sequence[Any], api: ShareStateApi) -> list[Any]:
+def _all_refused(topics: Sequence[Any], api: ShareStateApi[R]) -> list[Any]:
     refused = KafkaError(Error.CLUSTER_AUTHORIZATION_FAILED, "Only brokers may ask for this.")
     return [
-        api.of_topic(topic.topic_id, [api.result(asked.partition, refused) for asked in topic.partitions])
+        api.of_topic(
+            topic_id=topic.topic_id,
+            partitions=[api.result(asked.partition, refused) for asked in topic.partitions],
+        )
         for topic in topics
     ]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from broker.handlers.share_state_requests import ShareStateApi, share_state_answer
 from coordinator.persister import StateBatch
 from coordinator.share.decisions import Write
-from protocol.errors import KafkaError
 from protocol.messages.share_state import (
     PartitionResult,
     WritePartition,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from broker.coordination.share_states import ShareStates
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.share.shard import ShareShard
     from coordinator.share.share_partition_key import SharePartitionKey
@@ -38,21 +37,7 @@ def handle(
     context: RequestContext,
     request: WriteShareGroupStateRequest,
 ) -> WriteShareGroupStateResponse | Later[WriteShareGroupStateResponse]:
-    steps = _answered(share_states, authorizer, turns, context, request)
-    return turns.answer(steps, context, to_the_end=True)
-
-
-def _answered(
-    share_states: ShareStates,
-    authorizer: Authorizer,
-    turns: Turns,
-    context: RequestContext,
-    request: WriteShareGroupStateRequest,
-) -> RequestSteps[WriteShareGroupStateResponse]:
-    results = yield from share_state_answer(
-        share_states, authorizer, turns, context, request.group_id, request.topics, _API
-    )
-    return WriteShareGroupStateResponse(results=results)
+    return share_state_answer(share_states, authorizer, turns, context, request, _API)
 
 
 def _ask(shard: ShareShard, key: SharePartitionKey, asked: WritePartition) -> None:
@@ -66,14 +51,4 @@ def _ask(shard: ShareShard, key: SharePartitionKey, asked: WritePartition) -> No
     shard.write(key, write)
 
 
-def _result(partition: int, said: KafkaError | None) -> PartitionResult:
-    if said is None:
-        return PartitionResult(partition=partition)
-    return PartitionResult(partition=partition, error_code=said.error, error_message=said.message)
-
-
-def _of_topic(topic_id: bytes, results: list[PartitionResult]) -> WriteStateResult:
-    return WriteStateResult(topic_id=topic_id, partitions=results)
-
-
-_API = ShareStateApi(_ask, _result, _of_topic)
+_API = ShareStateApi(_ask, WriteShareGroupStateResponse, WriteStateResult, PartitionResult)

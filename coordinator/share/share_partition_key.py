@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from coordinator.java.texts import is_blank
 from protocol.wire.primitives import uuid_from_text, uuid_to_text
 
 _JAVA_INT = re.compile(r"[+-]?\d{1,30}")
-_JAVA_BLANKS = "".join(map(chr, range(33)))
-"""What String.trim takes away."""
 
 
 class SharePartitionKey(NamedTuple):
@@ -34,7 +33,7 @@ class SharePartitionKey(NamedTuple):
         while parts and not parts[-1]:
             del parts[-1]
         group_id = ":".join(parts[:-2])
-        if not group_id.strip(_JAVA_BLANKS):
+        if is_blank(group_id):
             raise ValueError(f"{text!r} is no key of a share partition")
         if not _JAVA_INT.fullmatch(parts[-1]) or not -(2**31) <= int(parts[-1]) < 2**31:
             raise ValueError(f"{parts[-1]!r} is the index of no partition")
