@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.journal import StagedRecords
 from coordinator.group.modern.group import AssignedGroup
+from coordinator.group.modern.sessions import Sessions
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
 from protocol.errors import KafkaError
@@ -49,6 +50,12 @@ class AnyDecision(Protocol):
     def take_effect(self) -> None: ...
 
     def was_written(self) -> None: ...
+
+
+class HeartbeatDecision(AnyDecision, Protocol):
+    """Of a member, `old` as the group knows it."""
+
+    old: Any
 
 
 class DeferredDecision(Deferred[A]):
@@ -131,3 +138,17 @@ class DeferredDecision(Deferred[A]):
             -1 if classic is None else classic.changes,
             group_id in self._store.share,
         )
+
+
+class DeferredHeartbeat(DeferredDecision[A]):
+    """A heartbeat: the member's session begins anew with the decision."""
+
+    def __init__(
+        self, parts: ShardParts, sessions: Sessions, decision: HeartbeatDecision, decide: Callable[[], A]
+    ) -> None:
+        super().__init__(parts, decision, decide)
+        self._sessions = sessions
+        self._member_id: str = decision.old.member_id
+
+    def _taken(self) -> None:
+        self._sessions.restart(self._decision.group.group_id, self._member_id)

@@ -10,7 +10,7 @@ from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer
 from coordinator.group.records import AnyRecord, OffsetRecord, encode_record
-from coordinator.group.store import GroupStore, StagedGroup, StagedStreamsGroup
+from coordinator.group.store import GroupStore, StagedGroup
 from coordinator.group.streams.group import StreamsGroup
 from coordinator.ports import CoordinatorRecord
 from protocol.broken_invariant import cannot_apply
@@ -22,7 +22,7 @@ class StagedRecords(NamedTuple):
     """Records that are ready to be written, and what becomes of their group then."""
 
     encoded: Sequence[CoordinatorRecord]
-    group: StagedGroup | StagedStreamsGroup
+    group: StagedGroup
 
 
 class Journal:
@@ -58,19 +58,15 @@ class Journal:
     def staged(self, group: ConsumerGroup | StreamsGroup, records: Sequence[AnyRecord]) -> StagedRecords:
         """All that is long in writing records of a group that the server assigns: they are encoded, and applied to a
         copy of it. It changes nothing, so that another thread may do it."""
-        encoded = [encode_record(record) for record in records]
-        if isinstance(group, StreamsGroup):
-            return StagedRecords(encoded, self._store.staged_streams(group, records))
-        return StagedRecords(encoded, self._store.staged(group, records))
+        return StagedRecords(
+            [encode_record(record) for record in records], self._store.staged(group, records)
+        )
 
     def write_staged(self, staged: StagedRecords) -> None:
         """Append them as one batch; the copy takes the group's place. Raises KafkaError as `write`."""
         self._gate.append(staged.encoded)
         try:
-            if isinstance(staged.group, StagedStreamsGroup):
-                self._store.adopt_streams(staged.group)
-            else:
-                self._store.adopt(staged.group)
+            self._store.adopt(staged.group)
         except Exception as error:
             raise cannot_apply(error) from error
 

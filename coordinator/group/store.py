@@ -7,7 +7,7 @@ the same `apply`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.group_record import adopt_record, group_from, is_of_this_generation
@@ -31,21 +31,17 @@ from coordinator.group.streams.group import StreamsGroup
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_ID
 
+G = TypeVar("G", ConsumerGroup, StreamsGroup)
+R = TypeVar("R", ConsumerGroupRecord, StreamsGroupRecord)
+
 
 class StagedGroup(NamedTuple):
-    """A consumer group as some records make it, and the records that are of something else."""
+    """A consumer or a streams group as some records make it, and the records that are of something else."""
 
-    group: ConsumerGroup
+    group: ConsumerGroup | StreamsGroup
     others: list[AnyRecord]
-    left: set[str]
-    """Members whose joins aren't awaited any more by these records."""
-
-
-class StagedStreamsGroup(NamedTuple):
-    """The same of a streams group."""
-
-    group: StreamsGroup
-    others: list[AnyRecord]
+    left: frozenset[str] = frozenset()
+    """Members of a consumer group whose joins aren't awaited any more by these records."""
 
 
 class GroupStore:
@@ -124,20 +120,19 @@ class GroupStore:
             return ShareGroup(group_id)
         return group
 
-    # --- what becomes of a consumer group -------------------------------------------------------------------
+    # --- what becomes of groups that are decided beside the loop --------------------------------------------
 
-    def staged(self, group: ConsumerGroup, records: Iterable[AnyRecord]) -> StagedGroup:
-        """What the records make of a consumer group, and of what else they name; nothing here is changed before
-        `adopt`. `group` is the one of now, or one that isn't here yet."""
+    def staged(self, group: ConsumerGroup | StreamsGroup, records: Iterable[AnyRecord]) -> StagedGroup:
+        """What the records make of a group, and of what else they name; nothing here is changed before `adopt`. `group`
+        is the one of now, or one that isn't here yet."""
+        if isinstance(group, StreamsGroup):
+            is_here = self.streams.get(group.group_id) is group
+            streams = group.copy() if is_here else StreamsGroup(group.group_id)
+            return StagedGroup(streams, _staged(streams, records, StreamsGroupRecord, streams_replay.apply))
         is_here = self.consumer.get(group.group_id) is group
         made = group.copy() if is_here else ConsumerGroup(group.group_id)
-        awaited = set(made.awaited_joins)
-        others: list[AnyRecord] = []
-        for record in records:
-            if isinstance(record, ConsumerGroupRecord) and record.group_id == group.group_id:
-                replay.apply(made, record)
-            else:
-                others.append(record)
+        awaited = frozenset(made.awaited_joins)
+        others = _staged(made, records, ConsumerGroupRecord, replay.apply)
         return StagedGroup(made, others, awaited - made.awaited_joins)
 
     def adopt(self, staged: StagedGroup) -> None:
@@ -146,13 +141,15 @@ class GroupStore:
         for record in staged.others:
             self.apply(record)
         group = staged.group
-        before = self.consumer.get(group.group_id)
-        if before is not None:
-            changes = group.changes
-            group.follow(before)
-            group.changes = changes
-            group.awaited_joins -= staged.left
-        self.consumer[group.group_id] = group
+        if isinstance(group, StreamsGroup):
+            if group.group_id in self.streams:
+                group.follow(self.streams[group.group_id])
+            self.streams[group.group_id] = group
+        else:
+            if group.group_id in self.consumer:
+                group.follow(self.consumer[group.group_id])
+                group.awaited_joins -= staged.left
+            self.consumer[group.group_id] = group
 
     def replace(self, classic: ClassicGroup) -> None:
         """It was written that the consumer group of this id is a classic one. The records aren't applied, which would
@@ -160,30 +157,6 @@ class GroupStore:
         protocol of each member, and here they are with all that they support."""
         self.consumer.pop(classic.group_id, None)
         self.classic[classic.group_id] = classic
-
-    # --- what becomes of a streams group --------------------------------------------------------------------
-
-    def staged_streams(self, group: StreamsGroup, records: Iterable[AnyRecord]) -> StagedStreamsGroup:
-        """As `staged`."""
-        is_here = self.streams.get(group.group_id) is group
-        made = group.copy() if is_here else StreamsGroup(group.group_id)
-        others: list[AnyRecord] = []
-        for record in records:
-            if isinstance(record, StreamsGroupRecord) and record.group_id == group.group_id:
-                streams_replay.apply(made, record)
-            else:
-                others.append(record)
-        return StagedStreamsGroup(made, others)
-
-    def adopt_streams(self, staged: StagedStreamsGroup) -> None:
-        """As `adopt`."""
-        for record in staged.others:
-            self.apply(record)
-        group = staged.group
-        before = self.streams.get(group.group_id)
-        if before is not None:
-            group.follow(before)
-        self.streams[group.group_id] = group
 
     # --- applying records -----------------------------------------------------------------------------------
 
@@ -264,3 +237,16 @@ class GroupStore:
             self.consumer.pop(group_id, None)
             group = self.streams[group_id] = StreamsGroup(group_id)
         streams_replay.apply(group, record)
+
+
+def _staged(
+    made: G, records: Iterable[AnyRecord], record_class: type[R], apply: Callable[[G, R], None]
+) -> list[AnyRecord]:
+    """Apply those that are of the group; returns the others."""
+    others: list[AnyRecord] = []
+    for record in records:
+        if isinstance(record, record_class) and record.group_id == made.group_id:
+            apply(made, record)
+        else:
+            others.append(record)
+    return others

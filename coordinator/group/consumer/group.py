@@ -73,12 +73,12 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         made.classic_protocols = Counter(self.classic_protocols)
         made.counted = self.counted
         made.has_partition_metadata = self.has_partition_metadata
+        made.changes = self.changes
         made.follow(self)
         return made
 
     def follow(self, other: ConsumerGroup) -> None:
         """What isn't durable is as of the other one from here on."""
-        self.changes = other.changes
         self.awaited_joins = set(other.awaited_joins)
         self.refresh_deadline_ms, self.refresh_epoch = other.refresh_deadline_ms, other.refresh_epoch
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.consumer.decision import Decision
-from coordinator.group.consumer.sessions import ConsumerSessions
-from coordinator.group.deferred import DeferredDecision
+from coordinator.group.deferred import DeferredHeartbeat
 from coordinator.group.known_topics import KnownTopics
-from coordinator.group.parts import ShardParts
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatResponse
 
 MOST_IN_PASSING = 10_000
@@ -57,19 +55,5 @@ def _is_little(
     return work <= MOST_IN_PASSING
 
 
-class LongHeartbeat(DeferredDecision[ConsumerGroupHeartbeatResponse]):
+class LongHeartbeat(DeferredHeartbeat[ConsumerGroupHeartbeatResponse]):
     """One that waits to be decided."""
-
-    def __init__(
-        self,
-        parts: ShardParts,
-        sessions: ConsumerSessions,
-        decision: Decision,
-        decide: Callable[[], ConsumerGroupHeartbeatResponse],
-    ) -> None:
-        super().__init__(parts, decision, decide)
-        self._sessions = sessions
-        self._member_id = decision.old.member_id
-
-    def _taken(self) -> None:
-        self._sessions.restart(self._decision.group.group_id, self._member_id)

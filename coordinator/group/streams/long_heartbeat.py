@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from coordinator.group.deferred import DeferredDecision
+from coordinator.group.deferred import DeferredHeartbeat
 from coordinator.group.known_topics import KnownTopics
-from coordinator.group.parts import ShardParts
 from coordinator.group.streams.decision import StreamsDecision
 from coordinator.group.streams.group import StreamsGroup
 from coordinator.group.streams.heartbeat_answer import StreamsAnswer
-from coordinator.group.streams.sessions import StreamsSessions
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 
 MOST_DECIDED_IN_PASSING = 10_000
@@ -64,19 +62,5 @@ def task_count(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, topic
     return count * max((topic.partition_count for topic in found if topic is not None), default=0)
 
 
-class LongStreamsHeartbeat(DeferredDecision[StreamsAnswer]):
+class LongStreamsHeartbeat(DeferredHeartbeat[StreamsAnswer]):
     """One that waits to be decided."""
-
-    def __init__(
-        self,
-        parts: ShardParts,
-        sessions: StreamsSessions,
-        decision: StreamsDecision,
-        decide: Callable[[], StreamsAnswer],
-    ) -> None:
-        super().__init__(parts, decision, decide)
-        self._sessions = sessions
-        self._member_id = decision.old.member_id
-
-    def _taken(self) -> None:
-        self._sessions.restart(self._decision.group.group_id, self._member_id)
