@@ -7,6 +7,7 @@ that their signatures name, which are attributes of `Server`, and the other part
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.cleaner.log_cleaner import LogCleaner
@@ -59,7 +60,6 @@ if TYPE_CHECKING:
     from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
     from broker.replicas.replication import PartitionKey
     from broker.security.authorizer import Authorizer
-    from broker.shares.share_partition_manager import SharePartitionManager
     from coordinator.ports import BesideSteps
     from protocol.errors import KafkaError
     from protocol.steps import Steps
@@ -201,7 +201,6 @@ class Server:
         )
         self.producer_ids = coordinators.producer_ids
         self.share_states = coordinators.share_states
-        self.share_persister = coordinators.share_persister
         self.latest_offsets = coordinators.latest_offsets
         self.groups = coordinators.groups
         self.internal_topics = coordinators.internal_topics
@@ -210,10 +209,9 @@ class Server:
         self.add_partitions_manager = coordinators.add_partitions_manager
         self.produce_verification = coordinators.produce_verification
 
-    @property
-    def shares(self) -> SharePartitionManager:
-        """See `Coordinators.shares`."""
-        return self.coordinators.shares
+    # Of `Coordinators`, which makes them when they are first asked for.
+    share_persister = property(attrgetter("coordinators.share_persister"))
+    shares = property(attrgetter("coordinators.shares"))
 
     def _make_upkeep(self, opened: Opened) -> None:
         """What keeps it going: the metadata's changes, the clock, and last of all the clients."""

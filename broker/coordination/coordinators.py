@@ -12,7 +12,6 @@ from broker.coordination.internal_topics import InternalTopics
 from broker.coordination.latest_offsets import LatestOffsets
 from broker.coordination.marker_writing import TxnMarkers
 from broker.coordination.produce_verification import ProduceVerification
-from broker.coordination.share_persister import SharePersister
 from broker.coordination.share_states import ShareStates
 from broker.coordination.transactions import Transactions
 from coordinator.transaction.producer_ids import ProducerIds
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.topic_requests import TopicRequests
     from broker.coordination.hosted_shard import PartitionRuntime
+    from broker.coordination.share_persister import AskShareStates, CreateTopics, SharePersister
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
     from broker.environment.timers import LoopTimers
@@ -58,14 +58,18 @@ class Coordinators:
     ) -> None:
         """`failed` is told of an error of ours."""
         image = metadata.image
+        self._is_silent = False
         self._new_shares = partial(_new_shares, config, image, partitions, timers, clock, turns, failed)
         self.producer_ids = ProducerIds(cluster.allocate_producer_ids)
         self.share_states = ShareStates(config, partitions, scheduler, runtime_of, image)
-        self.share_persister = SharePersister(
-            node_id, image, self.share_states, scheduler, topics.auto_create, cluster.share_states()
+        elsewhere = cluster.share_states()
+        self._new_persister = partial(
+            _new_persister, node_id, image, self.share_states, scheduler, topics.auto_create, elsewhere
         )
         self.latest_offsets = LatestOffsets(node_id, image, partitions, cluster.latest_offsets())
-        self.groups = Groups(config, partitions, scheduler, runtime_of, metadata, self.share_persister)
+        self.groups = Groups(
+            config, partitions, scheduler, runtime_of, metadata, lambda: self.share_persister
+        )
         self.internal_topics = InternalTopics(topics.create_unasked, clock, failed)
         self.markers = TxnMarkers(image, partitions, self.groups, clock=clock, scheduler=scheduler)
         self.transactions = Transactions(
@@ -85,14 +89,24 @@ class Coordinators:
         )
 
     @cached_property
+    def share_persister(self) -> SharePersister:
+        """The way to share states. Made when it is first asked for: no start waits for it."""
+        persister = self._new_persister()
+        if self._is_silent:
+            persister.stop()
+        return persister
+
+    @cached_property
     def shares(self) -> SharePartitionManager:
-        """The share partitions that are led here. Made when it is first asked for: no start waits for it."""
+        """The share partitions that are led here; made as `share_persister`."""
         return self._new_shares(self.share_persister)
 
     def fall_silent(self) -> None:
         """Nothing is asked any more, and what isn't loaded yet won't be."""
         self.markers.stop()
-        self.share_persister.stop()
+        self._is_silent = True
+        if "share_persister" in vars(self):
+            self.share_persister.stop()
         for coordinators in (self.groups, self.transactions, self.share_states):
             coordinators.stop_loading()
 
@@ -100,6 +114,19 @@ class Coordinators:
         """The node stops: who waits is told NOT_COORDINATOR."""
         for coordinators in (self.transactions, self.groups, self.share_states):
             coordinators.unload()
+
+
+def _new_persister(
+    node_id: int,
+    image: ClusterImage,
+    share_states: ShareStates,
+    scheduler: Scheduler,
+    create_topics: CreateTopics,
+    elsewhere: AskShareStates | None,
+) -> SharePersister:
+    from broker.coordination.share_persister import SharePersister
+
+    return SharePersister(node_id, image, share_states, scheduler, create_topics, elsewhere)
 
 
 def _new_shares(

@@ -60,9 +60,9 @@ class Groups:
         scheduler: Scheduler,
         runtime_of: Callable[[Partition], PartitionRuntime],
         metadata: MetadataLog,
-        persister: Persister,
+        persister_of: Callable[[], Persister],
     ) -> None:
-        """`persister` keeps the durable state of share partitions."""
+        """`persister_of` gives what keeps the durable state of share partitions."""
         self.deciding: dict[str, deque[Later[None]]] = {}
         """The groups that something long is being decided of, each with who waits for the end of that: see
         `group_lines`."""
@@ -70,7 +70,7 @@ class Groups:
         """What is decided in no request's name, and ends with the node."""
         self._topics = ClusterTopics(metadata)
         self._config = config
-        self._persister = persister
+        self._persister_of = persister_of
         self._shards = HostedShards(
             OFFSETS_TOPIC,
             config.get_int("offsets.topic.num.partitions"),
@@ -95,7 +95,7 @@ class Groups:
             self._timeouts_of,
             self._member_memory,
             self.streams_config_of,
-            SharePorts(self._persister, self._share_timeouts_of),
+            SharePorts(self._persister_of(), self._share_timeouts_of),
         )
 
     @cached_property
