@@ -9,6 +9,8 @@ them: `--only many-created` or `--only cluster-launch` (or any other of their ro
 else.
 
 `--beside CHECKOUT` measures the broker of another checkout in turn with this one's: what a change costs or gains.
+`--other NAME=HOST:PORT` measures one that runs at an address, `--other "NAME=COMMAND"` one that a command starts
+(`{port}` and `{folder}` in it are filled in); neither has 5,000 partitions made or a cluster.
 """
 
 from __future__ import annotations
@@ -25,20 +27,19 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.bench import clusters, groups, many, measures, transactions
+from tests.bench import clusters, groups, latencies, launches, many, measures, transactions
 from tests.bench.checkouts import CONFIG, ROOT, START_TIMEOUT_S, OfCheckout, compile_checkout
+from tests.bench.launches import MakeServer
+from tests.bench.others import AtAddress, ByCommand
 from tests.bench.report import Row, as_json, table
 from tests.support.apache_kafka import why_unavailable
 from tests.support.kafka_server import KafkaServer, Server
 
 ROWS = [
-    Row("launch", "launch to first acknowledged record", "s", 0.25, less_is_better=True, decimals=3),
-    Row("launch-commit", "launch to first committed transaction", "s", 0.3, less_is_better=True, decimals=3),
-    Row("launch-group", "first group's first record", "s", 0.4, less_is_better=True, decimals=3),
-    Row("rss", "idle memory, RSS", "MB", 40, less_is_better=True, decimals=1),
-    Row("pss", "idle memory, PSS", "MB", less_is_better=True, decimals=1),
+    *launches.ROWS,
     Row("produce-raw", "produce, ready batches", "MB/s", 800),
     Row("produce", "produce, confluent-kafka", "MB/s"),
+    Row("produce-idempotent", "produce, confluent-kafka, idempotent", "MB/s"),
     Row("fetch-raw", "fetch, raw client", "MB/s", 700),
     Row("fetch", "fetch, confluent-kafka", "MB/s"),
     Row("single", "one by one, confluent-kafka", "requests/s", 8_500),
@@ -46,21 +47,21 @@ ROWS = [
     Row("produce-raw-cpu", "broker's processor time, produce", "s/GB", less_is_better=True, decimals=2),
     Row("fetch-raw-cpu", "broker's processor time, fetch", "s/GB", less_is_better=True, decimals=2),
     Row("single-raw-cpu", "broker's processor time, one by one", "µs/request", less_is_better=True),
+    *latencies.ROWS,
     *transactions.ROWS,
     *groups.ROWS,
+    Row("rss-loaded", "memory after all of the above, RSS", "MB", less_is_better=True, decimals=1),
     *many.ROWS,
     *clusters.ROWS,
 ]
 
-LAUNCHES = {"launch", "launch-commit", "launch-group", "rss", "pss"}
+LAUNCHES = {row.key for row in launches.ROWS}
 MANY = {row.key for row in many.ROWS}
 CLUSTERS = {row.key for row in clusters.ROWS}
 MANY_ROUNDS = 3
-IDLE_S = 3.0
 REMOVAL_S = 5.0
 
 Figures = dict[str, list[float]]
-MakeServer = Callable[[Path], Server]
 
 
 def main() -> int:
@@ -76,23 +77,29 @@ def main() -> int:
     else:
         makers["Apache Kafka"] = lambda folder: KafkaServer(folder, CONFIG, start_timeout_s=START_TIMEOUT_S)
 
+    checkouts_and_kafka = dict(makers)
+    makers |= options.other
     sides: dict[str, Figures] = {side: {} for side in makers}
+    load_before = os.getloadavg()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="barnabas-bench-") as folder:
         if options.only is None or options.only & LAUNCHES:
-            _measure_launches(makers, Path(folder), options.rounds, sides)
+            launched = {side: make for side, make in makers.items() if not _is_at_address(make)}
+            _measure_launches(launched, Path(folder), options.rounds, sides)
         if options.only is None or options.only - LAUNCHES - MANY - CLUSTERS:
             _measure_speeds(makers, Path(folder), options.rounds, options.only, sides)
         few = min(options.rounds, MANY_ROUNDS)
-        _measure_many(makers, Path(folder), few, options.only or MANY, sides)
+        _measure_many(checkouts_and_kafka, Path(folder), few, options.only or MANY, sides)
         if options.only is None or options.only & CLUSTERS:
             _measure_clusters(Path(folder), few, sides)
 
     print()
     print(f"median of {options.rounds} rounds (least to most)")
     print(table(ROWS, sides))
+    load = {"before": load_before, "after": os.getloadavg()}
+    print("\nload of the machine in 1, 5 and 15 minutes", *(f"{when} {each}" for when, each in load.items()))
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
-    file.write_text(as_json(ROWS, sides) + "\n")
+    file.write_text(as_json(ROWS, sides, load) + "\n")
     print(f"\nEvery figure is in {file}.")
     return 0
 
@@ -102,6 +109,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=[row.key for row in ROWS], metavar="MEASURE")
     parser.add_argument("--beside", type=lambda text: Path(text).resolve(), metavar="CHECKOUT")
+    parser.add_argument("--other", type=_other, action="append", metavar="NAME=WHERE", default=[])
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
     parser.add_argument(
         "--folder", type=Path, help="where the data goes (default: the system's temporary folder)"
@@ -109,7 +117,23 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, default=Path(".benchmarks"), help="where the JSON file goes")
     options = parser.parse_args()
     options.only = set(options.only) if options.only else None
+    options.other = dict(options.other)
     return options
+
+
+def _other(text: str) -> tuple[str, MakeServer]:
+    name, equals, where = text.partition("=")
+    if not (name and equals and where) or name in ("barnabas", "beside", "Apache Kafka"):
+        raise argparse.ArgumentTypeError("expected NAME=HOST:PORT or NAME=COMMAND, with a name of its own")
+    if " " in where:
+        return name, partial(ByCommand, where)
+    if not where.rpartition(":")[2].isdecimal():
+        raise argparse.ArgumentTypeError(f"{where} is neither HOST:PORT nor a command with {{port}} in it")
+    return name, partial(AtAddress, where)
+
+
+def _is_at_address(make: MakeServer) -> bool:
+    return isinstance(make, partial) and make.func is AtAddress
 
 
 def _measure_launches(
@@ -117,33 +141,9 @@ def _measure_launches(
 ) -> None:
     for number in range(rounds):
         for side in _turn(makers, number):
-            for key, figure in _launch(makers[side], folder, f"{number}-{side.split()[0]}").items():
+            for key, figure in launches.measure(makers[side], folder, f"{number}-{side.split()[0]}").items():
                 sides[side].setdefault(key, []).append(figure)
                 print(f"launch {number + 1}: {side} {key} {figure:.3f}", flush=True)
-
-
-def _launch(make: MakeServer, folder: Path, name: str) -> dict[str, float]:
-    figures = {}
-    server = make(folder / f"launch-{name}")
-    started_s = time.perf_counter()
-    server.start()
-    try:
-        measures.first_acknowledged(server.bootstrap)
-        figures["launch"] = time.perf_counter() - started_s
-        time.sleep(IDLE_S)
-        figures["rss"], figures["pss"] = measures.memory_mb(server.pid)
-        figures["launch-group"] = groups.first_record(server.bootstrap, "first")
-    finally:
-        server.stop()
-    server = make(folder / f"launch-commit-{name}")
-    started_s = time.perf_counter()
-    server.start()
-    try:
-        transactions.first_committed(server.bootstrap)
-        figures["launch-commit"] = time.perf_counter() - started_s
-    finally:
-        server.stop()
-    return figures
 
 
 def _measure_speeds(
@@ -163,6 +163,10 @@ def _measure_speeds(
                     print(f"{label}: {side} {key} {figure:,.2f}", flush=True)
                     if number and (only is None or key.removesuffix("-cpu") in only):
                         sides[side].setdefault(key, []).append(figure)
+        for side, server in servers.items():
+            with contextlib.suppress(LookupError):
+                if only is None or "rss-loaded" in only:
+                    sides[side]["rss-loaded"] = [measures.memory_mb(server.pid)[0]]
 
 
 def _measure_many(
@@ -206,8 +210,10 @@ SPEEDS: list[list[Speed]] = [
         ("fetch", measures.fetch_with_confluent),
     ],
     [("produce", measures.produce_with_confluent)],
+    [("produce-idempotent", partial(measures.produce_with_confluent, idempotent=True))],
     [("single", measures.single_records_with_confluent)],
     [("single-raw", measures.single_records_raw)],
+    [("end-to-end", latencies.end_to_end)],
     [("transactions", transactions.one_producer)],
     [("transactions-8", transactions.eight_producers)],
     [("groups", groups.everything)],
@@ -219,6 +225,7 @@ CPU = {"produce-raw-cpu": 1e3, "fetch-raw-cpu": 1e3, "single-raw-cpu": 1e6, "tra
 # A measure that takes several figures at once is named by any of them.
 TAKEN_TOGETHER = {
     **dict.fromkeys(("commit-p50", "commit-p99"), "transactions"),
+    **{row.key: "end-to-end" for row in latencies.ROWS},
     **{row.key: "groups" for row in groups.ROWS},
 }
 
@@ -243,14 +250,14 @@ def _measure_group(server: Server, topic: str, group: list[Speed]) -> dict[str, 
     figures: dict[str, float] = {}
     try:
         for key, measure in group:
-            before_s = measures.processor_s(server.pid)
+            before_s = _processor_s(server)
             pace = measure(server.bootstrap, topic)
-            used_s = measures.processor_s(server.pid) - before_s
+            used_s = _processor_s(server) - before_s
             if isinstance(pace, dict):
                 figures |= pace
                 continue
             figures[key] = pace.amount / pace.took_s
-            if f"{key}-cpu" in CPU:
+            if f"{key}-cpu" in CPU and used_s:
                 # Of a GB where the amount is in MB; in µs for a request or a transaction.
                 figures[f"{key}-cpu"] = used_s / pace.amount * CPU[f"{key}-cpu"]
     finally:
@@ -258,6 +265,14 @@ def _measure_group(server: Server, topic: str, group: list[Speed]) -> dict[str, 
         measures.delete_topic(server.bootstrap, topic)
         _wait_for_removal(server.data)
     return figures
+
+
+def _processor_s(server: Server) -> float:
+    """0 where its process isn't known."""
+    try:
+        return measures.processor_s(server.pid)
+    except LookupError:
+        return 0.0
 
 
 def _touch_memory(file: Path, size_mb: int) -> None:

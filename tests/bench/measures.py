@@ -68,11 +68,12 @@ def processor_s(pid: int) -> float:
     return times.user + times.system
 
 
-def produce_with_confluent(bootstrap: str, topic: str) -> Pace:
+def produce_with_confluent(bootstrap: str, topic: str, *, idempotent: bool = False) -> Pace:
     """One confluent-kafka producer, from its first record to the last acknowledgement (acks=all)."""
     config = {
         "bootstrap.servers": bootstrap,
         "acks": "all",
+        "enable.idempotence": idempotent,
         "linger.ms": 5,
         "batch.size": BATCH_BYTES,
         "queue.buffering.max.messages": 1_000_000,

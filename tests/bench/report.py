@@ -54,12 +54,13 @@ def table(rows: Sequence[Row], sides: Mapping[str, Figures]) -> str:
     )
 
 
-def as_json(rows: Sequence[Row], sides: Mapping[str, Figures]) -> str:
-    """The same with every figure of every round, and where it was measured."""
+def as_json(rows: Sequence[Row], sides: Mapping[str, Figures], load: Mapping[str, Sequence[float]]) -> str:
+    """The same with every figure of every round, and where it was measured; `load`: the machine's, by when."""
     return json.dumps(
         {
             "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "where": _machine(),
+            "load": load,
             "measures": [
                 {
                     "key": row.key,
