@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark instructions golden dist docs clean attacks day
+.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark instructions profile golden dist docs clean attacks day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -107,6 +107,9 @@ bench: .venv/.dev reference  ## measure beside Apache Kafka
 
 instructions: .venv/.dev  ## count what requests cost in instructions, whatever else the machine does (ARGS="--beside CHECKOUT")
 	$(BIN)/python -m tests.bench.instructions $(ARGS)
+
+profile: .venv/.dev  ## where the time of a Produce, a Fetch and a transaction goes, hop by hop
+	$(BIN)/python -m tests.bench.hops $(ARGS)
 
 day: .venv/.dev reference  ## what ten million transactions leave in the internal topics, beside Apache Kafka
 	$(BIN)/python -m tests.bench.day $(ARGS)
