@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from hatch_compile import modules_of
 from protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.wire import Client, Outcome
 
@@ -140,6 +142,42 @@ def test_the_command_of_the_wheel_runs_the_broker_until_it_is_told_to_stop(
 ) -> None:
     lend_dependencies(installed)
     assert bootstrap_of_command(installed / "bin" / "barnabas", outside)
+
+
+def test_the_compiled_wheel_runs_what_is_compiled(
+    environment: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("mypyc")
+    if not Path(sysconfig.get_path("include"), "Python.h").exists() or shutil.which("cc") is None:
+        pytest.skip("there is no C compiler, or no Python.h for it")
+    monkeypatch.setenv("BARNABAS_COMPILE", "1")
+    monkeypatch.setenv("BARNABAS_COMPILE_OPT", "0")  # it takes a third of the time
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", outside, ROOT)
+    (wheel,) = outside.glob("*.whl")
+    assert not wheel.name.endswith("-none-any.whl")
+    install(environment, wheel)
+    lend_dependencies(environment)
+    made = {path.name.partition(".")[0] for path in site_packages(environment).rglob("*.so")}
+    assert {Path(module).stem for module in modules_of(ROOT)} < made
+    assert "(compiled)" in run(environment / "bin" / "barnabas", "--version")
+    (outside / "use.py").write_text(
+        "import barnabas\n"
+        "from confluent_kafka import Consumer, Producer\n"
+        "with barnabas.Broker() as broker:\n"
+        "    at = {'bootstrap.servers': broker.bootstrap}\n"
+        "    producer = Producer({**at, 'transactional.id': 'compiled'})\n"
+        "    producer.init_transactions(60)\n"
+        "    for end in (producer.abort_transaction, producer.commit_transaction):\n"
+        "        producer.begin_transaction()\n"
+        "        producer.produce('compiled', end.__name__)\n"
+        "        end(60)\n"
+        "    consumer = Consumer({**at, 'group.id': 'compiled', 'auto.offset.reset': 'earliest'})\n"
+        "    consumer.subscribe(['compiled'])\n"
+        "    (message,) = consumer.consume(1, 60)\n"
+        "    print(message.value().decode())\n"
+        "    consumer.close()\n"
+    )
+    assert run(environment / "bin" / "python", "use.py") == "commit_transaction\n"
 
 
 def test_an_editable_install_runs_the_checkout(environment: Path, outside: Path) -> None:
