@@ -3,6 +3,9 @@
 `java/FlightTotals.java` counts the words of the flights and sums their delays with `exactly_once_v2`. Its caches are
 off, so that each word of a flight is one record in either output, and its counts go 1, 2, 3, ... whatever happened in
 between. Ends with status 1 where one is missing, doubled or out of order, or a sum is wrong.
+
+`--streams-group --instances 4 --standbys 1 --kills 10 --broker-kills 10` grows a streams group from one instance to
+four, with a standby of each task, while instances and broker are killed in turn.
 """
 
 from __future__ import annotations
@@ -120,6 +123,7 @@ def run(
     flights: Sequence[Flight],
     *,
     kills: int,
+    broker_kills: int = 1,
     seed: int,
     late_s: float = LATE_S,
     settings: Mapping[str, object] = SETTINGS,
@@ -128,10 +132,12 @@ def run(
 ) -> Result:
     """Feed the flights in as many parts as there are kills, and one more; each kill falls amid the work on one.
 
-    The broker is killed once, half-way, one of the application's instances the other times. With each part one more of
-    these comes, until all are there. AssertionError where the work isn't done.
+    kills: of one of the application's instances. broker_kills: of the broker, evenly between those. With each part one
+    more instance comes, until all are there. AssertionError where the work isn't done.
     """
     chance = random.Random(seed)
+    parts = kills + broker_kills + 1
+    of_broker = killing_the_broker(kills, broker_kills)
     bootstrap = server.bootstrap
     create_topic(bootstrap, FLIGHTS, partitions=PARTITIONS)
     for topic in (COUNTS, SUMS):
@@ -144,16 +150,16 @@ def run(
     ]
     applications[0].start()
     try:
-        for number in range(kills):
+        for number in range(parts - 1):
             running = applications[: number + 1]
             application = running[-1]
             if 0 < number < instances:
                 application.start()
-            send(bootstrap, FLIGHTS, flights[number :: kills + 1], "lz4", PARTITIONS)
+            send(bootstrap, FLIGHTS, flights[number::parts], "lz4", PARTITIONS)
             written = _wait_until_it_writes(bootstrap, application)
             time.sleep(chance.random() * late_s)
             _wait_for_an_open_transaction(bootstrap)
-            if number == kills // 2:
+            if number in of_broker:
                 server.kill()
                 server.start()
                 result.kills.append("the broker")
@@ -163,7 +169,7 @@ def run(
                 application.start()
                 result.kills.append("the application")
             say(f"kill {number + 1}: {result.kills[-1]}, which had written {written:,} records and markers")
-        send(bootstrap, FLIGHTS, flights[kills :: kills + 1], "lz4", PARTITIONS)
+        send(bootstrap, FLIGHTS, flights[parts - 1 :: parts], "lz4", PARTITIONS)
         wait_until_all_is_there(bootstrap, 2 * result.words, applications[0])
         result.took_s = time.monotonic() - began_s
         for application in applications:
@@ -177,6 +183,12 @@ def run(
     result.aborted_outputs += sum(map(len, read(bootstrap, SUMS, READ_UNCOMMITTED).values())) - result.outputs
     result.wrong = differences(expected, counts, sums)
     return result
+
+
+def killing_the_broker(kills: int, broker_kills: int) -> set[int]:
+    """Which of all kills, counted from 0, strike the broker."""
+    together = kills + broker_kills
+    return {(2 * index + 1) * together // (2 * broker_kills) for index in range(broker_kills)}
 
 
 def words_of(flights: Sequence[Flight]) -> dict[str, list[int]]:
@@ -294,6 +306,7 @@ def main() -> int:
             folder,
             flights,
             kills=options.kills,
+            broker_kills=options.broker_kills,
             seed=options.seed,
             late_s=LATE_S if options.sample else LATE_WITH_ALL_S,
             instances=options.instances,
@@ -321,7 +334,8 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.clients.flights.streams", description=__doc__)
     parser.add_argument("--sample", action="store_true", help="2,005 flights instead of 336,776")
-    parser.add_argument("--kills", type=int, default=10, help="one of them the broker's (%(default)s)")
+    parser.add_argument("--kills", type=int, default=9, help="of the application (%(default)s)")
+    parser.add_argument("--broker-kills", type=int, default=1, help="(%(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--streams-group", action="store_true", help="by the protocol of KIP-1071")
     parser.add_argument("--instances", type=int, default=1, help="of the application (%(default)s)")
