@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.bench import clusters, groups, many, measures, transactions
+from tests.bench import clusters, groups, heartbeats, many, measures, shares, transactions
 from tests.bench.checkouts import CONFIG, ROOT, START_TIMEOUT_S, OfCheckout, compile_checkout
 from tests.bench.report import Row, as_json, table
 from tests.support.apache_kafka import why_unavailable
@@ -48,6 +48,8 @@ ROWS = [
     Row("single-raw-cpu", "broker's processor time, one by one", "µs/request", less_is_better=True),
     *transactions.ROWS,
     *groups.ROWS,
+    *shares.ROWS,
+    *heartbeats.ROWS,
     *many.ROWS,
     *clusters.ROWS,
 ]
@@ -198,7 +200,7 @@ def _turn(sides: Iterable[str], number: int) -> list[str]:
 
 Speed = tuple[str, Callable[[str, str], measures.Pace | dict[str, float]]]
 
-# Those of a group share a topic: the first fills what the next ones read.
+# Those of a group share a topic: the first fills what the next ones read. One without a name is needed in any case.
 SPEEDS: list[list[Speed]] = [
     [
         ("produce-raw", measures.produce_ready_batches),
@@ -211,15 +213,33 @@ SPEEDS: list[list[Speed]] = [
     [("transactions", transactions.one_producer)],
     [("transactions-8", transactions.eight_producers)],
     [("groups", groups.everything)],
+    [
+        ("", shares.fill),
+        ("share-raw", shares.read_raw),
+        ("share", shares.read_with_confluent),
+    ],
+    [
+        ("settled", heartbeats.settle),
+        *((f"beats-{kind}", heartbeats.beats(kind)) for kind in heartbeats.PROTOCOLS),
+        ("", heartbeats.leave),
+    ],
 ]
 
 # What the broker's processor time is given in, from seconds for one of the amount.
-CPU = {"produce-raw-cpu": 1e3, "fetch-raw-cpu": 1e3, "single-raw-cpu": 1e6, "transactions-8-cpu": 1e6}
+CPU = {
+    "produce-raw-cpu": 1e3,
+    "fetch-raw-cpu": 1e3,
+    "single-raw-cpu": 1e6,
+    "transactions-8-cpu": 1e6,
+    "share-raw-cpu": 1e6,
+    **{f"beats-{kind}-cpu": 1e6 for kind in heartbeats.PROTOCOLS},
+}
 
 # A measure that takes several figures at once is named by any of them.
 TAKEN_TOGETHER = {
     **dict.fromkeys(("commit-p50", "commit-p99"), "transactions"),
     **{row.key: "groups" for row in groups.ROWS},
+    **{f"settle-{kind}": "settled" for kind in heartbeats.PROTOCOLS},
 }
 
 
@@ -228,7 +248,7 @@ def _needed(group: list[Speed], only: set[str]) -> list[Speed]:
     wanted = {TAKEN_TOGETHER.get(key, key) for key in only}
     if not any(key in wanted for key, _ in group):
         return []
-    return [speed for speed in group if speed is group[0] or speed[0] in wanted]
+    return [speed for speed in group if speed is group[0] or speed[0] in wanted or not speed[0]]
 
 
 def _measure_group(server: Server, topic: str, group: list[Speed]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""Groups of 200 members that the server assigns, of each protocol: how soon they have settled, and what heartbeats cost.
+"""Groups of 200 members that the server assigns, of each protocol: how soon they settle, and what heartbeats cost.
 
 The members of a group are one raw client, the same for either broker. Each has one partition of 200 in the end, as a
 consumer, a share consumer, or an instance of a streams application with a process of its own. Once all are at the same
@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +37,12 @@ _numbers = itertools.count()
 
 @dataclass(slots=True)
 class Member:
-    """owned: what it reports to have, None where it has nothing new to say."""
+    """assigned: what it has. owned: the same where it is to be reported, None where nothing new is to be said."""
 
     member_id: str
     epoch: int = 0
-    parts: int = 0
-    owned: Any = None
+    assigned: Sequence[Any] = ()
+    owned: Sequence[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Group:
         deadline_s = time.perf_counter() + PATIENCE_S
         find = FindCoordinatorRequest(key_type=0, coordinator_keys=[self.name])
         while self._client.ask(find, 4).coordinators[0].error_code or not self._round():
-            assert time.perf_counter() < deadline_s, f"{self.name} doesn't settle: {self.members[:3]} {len({m.epoch for m in self.members})} {sum(not m.parts for m in self.members)}"
+            assert time.perf_counter() < deadline_s, f"{self.name} doesn't settle"
             time.sleep(BETWEEN_ROUNDS_S)
 
     def beat(self, rounds: int) -> Pace:
@@ -187,11 +187,13 @@ class Group:
             quiet = quiet and assigned is None and member.owned is None
             member.epoch, member.owned = answer.member_epoch, assigned
             if assigned is not None:
-                member.parts = sum(len(each.partitions) for each in assigned)
-        return quiet and len({member.epoch for member in self.members}) == 1 and self._have_all_parts()
+                member.assigned = assigned
+        return quiet and self._agree()
 
-    def _have_all_parts(self) -> bool:
-        return all(member.parts for member in self.members)
+    def _agree(self) -> bool:
+        return len({member.epoch for member in self.members}) == 1 and all(
+            member.assigned for member in self.members
+        )
 
     def _take_answer(self) -> None:
         answer = self._client.next_frame()
