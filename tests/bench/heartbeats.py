@@ -20,7 +20,7 @@ from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest, Subtopology, TaskIds, Topology
 from protocol.wire.schema import Message
-from tests.bench.measures import IN_FLIGHT, PATIENCE_S, Pace, create_topic
+from tests.bench.measures import IN_FLIGHT, PATIENCE_S, Pace, create_topic, delete_topic
 from tests.bench.report import Row
 from tests.support.wire import Client, request_frame
 
@@ -205,7 +205,7 @@ _settled: dict[tuple[str, str, str], Group] = {}
 
 def settle(bootstrap: str, topic: str) -> dict[str, float]:
     """Groups of all protocols, which `beats` goes on with. Seconds until each has settled."""
-    wide = f"{topic}-wide"
+    wide = _wide(topic)
     create_topic(bootstrap, wide, MEMBERS)
     figures = {}
     for kind, protocol in PROTOCOLS.items():
@@ -217,12 +217,17 @@ def settle(bootstrap: str, topic: str) -> dict[str, float]:
     return figures
 
 
+def _wide(topic: str) -> str:
+    return f"{topic}-wide"
+
+
 def beats(kind: str) -> Callable[[str, str], Pace]:
     return lambda bootstrap, topic: _settled[bootstrap, topic, kind].beat(ROUNDS)
 
 
 def leave(bootstrap: str, topic: str) -> dict[str, float]:
-    """The groups end: their members' sessions would, amid what is measured next."""
+    """The groups end: their members' sessions would, amid what is measured next. So does their topic."""
     for kind in PROTOCOLS:
         _settled.pop((bootstrap, topic, kind)).leave()
+    delete_topic(bootstrap, _wide(topic))
     return {}

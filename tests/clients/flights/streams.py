@@ -75,8 +75,8 @@ class Application:
         self, bootstrap: str, classes: Path, folder: Path, settings: Mapping[str, object], number: int = 0
     ) -> None:
         self.log = folder / f"application-{number}.log"
-        state = folder / f"state-{number}"
-        self._command = [RUNNER, "class", "FlightTotals", bootstrap, APPLICATION, state]
+        self._state = folder / f"state-{number}"
+        self._command = [RUNNER, "class", "FlightTotals", bootstrap, APPLICATION, self._state]
         self._command += [FLIGHTS, COUNTS, SUMS]
         self._command += [f"{name}={value}" for name, value in settings.items()]
         self._command.append(f"application.server=127.0.0.1:{FIRST_PORT + number}")
@@ -96,6 +96,11 @@ class Application:
         assert self._process.poll() is None, self.log.read_text()[-5000:]
         return True
 
+    @property
+    def tasks(self) -> int:
+        """How many it has kept state of, as an active one or as a standby."""
+        return sum(each.is_dir() for each in (self._state / APPLICATION).glob("[0-9]*_[0-9]*"))
+
     def end(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
@@ -105,7 +110,8 @@ class Application:
 
 @dataclass(slots=True)
 class Result:
-    """words: how many the flights have. wrong: sentences. took_s: from the first flight to the last word."""
+    """words: how many the flights have. wrong: sentences. took_s: from the first flight to the last word. tasks: of how
+    many each instance has had state."""
 
     flights: int
     words: int
@@ -113,6 +119,7 @@ class Result:
     aborted_outputs: int = 0
     kills: list[str] = field(default_factory=list)
     took_s: float = 0.0
+    tasks: list[int] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
 
@@ -172,6 +179,7 @@ def run(
         send(bootstrap, FLIGHTS, flights[parts - 1 :: parts], "lz4", PARTITIONS)
         wait_until_all_is_there(bootstrap, 2 * result.words, applications[0])
         result.took_s = time.monotonic() - began_s
+        result.tasks = [application.tasks for application in applications]
         for application in applications:
             application.end(signal.SIGTERM)
     finally:
@@ -321,6 +329,7 @@ def main() -> int:
         f"{result.words:,} words, counted and summed in {result.outputs:,} records; {result.aborted_outputs:,}"
         " more of aborted transactions, seen by nobody"
     )
+    _say(f"the instances had state of {', '.join(map(str, result.tasks))} tasks")
     for sentence in result.wrong[:20]:
         print(f"             {sentence}")
     _say(
