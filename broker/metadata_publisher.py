@@ -78,6 +78,7 @@ class MetadataSubscribers(NamedTuple):
     share_states: ShareStates
     cleaner: LogCleaner
     replication_quotas: ReplicationQuotas
+    follow_share_version: Callable[[], Steps[None]]
     follow_leaders: Callable[[TopicChanges], None] = lambda changes: None
     """Of partitions that other nodes lead."""
 
@@ -114,6 +115,7 @@ class BrokerMetadataPublisher:
         yield from to.replication_quotas.follow(self._metadata.image, changes)
         to.follow_leaders(changes)
         yield from to.share_states.follow(changes)
+        yield from to.follow_share_version()
         yield from to.groups.follow(changes)
         to.transactions.follow()
 

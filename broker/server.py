@@ -229,6 +229,7 @@ class Server:
                 self.share_states,
                 self.cleaner,
                 self.replication_quotas,
+                self.coordinators.follow_share_version,
                 self.cluster.following(self.partitions, self.replication_quotas.follower),
             ),
         )

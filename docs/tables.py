@@ -15,6 +15,16 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS  # noqa: E402
+from coordinator.group.streams.states import STREAMS_GROUP_STATES, TASK_STEPS, StreamsMemberState  # noqa: E402
+from coordinator.share_partition.states import (  # noqa: E402
+    ACKNOWLEDGED_AS,
+    ARCHIVING,
+    ENTERED_FROM,
+    ON_INITIALIZE,
+    AcknowledgeType,
+    PartitionState,
+    RecordState,
+)
 from coordinator.transaction import states  # noqa: E402
 from protocol.apis import APIS, Api  # noqa: E402
 from protocol.errors import Error  # noqa: E402
@@ -101,12 +111,81 @@ def transaction_requests() -> str:
     )
 
 
+def _name(state: RecordState) -> str:
+    return state.name.capitalize()
+
+
+def share_record_moves() -> str:
+    """The legal moves of a record that a share group has in flight, but for those by ARCHIVING, which nothing takes."""
+    moves = [
+        f"    {_name(source)} --> {_name(target)}\n"
+        for target, sources in ENTERED_FROM.items()
+        for source in sorted(sources)
+        if ARCHIVING not in (source, target)
+    ]
+    return "```mermaid\nstateDiagram-v2\n    [*] --> Acquired\n" + "".join(moves) + "```\n"
+
+
+def share_acknowledgements() -> str:
+    """What becomes of an acquired record."""
+    return table(
+        ["Acknowledged as", "The record is"],
+        [
+            [kind.name, _name(ACKNOWLEDGED_AS[kind]) if kind in ACKNOWLEDGED_AS else "acquired for longer"]
+            for kind in AcknowledgeType
+        ],
+    )
+
+
+def share_partition_states() -> str:
+    """What a fetch finds."""
+
+    def said(answer: Error | PartitionState) -> str:
+        return f"→ {answer.name}" if isinstance(answer, PartitionState) else answer.name
+
+    return table(
+        ["State of a share partition", "", "A fetch that wants it"],
+        [[state.name, state.value, said(ON_INITIALIZE[state])] for state in PartitionState],
+    )
+
+
+def streams_group_states() -> str:
+    """By what a streams group is in which state."""
+
+    def said(holds: bool) -> str:
+        return "yes" if holds else "no"
+
+    return table(
+        ["Members", "Valid topology", "To be assigned anew", "All reconciled", "State"],
+        [[*map(said, cell), state.value] for cell, state in STREAMS_GROUP_STATES.items()],
+    )
+
+
+def streams_task_steps() -> str:
+    """What comes next for a member of a streams group. What is asked hangs on its state."""
+    asked = {
+        StreamsMemberState.STABLE: ("at an older epoch than the target's", "at the target's epoch"),
+        StreamsMemberState.UNREVOKED_TASKS: ("still owns some of them", "owns none of them any more"),
+        StreamsMemberState.UNRELEASED_TASKS: ("", ""),
+        StreamsMemberState.UNKNOWN: ("owns something", "owns nothing"),
+    }
+    return table(
+        ["State of a member", "", "What it does"],
+        [[state.name, asked[state][holds], step.value] for (state, holds), step in TASK_STEPS.items()],
+    )
+
+
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "served APIs": ("docs/apis.md", served_apis),
     "controllers' APIs": ("docs/apis.md", controllers_apis),
     "missing APIs": ("GAPS.md", missing_apis),
     "transaction moves": ("ARCHITECTURE.md", transaction_moves),
     "transaction requests": ("ARCHITECTURE.md", transaction_requests),
+    "share record moves": ("ARCHITECTURE.md", share_record_moves),
+    "share acknowledgements": ("ARCHITECTURE.md", share_acknowledgements),
+    "share partition states": ("ARCHITECTURE.md", share_partition_states),
+    "streams group states": ("ARCHITECTURE.md", streams_group_states),
+    "streams task steps": ("ARCHITECTURE.md", streams_task_steps),
 }
 
 

@@ -20,6 +20,7 @@ from protocol.messages.broker_lifecycle import AdvertisedListener, SupportedFeat
 from protocol.wire.schema import Message
 
 TRANSACTION_VERSION = "transaction.version"
+SHARE_VERSION = "share.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 
 # name → (lowest and highest level supported, level that a new cluster is given), by Kafka 4.3
@@ -27,7 +28,7 @@ FEATURES: dict[str, tuple[int, int, int]] = {
     METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION, LATEST_METADATA_VERSION),
     ELR_VERSION: (0, 1, 1),
     "group.version": (0, 1, 1),
-    "share.version": (0, 1, 1),
+    SHARE_VERSION: (0, 1, 1),
     "streams.version": (0, 1, 1),
     TRANSACTION_VERSION: (0, 2, 2),
 }

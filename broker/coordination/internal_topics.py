@@ -24,6 +24,8 @@ log = logging.getLogger("barnabas.topics")
 
 MOST_REFUSALS = 1_000
 """Topics whose refusals are remembered; the oldest go first."""
+MOST_SHOWN = 10
+"""Of topics that are made or refused together so many stand in the log, which clients would fill otherwise."""
 MOST_UNDER_WAY = 10_000
 """Topics that are being made. Those beyond are asked for by a later heartbeat."""
 
@@ -79,12 +81,17 @@ class InternalTopics:
         self._end(topics)
         if isinstance(outcome, KafkaError):
             outcome = [(topic, outcome) for topic in topics]
+        made, refused = [], []
         for topic, result in outcome:
             if isinstance(result, KafkaError):
-                log.info("the internal topic %s can't be made: %s", topic.name, result)
+                refused.append(f"{topic.name} ({result})")
                 self._remember(topic.name, result.message or result.error.name, remember_ms)
             else:
-                log.info("created the internal topic %s", topic.name)
+                made.append(topic.name)
+        if made:
+            log.info("created the internal topics %s", _shown(made))
+        if refused:
+            log.info("internal topics that can't be made: %s", _shown(refused))
         self._forget_oldest()
 
     def _broke(self, topics: Sequence[CreatableTopic], error: BaseException) -> None:
@@ -101,3 +108,8 @@ class InternalTopics:
             by_end = sorted(self._refusals.items(), key=lambda each: each[1].until_ms)
             for name, _ in by_end[:over]:
                 del self._refusals[name]
+
+
+def _shown(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:MOST_SHOWN])
+    return shown if len(names) <= MOST_SHOWN else f"{shown} and {len(names) - MOST_SHOWN} more"

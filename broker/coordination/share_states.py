@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.controller.pause import Pause
+from broker.controller.registration import SHARE_VERSION
 from broker.coordination.hosted_shards import HostedShards
 from protocol.errors import Error, KafkaError
 
@@ -46,6 +47,7 @@ class ShareStates:
     ) -> None:
         self._config = config
         self._image = image
+        self._were_served = False
         self._shards = HostedShards(
             SHARE_STATE_TOPIC,
             config.get_int("share.coordinator.state.topic.num.partitions"),
@@ -62,7 +64,12 @@ class ShareStates:
         # Here, so that no start waits for it that has no share groups to load.
         from coordinator.share.shard import ShareShard
 
-        return ShareShard(runtime, self._settings, self._partition_count_of, runtime.delete_before)
+        return ShareShard(
+            runtime, self._settings, self._partition_count_of, runtime.delete_before, self._are_served
+        )
+
+    def _are_served(self) -> bool:
+        return self._image.features.get(SHARE_VERSION, 0) >= 1
 
     @cached_property
     def _settings(self) -> ShareCoordinatorSettings:
@@ -102,8 +109,11 @@ class ShareStates:
 
     def follow(self, changes: TopicChanges) -> Steps[None]:
         """The metadata changed, and the partitions with it: shards come and go, and forget what was of topics that were
-        removed."""
+        removed. What they do by the clock they take up again once share groups are served again."""
         self._shards.follow()
+        were_served, self._were_served = self._were_served, self._are_served()
+        if self._were_served and not were_served:
+            self._shards.tell(_served_again)
         if changes.removed:
             gone = [each.topic_id for each in changes.removed]
             pause = Pause()
@@ -125,6 +135,10 @@ class ShareStates:
                     yield
         except KafkaError as error:
             log.warning("the share groups' states of deleted topics stay: %s", error)
+
+
+def _served_again(shard: ShareShard) -> None:
+    shard.served_again()
 
 
 def share_coordinator_settings(config: BrokerConfig) -> ShareCoordinatorSettings:

@@ -38,9 +38,9 @@ def handle(
 ) -> AlterShareGroupOffsetsResponse | Later[AlterShareGroupOffsetsResponse]:
     """Topics that may not be read, or aren't there, come first."""
     if not groups.serves_share_groups:
-        return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
+        return _refused(KafkaError(Error.UNSUPPORTED_VERSION, "Share groups aren't served."))
     if not authorizer.allows(context, READ, GROUP, request.group_id):
-        return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
+        return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED, "The group may not be read."))
     if sum([len(topic.partitions) + 1 for topic in request.topics]) > MOST_ALTERED_PARTITIONS:
         return _refused(KafkaError(Error.INVALID_REQUEST, "There are too many partitions in the request."))
     refused = []

@@ -31,9 +31,9 @@ def handle(
 ) -> DeleteShareGroupOffsetsResponse | Later[DeleteShareGroupOffsetsResponse]:
     """Topics that may not be read come first."""
     if not groups.serves_share_groups:
-        return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
+        return _refused(KafkaError(Error.UNSUPPORTED_VERSION, "Share groups aren't served."))
     if not authorizer.allows(context, Operation.DELETE, GROUP, request.group_id):
-        return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
+        return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED, "The group may not be deleted."))
     if len(request.topics) > MOST_FORGOTTEN_TOPICS:
         return _refused(KafkaError(Error.INVALID_REQUEST, "There are too many topics in the request."))
     refused = []

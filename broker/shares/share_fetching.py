@@ -165,7 +165,16 @@ class ShareReading:
 
     def hold(self) -> Acquirable:
         """Those that something can be acquired of, from which offset, and how many bytes of each may be read."""
-        held: list[LedSharePartition] = [led for led in self.wanted if led.share.begin_fetch(self)]
+        held: list[LedSharePartition] = []
+        for led in self.wanted:
+            if not led.share.begin_fetch(self):
+                continue
+            # An unclean election, or a power loss, has left the log shorter than the state. In Kafka each fetch is
+            # answered at once then, with nothing, and the client asks again at once.
+            if led.share.next_fetch_offset() > led.partition.log.log_end_offset:
+                led.share.end_fetch(self)
+            else:
+                held.append(led)
         sizes = self._sizes(len(held))
         return [
             (

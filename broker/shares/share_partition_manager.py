@@ -13,6 +13,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from broker.controller.image import GROUP_RESOURCE
+from broker.controller.pause import Pause
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.leader import Leader
 from broker.replicas.searches_by_time import search_by_time
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from coordinator.ports import WhenCommitted
     from coordinator.share_partition.ports import ShareRuntime, ShareSettings
     from protocol.messages.share_fetch import AcknowledgementBatch
+    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.shares")
 
@@ -194,6 +196,17 @@ class SharePartitionManager:
         """Nobody of the group has a session here any more."""
         for led in [*self._groups.get(group_id, {}).values()]:
             self.drop(led)
+
+    def forget_all(self) -> Steps[None]:
+        """Share groups aren't served any more: all sessions end, and nothing is given back. (Kafka:
+        `onShareVersionToggle`.)"""
+        self.sessions.clear()
+        pause = Pause()
+        for of_group in [*self._groups.values()]:
+            for led in [*of_group.values()]:
+                self.drop(led)
+                if pause.is_due():
+                    yield
 
     def _drop_unused(self) -> None:
         for group_id in [*self._groups]:

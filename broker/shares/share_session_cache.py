@@ -182,6 +182,11 @@ class ShareSessionCache:
                 self._members[key[0]] = left
         return session
 
+    def clear(self) -> None:
+        """All of them end, and what they hold stays with their members until its locks end."""
+        for key in [*self._sessions]:
+            self.remove(key)
+
     def has_any(self, group_id: str) -> bool:
         """Whether any member of the group has one."""
         return group_id in self._members

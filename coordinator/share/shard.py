@@ -42,15 +42,23 @@ class ShareShard:
         settings: ShareCoordinatorSettings,
         partition_count_of: PartitionCountOf,
         delete_before: Callable[[int], None],
+        is_served: Callable[[], bool],
     ) -> None:
-        """`delete_before` has all records of the shard's log below an offset deleted, and may raise KafkaError."""
+        """`delete_before` has all records of the shard's log below an offset deleted, and may raise KafkaError.
+        `is_served`: whether share groups are."""
         self._runtime = runtime
         self._settings = settings
         self.gate = Gate(runtime, closes_on_loss=True)
         self.known = SharePartitions(settings.updates_per_snapshot)
         self._decisions = Decisions(self.known, partition_count_of, runtime.now_ms)
         self._upkeep = ShareUpkeep(
-            runtime, self.gate, self.known, settings, write=self._write, delete_before=delete_before
+            runtime,
+            self.gate,
+            self.known,
+            settings,
+            is_served=is_served,
+            write=self._write,
+            delete_before=delete_before,
         )
 
     # --- the way out of every answer ------------------------------------------------------------------------
@@ -113,6 +121,10 @@ class ShareShard:
                 part = keys[first : first + TOMBSTONES_AT_ONCE]
                 self._write([ShareRecord(key, None) for key in part if key in self.known])
                 yield len(part)
+
+    def served_again(self) -> None:
+        """Share groups are, after they weren't."""
+        self._upkeep.tick()
 
     @staticmethod
     def stands_alone(_value: Bytes | None) -> bool:

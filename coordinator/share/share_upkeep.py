@@ -1,7 +1,7 @@
 """What a shard of the share coordinator does by the clock, so that its log doesn't grow for ever: what nobody has
 written to for long is written down again, and all that lies before the oldest snapshot goes.
 
-Time runs as long as there are share partitions. In Kafka there is one clock for all shards.
+Time runs as long as there are share partitions, and share groups are served. In Kafka one clock is all shards'.
 Source: `ShareCoordinatorService.setupPeriodicJobs`, `ShareCoordinatorShard.snapshotColdPartitions`.
 """
 
@@ -37,22 +37,25 @@ class ShareUpkeep:
         known: SharePartitions,
         settings: ShareCoordinatorSettings,
         *,
+        is_served: Callable[[], bool],
         write: Callable[[Sequence[ShareRecord]], None],
         delete_before: Callable[[int], None],
     ) -> None:
-        """`delete_before` has all records of the shard's log below an offset deleted. Both may raise KafkaError."""
+        """`is_served`: whether share groups are. `delete_before` has all records of the shard's log below an offset
+        deleted. `write` and it may raise KafkaError."""
         self._runtime = runtime
         self._gate = gate
         self._known = known
         self._settings = settings
+        self._is_served = is_served
         self._write = write
         self._delete_before = delete_before
         self._is_running = False
         self._pruned_before = 0
 
     def tick(self) -> None:
-        """Something was written, or loaded: time runs from now on."""
-        if not self._is_running and len(self._known):
+        """Something was written, or loaded, or share groups are served again: time runs from now on."""
+        if not self._is_running and len(self._known) and self._is_served():
             self._is_running = True
             self._again(_SNAPSHOTS, self._settings.cold_snapshot_interval_ms, self._begin_snapshots)
             self._again(_PRUNING, self._settings.prune_interval_ms, self._prune)
@@ -68,6 +71,9 @@ class ShareUpkeep:
     # --- snapshots of what is cold --------------------------------------------------------------------------
 
     def _begin_snapshots(self) -> None:
+        if not self._is_served():
+            self.stop()
+            return
         # Where all of them were only written down again last time nobody is at work, and nothing is to be gained.
         active = any(state.create_timestamp == state.write_timestamp for state in self._known.states())
         self._go_on_with_snapshots(self._known.keys() if active else [])
@@ -99,6 +105,9 @@ class ShareUpkeep:
     # --- pruning --------------------------------------------------------------------------------------------
 
     def _prune(self) -> None:
+        if not self._is_served():
+            self.stop()
+            return
         self._again(_PRUNING, self._settings.prune_interval_ms, self._prune)
         before = self._known.redundant_before
         if before is not None and before != self._pruned_before:

@@ -14,8 +14,9 @@ START_TIMEOUT_S = 300.0
 CONFIG = {
     # Deleted topics must not fill the page cache for the minute that is the default.
     "log.segment.delete.delay.ms": 100,
-    # barnabas's default; Apache Kafka would let each first member of a group wait for others for three seconds.
+    # Apache Kafka would let each first member of a group wait for others for three seconds.
     "group.initial.rebalance.delay.ms": 0,
+    "group.streams.initial.rebalance.delay.ms": 0,
 }
 
 

@@ -27,7 +27,7 @@ def test_kafka_streams_counts_every_word_once_though_it_and_the_broker_are_kille
         folder.mkdir()
         with running_server(folder / "server") as server:
             settings = streams.STREAMS_PROTOCOL_SETTINGS
-            result = streams.run(server, java_classes(), folder, flights, kills=3, seed=1, settings=settings)
+            result = streams.run(server, java_classes(), folder, flights, kills=2, seed=1, settings=settings)
             assert result.wrong == []
             assert result.kills == ["the application", "the broker", "the application"]
             assert result.outputs == 2 * result.words == 6 * len(flights)
@@ -52,6 +52,13 @@ def policies(bootstrap: str) -> dict[str, str]:
     topics = [name for name in admin.list_topics(timeout=PATIENCE_S).topics if name.startswith("totals-")]
     found = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic) for topic in topics])
     return {each.name: config.result(PATIENCE_S)["cleanup.policy"].value for each, config in found.items()}
+
+
+def test_kills_of_the_broker_lie_evenly_between_those_of_the_application() -> None:
+    assert streams.killing_the_broker(9, 1) == {5}
+    assert streams.killing_the_broker(3, 3) == {1, 3, 5}
+    assert streams.killing_the_broker(2, 0) == set()
+    assert streams.killing_the_broker(0, 2) == {0, 1}
 
 
 def test_a_lost_word_a_doubled_one_and_a_wrong_sum_are_found() -> None:

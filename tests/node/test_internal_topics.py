@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.internal_topics import MOST_REFUSALS, MOST_UNDER_WAY, InternalTopics
+from broker.coordination.internal_topics import (
+    MOST_REFUSALS,
+    MOST_SHOWN,
+    MOST_UNDER_WAY,
+    InternalTopics,
+)
 from broker.server import Server
 from coordinator.group.streams.config import StreamsConfig
 from protocol.errors import Error, KafkaError
@@ -225,3 +230,19 @@ async def test_what_speaks_against_one_is_told_by_the_next_heartbeats(groups: Se
     clock_of(node).advance_ms(10_000)
     (status,) = (await beat(node, heartbeat(2))).status
     assert status.status_detail == "Internal topics are missing: c"
+
+
+@pytest.mark.limit("broker.coordination.internal_topics.MOST_SHOWN")
+def test_of_many_topics_the_log_names_a_few(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "barnabas.topics")
+    controller = Controller()
+    for count in (MOST_SHOWN, MOST_SHOWN + 1):
+        names = [f"t{number}" for number in range(count)]
+        for outcome in (NOT_YET, None):
+            controller.want(*names, remember_ms=0)
+            controller.replies.pop(0)([(CreatableTopic(name=name), outcome) for name in names])
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 4
+    assert ["and 1 more" in line for line in lines] == [False, False, True, True]
+    assert all(line.count("t0") == line.count(f"t{MOST_SHOWN - 1}") == 1 for line in lines)
+    assert not any(f"t{MOST_SHOWN}" in line for line in lines)

@@ -205,6 +205,23 @@ async def test_a_fetch_waits_until_something_is_appended(shares: Shares) -> None
     assert not shares.node.partitions.get("t", 0).waiting
 
 
+async def test_where_the_log_is_shorter_than_the_state_a_fetch_waits_until_it_has_grown(shares: Shares) -> None:
+    """As after an unclean election. In Kafka it is answered at once, again and again."""
+    shares.persisters.initialize(GROUP, shares.topic_id, 0, start_offset=4)
+    shares.produce(2)
+    client = shares.client()
+    assert errors(client.fetch(0, 0)) in ({}, {0: 0})
+    later = client.fetch(1, max_wait_ms=60_000)
+    assert isinstance(later, Later)
+    shares.produce(1)
+    assert later.answer() is later
+    shares.produce(3)
+    assert acquired(later.result()) == {0: [(4, 5, 1)]}
+    found = shares.shares.find(GROUP, (shares.topic_id, 0))
+    assert found is not None
+    assert found.share.records.start_offset == 4
+
+
 async def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(shares: Shares) -> None:
     later = shares.client().fetch(0, 0, max_wait_ms=60_000, min_bytes=200)
     shares.produce(1)

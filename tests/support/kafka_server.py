@@ -142,6 +142,8 @@ def _properties(data: Path, port: int, controller_port: int, config: Mapping[str
         "offsets.topic.replication.factor": 1,
         "transaction.state.log.replication.factor": 1,
         "transaction.state.log.min.isr": 1,
+        "share.coordinator.state.topic.replication.factor": 1,
+        "share.coordinator.state.topic.min.isr": 1,
         **config,
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())

@@ -54,8 +54,8 @@ class TaskStep(Enum):
 
     STAY = "nothing changes"
     NEXT = "go on towards the target assignment"
-    NEXT_EPOCH = "the same, at the epoch after its own"
-    ADOPT = "the same, at the epoch of the target assignment"
+    NEXT_EPOCH = "go on towards it, at the epoch after its own"
+    ADOPT = "go on towards it, at its epoch"
     REFUSE = "the member has to give up everything and to join again"
 
 

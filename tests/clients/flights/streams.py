@@ -3,6 +3,9 @@
 `java/FlightTotals.java` counts the words of the flights and sums their delays with `exactly_once_v2`. Its caches are
 off, so that each word of a flight is one record in either output, and its counts go 1, 2, 3, ... whatever happened in
 between. Ends with status 1 where one is missing, doubled or out of order, or a sum is wrong.
+
+`--streams-group --instances 4 --standbys 1 --kills 10 --broker-kills 10` grows a streams group from one instance to
+four, with a standby of each task, while instances and broker are killed in turn.
 """
 
 from __future__ import annotations
@@ -72,8 +75,8 @@ class Application:
         self, bootstrap: str, classes: Path, folder: Path, settings: Mapping[str, object], number: int = 0
     ) -> None:
         self.log = folder / f"application-{number}.log"
-        state = folder / f"state-{number}"
-        self._command = [RUNNER, "class", "FlightTotals", bootstrap, APPLICATION, state]
+        self._state = folder / f"state-{number}"
+        self._command = [RUNNER, "class", "FlightTotals", bootstrap, APPLICATION, self._state]
         self._command += [FLIGHTS, COUNTS, SUMS]
         self._command += [f"{name}={value}" for name, value in settings.items()]
         self._command.append(f"application.server=127.0.0.1:{FIRST_PORT + number}")
@@ -93,6 +96,11 @@ class Application:
         assert self._process.poll() is None, self.log.read_text()[-5000:]
         return True
 
+    @property
+    def tasks(self) -> int:
+        """How many it has kept state of, as an active one or as a standby."""
+        return sum(each.is_dir() for each in (self._state / APPLICATION).glob("[0-9]*_[0-9]*"))
+
     def end(self, number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(number)
@@ -102,7 +110,8 @@ class Application:
 
 @dataclass(slots=True)
 class Result:
-    """words: how many the flights have. wrong: sentences. took_s: from the first flight to the last word."""
+    """words: how many the flights have. wrong: sentences. took_s: from the first flight to the last word. tasks: of how
+    many each instance has had state."""
 
     flights: int
     words: int
@@ -110,6 +119,7 @@ class Result:
     aborted_outputs: int = 0
     kills: list[str] = field(default_factory=list)
     took_s: float = 0.0
+    tasks: list[int] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
 
 
@@ -120,6 +130,7 @@ def run(
     flights: Sequence[Flight],
     *,
     kills: int,
+    broker_kills: int = 1,
     seed: int,
     late_s: float = LATE_S,
     settings: Mapping[str, object] = SETTINGS,
@@ -128,10 +139,12 @@ def run(
 ) -> Result:
     """Feed the flights in as many parts as there are kills, and one more; each kill falls amid the work on one.
 
-    The broker is killed once, half-way, one of the application's instances the other times. With each part one more of
-    these comes, until all are there. AssertionError where the work isn't done.
+    kills: of one of the application's instances. broker_kills: of the broker, evenly between those. With each part one
+    more instance comes, until all are there. AssertionError where the work isn't done.
     """
     chance = random.Random(seed)
+    parts = kills + broker_kills + 1
+    of_broker = killing_the_broker(kills, broker_kills)
     bootstrap = server.bootstrap
     create_topic(bootstrap, FLIGHTS, partitions=PARTITIONS)
     for topic in (COUNTS, SUMS):
@@ -144,16 +157,16 @@ def run(
     ]
     applications[0].start()
     try:
-        for number in range(kills):
+        for number in range(parts - 1):
             running = applications[: number + 1]
             application = running[-1]
             if 0 < number < instances:
                 application.start()
-            send(bootstrap, FLIGHTS, flights[number :: kills + 1], "lz4", PARTITIONS)
+            send(bootstrap, FLIGHTS, flights[number::parts], "lz4", PARTITIONS)
             written = _wait_until_it_writes(bootstrap, application)
             time.sleep(chance.random() * late_s)
             _wait_for_an_open_transaction(bootstrap)
-            if number == kills // 2:
+            if number in of_broker:
                 server.kill()
                 server.start()
                 result.kills.append("the broker")
@@ -163,9 +176,10 @@ def run(
                 application.start()
                 result.kills.append("the application")
             say(f"kill {number + 1}: {result.kills[-1]}, which had written {written:,} records and markers")
-        send(bootstrap, FLIGHTS, flights[kills :: kills + 1], "lz4", PARTITIONS)
+        send(bootstrap, FLIGHTS, flights[parts - 1 :: parts], "lz4", PARTITIONS)
         wait_until_all_is_there(bootstrap, 2 * result.words, applications[0])
         result.took_s = time.monotonic() - began_s
+        result.tasks = [application.tasks for application in applications]
         for application in applications:
             application.end(signal.SIGTERM)
     finally:
@@ -177,6 +191,12 @@ def run(
     result.aborted_outputs += sum(map(len, read(bootstrap, SUMS, READ_UNCOMMITTED).values())) - result.outputs
     result.wrong = differences(expected, counts, sums)
     return result
+
+
+def killing_the_broker(kills: int, broker_kills: int) -> set[int]:
+    """Which of all kills, counted from 0, strike the broker."""
+    together = kills + broker_kills
+    return {(2 * index + 1) * together // (2 * broker_kills) for index in range(broker_kills)}
 
 
 def words_of(flights: Sequence[Flight]) -> dict[str, list[int]]:
@@ -294,6 +314,7 @@ def main() -> int:
             folder,
             flights,
             kills=options.kills,
+            broker_kills=options.broker_kills,
             seed=options.seed,
             late_s=LATE_S if options.sample else LATE_WITH_ALL_S,
             instances=options.instances,
@@ -308,6 +329,7 @@ def main() -> int:
         f"{result.words:,} words, counted and summed in {result.outputs:,} records; {result.aborted_outputs:,}"
         " more of aborted transactions, seen by nobody"
     )
+    _say(f"the instances had state of {', '.join(map(str, result.tasks))} tasks")
     for sentence in result.wrong[:20]:
         print(f"             {sentence}")
     _say(
@@ -321,7 +343,8 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.clients.flights.streams", description=__doc__)
     parser.add_argument("--sample", action="store_true", help="2,005 flights instead of 336,776")
-    parser.add_argument("--kills", type=int, default=10, help="one of them the broker's (%(default)s)")
+    parser.add_argument("--kills", type=int, default=9, help="of the application (%(default)s)")
+    parser.add_argument("--broker-kills", type=int, default=1, help="(%(default)s)")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--streams-group", action="store_true", help="by the protocol of KIP-1071")
     parser.add_argument("--instances", type=int, default=1, help="of the application (%(default)s)")

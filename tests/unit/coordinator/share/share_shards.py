@@ -32,11 +32,13 @@ class ShareShards:
         self.topics = {TOPIC: 3, OTHER_TOPIC: 3}
         self.deleted_before: list[int] = []
         self.settings = settings
+        self.is_served = True
         self.shard = ShareShard(
             self.runtime,
             ShareCoordinatorSettings(**settings),
             lambda topic_id: self.topics.get(topic_id, 0),
             self.deleted_before.append,
+            lambda: self.is_served,
         )
 
     def ask(self, question: Callable[[ShareShard], A]) -> A | Error:

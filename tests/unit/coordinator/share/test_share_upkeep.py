@@ -125,3 +125,33 @@ def test_without_share_partitions_no_timer_runs_and_none_after_the_end() -> None
     shards.shard.unload()
     shards.runtime.pass_ms(20_000_000)
     assert len(shards.runtime.log) == 1
+
+
+def test_while_share_groups_arent_served_nothing_is_done() -> None:
+    shards = ShareShards(cold_snapshot_interval_ms=1_000, prune_interval_ms=1_000)
+    shards.initialize()
+    shards.initialize()
+    shards.is_served = False
+    shards.runtime.pass_ms(10_000)
+    assert (len(shards.runtime.log), shards.deleted_before) == (2, [])
+
+    shards.is_served = True
+    shards.shard.served_again()
+    shards.runtime.pass_ms(999)
+    assert (len(shards.runtime.log), shards.deleted_before) == (2, [])
+    shards.runtime.pass_ms(1)
+    assert (len(shards.runtime.log), shards.deleted_before) == (3, [2])
+
+
+def test_a_shard_that_is_loaded_then_waits_until_they_are() -> None:
+    shards = ShareShards(**SETTINGS)
+    shards.initialize()
+    shards.is_served = False
+    loaded = shards.restarted()
+    loaded.is_served = False
+    loaded.runtime.pass_ms(10_000)
+    records = len(loaded.runtime.log)
+    loaded.is_served = True
+    loaded.shard.served_again()
+    loaded.runtime.pass_ms(1_000)
+    assert len(loaded.runtime.log) == records + 1
