@@ -158,6 +158,10 @@ class ShareReading:
             for led, target in acquirable:
                 if target.fetch_offset < led.partition.log.log_start_offset:
                     return True
+                # An unclean election, or a power loss, has left the log shorter than the state. In Kafka each fetch is
+                # answered at once then, with nothing, and the client asks again at once.
+                if target.fetch_offset > led.partition.log.log_end_offset:
+                    continue
                 readable += bytes_to_read(parameters, target, led.partition)
         except (KafkaError, OSError, CorruptRecordError):
             return True  # reading finds the same fault, and says it with its partition
@@ -165,16 +169,7 @@ class ShareReading:
 
     def hold(self) -> Acquirable:
         """Those that something can be acquired of, from which offset, and how many bytes of each may be read."""
-        held: list[LedSharePartition] = []
-        for led in self.wanted:
-            if not led.share.begin_fetch(self):
-                continue
-            # An unclean election, or a power loss, has left the log shorter than the state. In Kafka each fetch is
-            # answered at once then, with nothing, and the client asks again at once.
-            if led.share.next_fetch_offset() > led.partition.log.log_end_offset:
-                led.share.end_fetch(self)
-            else:
-                held.append(led)
+        held: list[LedSharePartition] = [led for led in self.wanted if led.share.begin_fetch(self)]
         sizes = self._sizes(len(held))
         return [
             (

@@ -205,7 +205,9 @@ async def test_a_fetch_waits_until_something_is_appended(shares: Shares) -> None
     assert not shares.node.partitions.get("t", 0).waiting
 
 
-async def test_where_the_log_is_shorter_than_the_state_a_fetch_waits_until_it_has_grown(shares: Shares) -> None:
+async def test_where_the_log_is_shorter_than_the_state_a_fetch_waits_until_it_has_grown(
+    shares: Shares,
+) -> None:
     """As after an unclean election. In Kafka it is answered at once, again and again."""
     shares.persisters.initialize(GROUP, shares.topic_id, 0, start_offset=4)
     shares.produce(2)

@@ -247,9 +247,9 @@ def locks_and_connections_that_end(play: Play) -> None:
     until_written(6)  # the snapshot, the lock of the batch, the acknowledgement, the locks of three offsets
     one.fetch("for the last time")
     until_written(7)
+    configure(play, group, record_lock_duration_ms="30000")
     one.fetch("the first one is archived")
     produce_batches(play, topic, 4)
-    configure(play, group, record_lock_duration_ms="30000")
     three = ShareConsumer(play, group, topic, "three")
     three.fetch("new ones")
     written = len(share_records_of(play, group, topic))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..play import Play, script
+from ..play import LONG_MS, SHORT_MS, Play, script
 from ..scene import Topic
 from ..share_requests import (
     ACCEPT,
@@ -161,5 +161,21 @@ def what_is_taken(play: Play) -> None:
             _ask(owner, f"again, {shape}", kind, _shapes(whole, apart, number)[shape])
             whole += 2 * SIZE
     ShareConsumer(play, group, topic, "rest").fetch("all that is available", batch_size=SIZE)
+    play.ask("its state", "ReadShareGroupState", 0, read(group, (topic, 0)))
+    play.note("written", share_records_of(play, group, topic))
+
+
+@script(properties="shares", needs=NEEDS)
+def a_log_shorter_than_the_state(play: Play) -> None:
+    """As an unclean election leaves it. Kafka answers at once; what is answered is the same."""
+    topic = play.topic("t")
+    group = share_group(play, "g", (topic, 0), start=4)
+    produce_batches(play, topic, 2)
+    consumer = ShareConsumer(play, group, topic)
+    for number in range(3):
+        consumer.fetch(f"nothing to read, {number}", max_wait_ms=SHORT_MS)
+    produce_batches(play, topic, 1, SIZE)
+    consumer.fetch("what the group hasn't had", max_wait_ms=LONG_MS)
+    consumer.ack("accepted", (4, 5, ACCEPT))
     play.ask("its state", "ReadShareGroupState", 0, read(group, (topic, 0)))
     play.note("written", share_records_of(play, group, topic))

@@ -47,6 +47,11 @@ class Scene:
         self._beat(streams_beat(group, "one", -1))
         return 3
 
+    def empty_and_never_ready(self, group: str) -> int:
+        epoch = self.not_ready(group)
+        self._beat(streams_beat(group, "one", -1))
+        return epoch
+
     def not_ready(self, group: str) -> int:
         missing = topology(subtopology("0", self.play.name("nowhere")))
         return self._beat(streams_join(group, "one", missing, "p1"))
@@ -97,6 +102,12 @@ class Scene:
         self._beat(streams_beat(group, "two", 3, active={}))
         return 3
 
+    def joined(self, group: str) -> int:
+        """By a third one, of which nobody else is told yet."""
+        epoch = self.stable(group)
+        self._beat(streams_join(group, "three", self.of, "p3"))
+        return epoch
+
     def _beat(self, fields: Fields) -> int:
         answer = self.play.quietly("StreamsGroupHeartbeat", 0, fields)
         assert answer.error_code == 0, answer
@@ -106,6 +117,7 @@ class Scene:
 STATES: dict[str, Callable[[Scene, str], int]] = {
     "dead": Scene.dead,
     "empty": Scene.empty,
+    "empty and never ready": Scene.empty_and_never_ready,
     "not ready": Scene.not_ready,
     "not ready amid reconciliation": Scene.not_ready_amid_reconciliation,
     "waiting": Scene.waiting,
@@ -113,6 +125,7 @@ STATES: dict[str, Callable[[Scene, str], int]] = {
     "assigning amid reconciliation": Scene.assigning_amid_reconciliation,
     "reconciling": Scene.reconciling,
     "stable": Scene.stable,
+    "joined": Scene.joined,
 }
 """How a group comes there; the epoch of its member `one`."""
 
@@ -134,6 +147,8 @@ def _heartbeats(scene: Scene, group: str, epoch: int) -> dict[str, Asked]:
         "it is one epoch ahead": streams_beat(group, "one", epoch + 1),
         "it wants all to end": streams_beat(group, "one", epoch, shutdown_application=True),
         "it leaves": streams_beat(group, "one", -1),
+        "two says nothing": streams_beat(group, "two", 3),
+        "two has something": streams_beat(group, "two", 3, active={"0": [1]}),
         "two leaves": streams_beat(group, "two", -1),
         "a stranger": streams_beat(group, "nobody", epoch),
         "a stranger leaves": streams_beat(group, "nobody", -1),
