@@ -22,6 +22,7 @@ from tests.simulation.members import Member
 from tests.simulation.offsets import Committer, OffsetReader
 from tests.simulation.producers import IdempotentProducer, TransactionalProducer
 from tests.simulation.reader import Reader
+from tests.simulation.shares.share_work import ShareWork
 from tests.simulation.topics import create_topic, topic_ids
 from tests.simulation.virtual_files import MachineDied
 from tests.simulation.virtual_loop import VirtualLoop
@@ -61,6 +62,8 @@ class Course(ABC):
         self.luck = self.world.luck("course")
         self.work = work
         self.members: list[Member] = []
+        self.shares: ShareWork | None = None
+        """Where share groups are at work, too."""
         self._belonging: list[asyncio.Task[None]] = []
 
     # --- by who is asked ------------------------------------------------------------------------------------
@@ -109,9 +112,13 @@ class Course(ABC):
             assert await admin.insist(find) is Error.NONE
         self.members = self._groups_of(await topic_ids(admin, [*dict.fromkeys(topic for topic, _ in PLACES)]))
         admin.close()
+        if self.shares is not None:
+            await self.shares.prepare()
 
     def _groups_of(self, ids: dict[str, bytes]) -> list[Member]:
         luck = self.luck
+        if self.shares is not None and luck.random() < 0.7:
+            return []
         kinds = luck.choice(((ClassicMember,), (ConsumerMember,), (ClassicMember, ConsumerMember)))
         members: list[Member] = []
         for kind in kinds:
@@ -134,7 +141,10 @@ class Course(ABC):
         readers = self._readers()
         watching = [reader.run() for reader in (*readers, OffsetReader(self.client("watcher"), self.work))]
         reading = [self.loop.create_task(each) for each in watching]
-        self._belonging = [self.loop.create_task(member.run()) for member in self.members]
+        belonging = [member.run() for member in self.members]
+        if self.shares is not None:
+            belonging += self.shares.belonging()
+        self._belonging = [self.loop.create_task(each) for each in belonging]
         working = [self.loop.create_task(work) for work in self._working()]
         failing = self.loop.create_task(faults)
         _, late = await asyncio.wait(working, timeout=LONGEST_S)
@@ -169,6 +179,8 @@ class Course(ABC):
             working.append(transactional.run(luck.randint(*amounts.transactions)))
         committer = Committer(self.client("committer"), work, PLACES[0], "group-of-committer")
         working.append(committer.run(luck.randint(*amounts.commits)))
+        if self.shares is not None:
+            working += self.shares.working()
         return working
 
     def calm_down(self) -> None:
@@ -176,6 +188,8 @@ class Course(ABC):
         self.world.network.is_calm = True
         for member in self.members:
             member.is_calm = True
+        if self.shares is not None:
+            self.shares.calm_down()
 
     async def end_groups(self) -> None:
         await end(self._belonging)
