@@ -84,7 +84,7 @@ churn: .venv/.dev reference  ## Kafka Streams, Connect and a registry on compact
 exactly-once: .venv/.dev  ## consume, transform and produce in transactions, killed 200 times
 	$(BIN)/python -m tests.clients.consume_transform_produce $(ARGS)
 
-checker: .venv/.dev reference  ## let clients and broker crash amid transactions, and search what they saw for anomalies (ARGS="--cluster": three)
+checker: .venv/.dev reference  ## let clients and broker crash amid transactions, and search what they saw for anomalies (ARGS="--cluster": three; "--shares": share consumers)
 	$(BIN)/python -m tests.clients.checker $(ARGS)
 
 property: .venv/.quick  ## try every property with forty times as many examples as the tests do
