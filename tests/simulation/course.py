@@ -23,6 +23,7 @@ from tests.simulation.offsets import Committer, OffsetReader
 from tests.simulation.producers import IdempotentProducer, TransactionalProducer
 from tests.simulation.reader import Reader
 from tests.simulation.shares.share_work import ShareWork
+from tests.simulation.streams_member import StreamsMember
 from tests.simulation.topics import create_topic, topic_ids
 from tests.simulation.virtual_files import MachineDied
 from tests.simulation.virtual_loop import VirtualLoop
@@ -55,6 +56,8 @@ class Amounts(NamedTuple):
 class Course(ABC):
     replication_factor = 1
     amounts = Amounts()
+    streams = 0.0
+    """How likely there is a group of Kafka Streams' own kind beside the others."""
 
     def __init__(self, loop: VirtualLoop, seed: int, work: Work) -> None:
         self.loop = loop
@@ -119,11 +122,17 @@ class Course(ABC):
         luck = self.luck
         if self.shares is not None and luck.random() < 0.7:
             return []
-        kinds = luck.choice(((ClassicMember,), (ConsumerMember,), (ClassicMember, ConsumerMember)))
+        kinds: tuple[type[Member], ...] = luck.choice(
+            ((ClassicMember,), (ConsumerMember,), (ClassicMember, ConsumerMember))
+        )
+        of_streams = self.world.luck("streams")
+        if of_streams.random() < self.streams:
+            kinds = (*kinds, StreamsMember)
         members: list[Member] = []
         for kind in kinds:
             name = f"{kind.__name__}s"
             group = self._group(name, ids)
+            luck = of_streams if kind is StreamsMember else self.luck
             for number in range(luck.randint(1, 3)):
                 instance_id = f"instance-{number}" if luck.random() < 0.4 else None
                 members.append(kind(self.client, f"{name}-{number}", group, instance_id))

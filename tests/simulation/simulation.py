@@ -43,6 +43,8 @@ def simulate(seed: int, *, shares: bool = False) -> Result:
 
 
 class Simulation(Course):
+    streams = 0.3
+
     def __init__(self, loop: VirtualLoop, seed: int, *, shares: bool = False) -> None:
         super().__init__(loop, seed, Work())
         self.deaths = self.luck.choice([*Deaths])
