@@ -126,6 +126,8 @@ class ClusterSimulation(Course):
         if self.shares is not None:
             await self.shares.settle()
         await settle(self)
+        if self.shares is not None:
+            await self.shares.check_described()
         await self.end_groups()
         if self.shares is not None:
             await self.shares.check()

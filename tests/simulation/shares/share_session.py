@@ -62,6 +62,8 @@ class ShareSession:
         self.hand = hand
         self.past: Hand = {}
         """What it held before."""
+        self._last: Hand = {}
+        """Of each offset the last delivery, whether it holds that still or not."""
         self.finds_no_leader = False
         """Whether the last fetch was told of a partition that it isn't led here."""
         self._luck = client.luck
@@ -262,9 +264,7 @@ class ShareSession:
     def _acknowledging(self, kinds: Kinds, sent_s: float) -> dict[Place, list[Acknowledgement]]:
         deliveries = self.group.deliveries
         return {
-            place: deliveries.acknowledging(
-                self._session, place, of_place, self.past.get(place, {}) | self.hand.get(place, {}), sent_s
-            )
+            place: deliveries.acknowledging(self._session, place, of_place, self._last[place], sent_s)
             for place, of_place in kinds.items()
             if of_place
         }
@@ -303,12 +303,12 @@ class ShareSession:
                 for record in read_records(data[position : position + header.size_bytes]):
                     values[record.offset] = bytes(record.value or b"")
         now_s = self.client.now_s()
-        hand = self.hand.setdefault(place, {})
+        hand, last = self.hand.setdefault(place, {}), self._last.setdefault(place, {})
         for acquired in partition.acquired_records:
             count = acquired.delivery_count
             self.client.note(f"{place}: {acquired.first_offset} to {acquired.last_offset}, count {count}")
             for offset in range(acquired.first_offset, acquired.last_offset + 1):
-                hand[offset] = self.group.deliveries.delivered(
+                hand[offset] = last[offset] = self.group.deliveries.delivered(
                     self._session,
                     place,
                     offset,
