@@ -6,7 +6,10 @@ state until it is dropped: with its broker, with its leadership, or with the gro
 
 Of every record (`complaints`):
 
-1. Once its accept, reject or gap was answered with success, no fetch that is sent later is given it.
+1. Once its accept, reject or gap was answered with success, no fetch that is sent later is given it. In later terms
+   that is demanded where the member surely held it: else it may be that its lock had ended at the limit and nobody had
+   written that down yet; then the start is behind it, any acknowledgement is right, and the next leader delivers it
+   once more, as in Kafka.
 2. A delivery count is 1 at least, and the group's limit at most. In a term each delivery counts one more than the one
    before; those that are missing are answers that nobody got. Over the end of a term a count may be less: what was
    acquired and not written has left no trace (KIP-932, as in Kafka).
@@ -288,8 +291,9 @@ def _of_what_is_done(of_record: OfRecord) -> Iterator[str]:
         if not told.is_final:
             continue
         for delivery in of_record.deliveries:
-            is_later = delivery.asked_s >= told.answered_s and not delivery.is_old
             same_term = told.term is not None and told.term is delivery.term is told.delivery.term
+            is_later = delivery.asked_s >= told.answered_s and not delivery.is_old
+            is_later = is_later and (same_term or _is_held(told))
             is_next = same_term and _is_held(told) and delivery.count > told.delivery.count
             if is_later or is_next:
                 yield (

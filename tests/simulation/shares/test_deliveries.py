@@ -91,6 +91,13 @@ def test_what_is_done_with_comes_from_a_leader_that_is_none_any_more() -> None:
     assert told.complaints() == []
 
 
+def test_what_one_had_no_more_comes_again_from_the_next_leader() -> None:
+    told = Told()
+    told.said(1.2, told.given(0, "a", 1), ACCEPT)
+    told.said(1.8, told.given(1.5, "b", 1, term="the next one"), ACCEPT, term="the next one")
+    assert told.complaints() == []
+
+
 def test_what_is_done_with_is_acquired_later_in_the_term_by_a_fetch_that_waited() -> None:
     told = Told()
     told.said(0.2, told.given(0, "a", 1), ACCEPT)
