@@ -34,11 +34,11 @@ quick: .venv/.quick  ## run the tests that need Python alone, for each save (ARG
 soak: .venv/.quick  ## run them 50 times, each in an order of its own, with every core busy (ARGS="--times 5")
 	$(BIN)/python -m tests.soak $(ARGS) $(QUICK)
 
-simulation: .venv/.quick  ## crash a broker in memory by 500 seeds (ARGS="--seeds 50", "--cluster" for three, or a seed's number)
+simulation: .venv/.quick  ## crash a broker in memory by 500 seeds (ARGS="--seeds 50", "--cluster" for three, "--shares" with share groups, or a seed's number)
 	$(BIN)/python -m tests.simulation $(ARGS)
 
 test: .venv/.dev reference  ## run the tests (ARGS="tests/unit -x" and the like are passed on)
-	SIMULATED_SEEDS=200 SIMULATED_CLUSTER_SEEDS=40 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	SIMULATED_SEEDS=200 SIMULATED_CLUSTER_SEEDS=40 SIMULATED_SHARE_SEEDS=50 SIMULATED_SHARE_CLUSTER_SEEDS=8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 compare: .venv/.dev reference  ## play every script to Apache Kafka and to barnabas (the tests play some to Kafka)
 	COMPARE=all $(BIN)/python -m pytest tests/compare $(ARGS)
@@ -84,7 +84,7 @@ churn: .venv/.dev reference  ## Kafka Streams, Connect and a registry on compact
 exactly-once: .venv/.dev  ## consume, transform and produce in transactions, killed 200 times
 	$(BIN)/python -m tests.clients.consume_transform_produce $(ARGS)
 
-checker: .venv/.dev reference  ## let clients and broker crash amid transactions, and search what they saw for anomalies (ARGS="--cluster": three)
+checker: .venv/.dev reference  ## let clients and broker crash amid transactions, and search what they saw for anomalies (ARGS="--cluster": three; "--shares": share consumers)
 	$(BIN)/python -m tests.clients.checker $(ARGS)
 
 property: .venv/.quick  ## try every property with forty times as many examples as the tests do

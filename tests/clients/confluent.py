@@ -7,7 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 
 from protocol.records import compression
 from tests.support.ready_requests import fetch_batches
@@ -36,6 +43,14 @@ def create_topic(
     admin = AdminClient({"bootstrap.servers": bootstrap})
     new = NewTopic(topic, partitions, replication_factor, config=dict(config or {}))
     admin.create_topics([new])[topic].result(PATIENCE_S)
+
+
+def begin_at_the_start(bootstrap: str, group: str) -> None:
+    """Of a share group."""
+    setting = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[setting])
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
 
 def send(bootstrap: str, topic: str, records: Iterable[Mapping[str, Any]], **config: Any) -> list[Message]:

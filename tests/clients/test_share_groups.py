@@ -10,16 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import AcknowledgeType, Message, ShareConsumer
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 import barnabas
-from tests.clients.confluent import PATIENCE_S, create_topic, send
+from tests.clients.confluent import PATIENCE_S, begin_at_the_start, create_topic, send
 from tests.clients.java_programs import SOURCES, run_java
 
 Tool = Callable[..., str]
@@ -68,13 +61,6 @@ def filled(bootstrap: str, topic: str) -> str:
     send(bootstrap, topic, [{"value": f"{number}", "partition": number % 2} for number in range(20)])
     begin_at_the_start(bootstrap, topic)
     return topic
-
-
-def begin_at_the_start(bootstrap: str, group: str) -> None:
-    setting = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[setting])
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
 
 # --- Kafka's tools

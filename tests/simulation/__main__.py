@@ -27,17 +27,18 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=500, help="how many to try (default: 500)")
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--cluster", action="store_true", help="three brokers and their controller")
+    parser.add_argument("--shares", action="store_true", help="with share groups")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if arguments.seed is not None:
-        return _show(arguments.seed, _play(arguments.seed, arguments.cluster))
+        return _show(arguments.seed, _play(arguments.seed, arguments.cluster, arguments.shares))
     began_s = time.monotonic()
     failed = 0
     counts: Counter[str] = Counter()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     with ProcessPoolExecutor(os.cpu_count()) as executor:
         for seed, what, anomalies, counted in executor.map(
-            partial(_try, is_cluster=arguments.cluster), seeds
+            partial(_try, is_cluster=arguments.cluster, shares=arguments.shares), seeds
         ):
             counts += counted
             if anomalies:
@@ -45,14 +46,15 @@ def main() -> int:
                 print(f"seed {seed} ({what}): {anomalies[0]}", flush=True)
                 for anomaly in anomalies[1:5]:
                     print(f"    {anomaly}")
-                print(f"  again: python -m tests.simulation {'--cluster ' * arguments.cluster}{seed}")
+                kind = "--cluster " * arguments.cluster + "--shares " * arguments.shares
+                print(f"  again: python -m tests.simulation {kind}{seed}")
     print(_told(counts))
     print(f"{len(seeds)} seeds in {time.monotonic() - began_s:.0f} s, {failed} with anomalies")
     return 1 if failed else 0
 
 
-def _play(seed: int, is_cluster: bool) -> Result:
-    return cluster_simulation.simulate(seed) if is_cluster else simulate(seed)
+def _play(seed: int, is_cluster: bool, shares: bool) -> Result:
+    return (cluster_simulation.simulate if is_cluster else simulate)(seed, shares=shares)
 
 
 def _told(counts: Counter[str]) -> str:
@@ -67,11 +69,11 @@ def _stop(*_: object) -> None:
     raise _TakesTooLongError(f"not at its end after {LIMIT_S} s")
 
 
-def _try(seed: int, *, is_cluster: bool) -> tuple[int, str, list[str], Counter[str]]:
+def _try(seed: int, *, is_cluster: bool, shares: bool) -> tuple[int, str, list[str], Counter[str]]:
     signal.signal(signal.SIGPROF, _stop)
     signal.setitimer(signal.ITIMER_PROF, LIMIT_S, 1)  # and again, for where it is caught
     try:
-        result = _play(seed, is_cluster)
+        result = _play(seed, is_cluster, shares)
     except BaseException as error:
         signal.setitimer(signal.ITIMER_PROF, 0)
         return seed, "", [traceback.format_exc(limit=-12) or repr(error)], Counter()

@@ -29,6 +29,7 @@ class Written:
     """Of a partition's log, before a death."""
 
     recovery_point: int
+    log_start: int
     data: bytes
     """What its broker had in it."""
     compacts: bool
@@ -52,6 +53,7 @@ def written(machine: Machine) -> dict[str, Written]:
         if isinstance(folder, Directory):
             found[log.directory] = Written(
                 log.recovery_point,
+                log.log_start_offset,
                 node_states.log_bytes(machine, log.directory),
                 log.config.compacts and machine.server.config.get_boolean("log.cleaner.enable"),
                 log_contents.contents(folder),
@@ -73,8 +75,16 @@ def what_is_lost(machine: Machine, before: dict[str, Written], *, power_lost: bo
             continue
         point = was.recovery_point
         if not was.compacts:
+            # What is deleted counts as synced, as in Kafka, and is there again where the start of the log was not yet
+            # written down: a recovery point says little then, but where it is the log's end.
             synced = log_contents.below(was.data, point)
-            if not any(each[: len(synced)] == synced for each in (there, *_elsewhere(machine, folder))):
+            is_deleted = node_states.is_deleted_from(folder)
+            if is_deleted and synced != log_contents.whole(was.data):
+                continue
+            deleted = log_contents.below(was.data, was.log_start)
+            synced = synced[len(deleted) :]
+            places = (there, *_elsewhere(machine, folder))
+            if not any(synced in each if is_deleted else each.startswith(synced) for each in places):
                 complaints.append(f"{folder} was synced up to offset {point}, and isn't")
             continue
         may_be = [log_contents.below(each, point) for each in was.may_be]
@@ -270,7 +280,10 @@ async def _check_rebuilt(simulation: Simulation, committed: dict[Place, dict[int
             # A marker whose coordinator the power set back behind a record that luck kept: the partition refused it as
             # an old coordinator's, and takes it in the next epoch, which is a start's.
             continue
-        if work.may_lose and folder in rebuilt:
+        if node_states.is_deleted_from(folder) and folder in rebuilt:
+            # where it begins is written down later, and of what was deleted a snapshot knows more than the log
+            rebuilt[folder], state = node_states.of_what_both_have(rebuilt[folder], state)
+        elif work.may_lose and folder in rebuilt:
             # of a log whose beginning the power took a snapshot that stayed knows more than the records that stayed
             rebuilt[folder], state = map(node_states.by_records, (rebuilt[folder], state))
         if rebuilt.get(folder) != state:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from protocol.errors import Error
 from protocol.messages.groups_consumer import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
 from tests.simulation.groups import Life
@@ -20,6 +20,12 @@ LEAVES_FOR_A_WHILE = -2
 
 
 class ConsumerMember(Member):
+    version = 1
+    """Of its heartbeats."""
+    is_told_again = True
+    """Whether who says all that it has is told what it is to have, even if that is nothing new."""
+    _misses_something = False
+    """Whether an answer was lost that may have said what it is to give up, and isn't told again."""
     _says_all = True
     _is_unsure = False
     """Whether an answer was lost, so that the broker may be ahead of what it knows."""
@@ -36,6 +42,7 @@ class ConsumerMember(Member):
         self._join_anew()
 
     def _join_anew(self) -> None:
+        self._misses_something = False
         self.life.gives_up_all()
         self.life.epoch = 0
         self._says_all = True
@@ -53,12 +60,12 @@ class ConsumerMember(Member):
         request = self._heartbeat()
         if not self._is_unsure:
             self._asked_s = sent_s
-        answer: ConsumerGroupHeartbeatResponse = await self.client.ask(request, 1)
+        answer = await self.client.ask(request, self.version)
         error = Error(answer.error_code)
         if error is not Error.NONE:
             self.refused(error)
             return
-        if self._says_all:
+        if self._says_all and not self._misses_something:
             self._owes_since_s = None
         self.was_heard(sent_s)
         if answer.member_epoch < max(life.epoch, life.highest_epoch):
@@ -72,14 +79,21 @@ class ConsumerMember(Member):
         self._says_all = self._is_unsure = False
         life.epoch = answer.member_epoch
         life.highest_epoch = max(life.highest_epoch, life.epoch)
-        if answer.assignment is not None:
-            self._told(answer.assignment)
+        told = self.assigned_by(answer)
+        if told is not None:
+            self._misses_something = False
+            self._told(told)
         if not {*lost}.isdisjoint(life.owned):
             self.complain_unless_two(f"isn't told that {lost} are another's")
 
-    def _told(self, assignment: Assignment) -> None:
+    def assigned_by(self, answer: Any) -> list[Place] | None:
+        """None where nothing is said of it."""
+        assignment: Assignment | None = answer.assignment
+        return None if assignment is None else self._places(assignment.topic_partitions)
+
+    def _told(self, places: list[Place]) -> None:
         before = {*self.life.owned}
-        self.told(self._places(assignment.topic_partitions))
+        self.told(places)
         after = {*self.life.owned}
         if before - after:
             # what it has to give up takes it a while; then it says so
@@ -90,14 +104,19 @@ class ConsumerMember(Member):
             self._says_all = True
             self.hurry()
 
-    def _heartbeat(self) -> ConsumerGroupHeartbeatRequest:
+    def _heartbeat(self) -> Any:
+        if self._says_all:
+            self.life.held = {*self.life.owned}
+            self._gives_up_s = None
+        return self.heartbeat(says_all=self._says_all)
+
+    def heartbeat(self, *, says_all: bool) -> Any:
+        """The request."""
         life = self.life
         request = ConsumerGroupHeartbeatRequest(
             group_id=self.group.name, member_id=life.member_id, member_epoch=life.epoch
         )
-        if self._says_all:
-            life.held = {*life.owned}
-            self._gives_up_s = None
+        if says_all:
             request.instance_id = self.instance_id
             request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
             request.subscribed_topic_names = self.group.topics
@@ -136,8 +155,14 @@ class ConsumerMember(Member):
             return f"another one had it in {life.others[place]}"
         return "another one took its place" if self.group.is_replaced(life) else ""
 
+    def says_all_at_once(self) -> None:
+        """There is something that the broker waits to be told."""
+        self._says_all = True
+        self.hurry()
+
     def lost_an_answer(self) -> None:
         self._says_all = self._is_unsure = True
+        self._misses_something = not self.is_told_again
         self._owes(self._asked_s if self._owes_since_s is None else self._owes_since_s)
         self.hurry()
 

@@ -22,6 +22,8 @@ from tests.simulation.members import Member
 from tests.simulation.offsets import Committer, OffsetReader
 from tests.simulation.producers import IdempotentProducer, TransactionalProducer
 from tests.simulation.reader import Reader
+from tests.simulation.shares.share_work import ShareWork
+from tests.simulation.streams_member import StreamsMember
 from tests.simulation.topics import create_topic, topic_ids
 from tests.simulation.virtual_files import MachineDied
 from tests.simulation.virtual_loop import VirtualLoop
@@ -54,6 +56,8 @@ class Amounts(NamedTuple):
 class Course(ABC):
     replication_factor = 1
     amounts = Amounts()
+    streams = 0.0
+    """How likely there is a group of Kafka Streams' own kind beside the others."""
 
     def __init__(self, loop: VirtualLoop, seed: int, work: Work) -> None:
         self.loop = loop
@@ -61,6 +65,8 @@ class Course(ABC):
         self.luck = self.world.luck("course")
         self.work = work
         self.members: list[Member] = []
+        self.shares: ShareWork | None = None
+        """Where share groups are at work, too."""
         self._belonging: list[asyncio.Task[None]] = []
 
     # --- by who is asked ------------------------------------------------------------------------------------
@@ -109,14 +115,24 @@ class Course(ABC):
             assert await admin.insist(find) is Error.NONE
         self.members = self._groups_of(await topic_ids(admin, [*dict.fromkeys(topic for topic, _ in PLACES)]))
         admin.close()
+        if self.shares is not None:
+            await self.shares.prepare()
 
     def _groups_of(self, ids: dict[str, bytes]) -> list[Member]:
         luck = self.luck
-        kinds = luck.choice(((ClassicMember,), (ConsumerMember,), (ClassicMember, ConsumerMember)))
+        if self.shares is not None and luck.random() < 0.7:
+            return []
+        kinds: tuple[type[Member], ...] = luck.choice(
+            ((ClassicMember,), (ConsumerMember,), (ClassicMember, ConsumerMember))
+        )
+        of_streams = self.world.luck("streams")
+        if of_streams.random() < self.streams:
+            kinds = (*kinds, StreamsMember)
         members: list[Member] = []
         for kind in kinds:
             name = f"{kind.__name__}s"
             group = self._group(name, ids)
+            luck = of_streams if kind is StreamsMember else self.luck
             for number in range(luck.randint(1, 3)):
                 instance_id = f"instance-{number}" if luck.random() < 0.4 else None
                 members.append(kind(self.client, f"{name}-{number}", group, instance_id))
@@ -134,7 +150,10 @@ class Course(ABC):
         readers = self._readers()
         watching = [reader.run() for reader in (*readers, OffsetReader(self.client("watcher"), self.work))]
         reading = [self.loop.create_task(each) for each in watching]
-        self._belonging = [self.loop.create_task(member.run()) for member in self.members]
+        belonging = [member.run() for member in self.members]
+        if self.shares is not None:
+            belonging += self.shares.belonging()
+        self._belonging = [self.loop.create_task(each) for each in belonging]
         working = [self.loop.create_task(work) for work in self._working()]
         failing = self.loop.create_task(faults)
         _, late = await asyncio.wait(working, timeout=LONGEST_S)
@@ -169,6 +188,8 @@ class Course(ABC):
             working.append(transactional.run(luck.randint(*amounts.transactions)))
         committer = Committer(self.client("committer"), work, PLACES[0], "group-of-committer")
         working.append(committer.run(luck.randint(*amounts.commits)))
+        if self.shares is not None:
+            working += self.shares.working()
         return working
 
     def calm_down(self) -> None:
@@ -176,6 +197,8 @@ class Course(ABC):
         self.world.network.is_calm = True
         for member in self.members:
             member.is_calm = True
+        if self.shares is not None:
+            self.shares.calm_down()
 
     async def end_groups(self) -> None:
         await end(self._belonging)

@@ -1,7 +1,7 @@
 """Runs in which whatever is asked is long: groups and fetches are too small here to be so by themselves.
 
-Each heartbeat of a consumer group is decided beside the loop, each Fetch is read in turns, a partition in each, and
-what is computed takes its time, see `virtual_scheduler.VirtualComputing`.
+Each heartbeat of a consumer or a streams group is decided beside the loop, each Fetch is read in turns, a partition in
+each, and what is computed takes its time, see `virtual_scheduler.VirtualComputing`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from unittest.mock import patch
 from broker.handlers import fetch, long_fetch
 from broker.network import pieces, turns
 from coordinator.group.consumer import long_heartbeat
+from coordinator.group.streams import long_heartbeat as long_streams
 
 SHARE = 0.3
 
@@ -27,6 +28,7 @@ def are_long(luck: random.Random) -> bool:
 def all_long() -> Iterator[None]:
     with (
         patch.object(long_heartbeat, "MOST_IN_PASSING", -1),
+        patch.object(long_streams, "MOST_DECIDED_IN_PASSING", -1),
         patch.object(fetch, "PER_TURN", 0),
         patch.object(long_fetch, "PER_TURN", 1),
         patch.object(turns, "PER_TURN", 1),

@@ -30,6 +30,11 @@ SETTINGS = (
     f"group.consumer.session.timeout.ms={SESSION_TIMEOUT_MS}",
     "group.consumer.min.heartbeat.interval.ms=100",
     f"group.consumer.heartbeat.interval.ms={HEARTBEAT_S * 1000:.0f}",
+    "group.streams.min.session.timeout.ms=1000",
+    f"group.streams.session.timeout.ms={SESSION_TIMEOUT_MS}",
+    "group.streams.min.heartbeat.interval.ms=100",
+    f"group.streams.heartbeat.interval.ms={HEARTBEAT_S * 1000:.0f}",
+    "group.streams.num.standby.replicas=1",
 )
 
 PUT_OUT = frozenset({Error.UNKNOWN_MEMBER_ID, Error.FENCED_MEMBER_EPOCH})

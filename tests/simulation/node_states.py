@@ -7,10 +7,20 @@ from typing import NamedTuple
 
 from coordinator.transaction.states import AWAITS_MARKERS
 from protocol.records.batch import BatchHeader, CorruptRecordError, walk_batches
+from storage.log.leader_epochs import UNDEFINED_EPOCH
 from tests.simulation.machine import Machine
+
+DELETED_FROM = frozenset({"__share_group_state", "tickets"})
+"""Topics whose records are deleted from the beginning on. Where the broker dies soon they are there again, and their
+epochs aren't, as in Kafka: what is known of epochs goes at once, the start of the log a minute later."""
 
 LeaderEpochs = dict[str, int]
 """By the log's folder."""
+
+
+def is_deleted_from(folder: str) -> bool:
+    """Of a partition's folder, whether it is of `DELETED_FROM`."""
+    return folder.rpartition("/")[2].rpartition("-")[0] in DELETED_FROM
 
 
 class KnownByLog(NamedTuple):
@@ -27,6 +37,13 @@ def by_records(state: KnownByLog) -> KnownByLog:
     """Without the producers of which the log holds no record."""
     start = state.log_start_offset
     return state._replace(producers=[each for each in state.producers if max(each[3:]) >= start])
+
+
+def of_what_both_have(one: KnownByLog, other: KnownByLog) -> tuple[KnownByLog, KnownByLog]:
+    """Of two that don't begin at the same offset."""
+    start = max(one.log_start_offset, other.log_start_offset)
+    first, second = (by_records(each._replace(log_start_offset=start)) for each in (one, other))
+    return first, second
 
 
 def of_logs(machine: Machine) -> dict[str, KnownByLog]:
@@ -120,7 +137,9 @@ def of_batch_epochs(machine: Machine) -> list[str]:
         for header in held:
             offset, epoch = header.base_offset, header.partition_leader_epoch
             is_there = log.log_start_offset <= offset < log.log_end_offset
-            if is_there and log.leader_epochs.epoch_for(offset) != epoch:
+            known = log.leader_epochs.epoch_for(offset)
+            is_forgotten = known == UNDEFINED_EPOCH and log.topic in DELETED_FROM
+            if is_there and known != epoch and not is_forgotten:
                 complaints.append(f"{log.directory} has a batch of {epoch} at {offset}, and knows {entries}")
                 break
     return complaints

@@ -45,11 +45,11 @@ class Reader:
                 self.offset = 0
             await asyncio.sleep(self.client.luck.expovariate(5))
 
-    async def read_all(self) -> dict[int, bytes]:
-        """What there is for it now, from the first offset on."""
+    async def read_all(self, *, from_start: bool = False) -> dict[int, bytes]:
+        """What there is for it now, from the first offset on; `from_start`: which needn't be 0."""
         self.offset = 0
         self.values = {}
-        if self.work.may_lose_of(self.place):  # the first segment too
+        if from_start or self.work.may_lose_of(self.place):  # the first segment too may be lost
             assert await self.client.insist(self._go_to_start) is Error.NONE
         while True:
             before = self.offset

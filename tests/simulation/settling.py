@@ -9,8 +9,11 @@ from protocol.errors import Error
 from protocol.messages.groups_admin import DescribeGroupsRequest
 from protocol.messages.groups_consumer import ConsumerGroupDescribeRequest
 from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.messages.groups_streams import StreamsGroupDescribeRequest
+from tests.simulation.classic_member import ClassicMember
 from tests.simulation.consumer_member import ConsumerMember
 from tests.simulation.members import Member
+from tests.simulation.streams_member import StreamsMember
 from tests.simulation.wire_client import WireClient
 
 if TYPE_CHECKING:
@@ -80,10 +83,8 @@ async def _describe(course: Course) -> dict[str, Any]:
     client = course.client("describer")
     found: dict[str, Any] = {}
     for name in course.group_names():
-        is_consumer = any(
-            isinstance(member, ConsumerMember) for member in course.members if member.group.name == name
-        )
-        for key, ask in ((name, _ask_consumer if is_consumer else _ask_classic), (f"{name}'s", _ask_offsets)):
+        [kind] = {type(member) for member in course.members if member.group.name == name}
+        for key, ask in ((name, _ASK[kind]), (f"{name}'s", _ask_offsets)):
 
             async def describe(name: str = name, key: str = key, ask: Any = ask) -> Error:
                 found[key] = await ask(client, name)
@@ -109,6 +110,22 @@ async def _ask_consumer(client: WireClient, name: str) -> Any:
         for assignment in (member.assignment, member.target_assignment):
             assignment.topic_partitions.sort(key=lambda topic: topic.topic_name)
     return group
+
+
+async def _ask_streams(client: WireClient, name: str) -> Any:
+    group = (await client.ask(StreamsGroupDescribeRequest(group_ids=[name]), 0)).groups[0]
+    group.members.sort(key=lambda member: member.member_id)
+    for subtopology in group.topology.subtopologies if group.topology is not None else ():
+        for topic in subtopology.state_changelog_topics:
+            topic.partitions = 0  # known again with the first heartbeat after a start, as in Kafka
+    return group
+
+
+_ASK: dict[type[Member], Any] = {
+    ClassicMember: _ask_classic,
+    ConsumerMember: _ask_consumer,
+    StreamsMember: _ask_streams,
+}
 
 
 async def _ask_offsets(client: WireClient, name: str) -> Any:

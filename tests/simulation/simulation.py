@@ -17,6 +17,8 @@ from tests.simulation.machine import Machine
 from tests.simulation.members import SETTINGS
 from tests.simulation.producers import TRANSACTION_TIMEOUT_MS
 from tests.simulation.settling import settle
+from tests.simulation.shares.one_node import on_one_node
+from tests.simulation.shares.share_work import share_settings
 from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.wire_client import WireClient
 from tests.simulation.work import PLACES, Work
@@ -35,12 +37,15 @@ class Deaths(Enum):
     """As with Kafka what isn't synced may go: logs keep their beginnings, and the broker comes back."""
 
 
-def simulate(seed: int) -> Result:
-    return run(lambda loop: Simulation(loop, seed).run())
+def simulate(seed: int, *, shares: bool = False) -> Result:
+    """`shares`: with share groups."""
+    return run(lambda loop: Simulation(loop, seed, shares=shares).run())
 
 
 class Simulation(Course):
-    def __init__(self, loop: VirtualLoop, seed: int) -> None:
+    streams = 0.3
+
+    def __init__(self, loop: VirtualLoop, seed: int, *, shares: bool = False) -> None:
         super().__init__(loop, seed, Work())
         self.deaths = self.luck.choice([*Deaths])
         self.work.may_lose = self.deaths is Deaths.POWER_LOST
@@ -65,6 +70,8 @@ class Simulation(Course):
         if self.luck.random() < 0.5:
             settings.append("log.flush.interval.ms=2000")
         settings += self._of_the_cleaner()
+        if shares:
+            settings += share_settings(self.world.luck("share settings"))
         self._topic_settings = self._of_topics()
         self.work.synced_topics |= {
             name for name, settings in self._topic_settings.items() if settings.get("flush.messages") == "1"
@@ -79,6 +86,8 @@ class Simulation(Course):
             computes_beside=self._all_long,
             fills_up=self.work.is_refused_now_and_then,
         )
+        if shares:
+            self.shares = on_one_node(self, self.machine)
 
     def _of_the_cleaner(self) -> list[str]:
         """So that the internal topics are compacted again and again, or as rarely as by default."""
@@ -139,8 +148,14 @@ class Simulation(Course):
             await self._come_back()
         # all that is left open runs into its timeout
         await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 5)
+        if self.shares is not None:
+            await self.shares.settle()
         await settle(self)
+        if self.shares is not None:
+            await self.shares.check_described()
         await self.end_groups()
+        if self.shares is not None:
+            await self.shares.check()
         await checks.check(self)
         self.work.count(
             "writes that a full disk refused", sum(disk.refused for disk in self.machine.full_disks)

@@ -28,6 +28,8 @@ from tests.simulation.work import Work
 IN_PASSING = 9
 LONG = 7
 """A seed with consumer groups of KIP-848 in which whatever is asked is long."""
+STREAMS = 3
+"""A seed with a streams group."""
 FULL = 5
 """A seed in which the disk is full now and then."""
 ELSEWHERE = (12, LONG)
@@ -92,6 +94,15 @@ def test_a_seed_has_the_same_history_twice(seed: int) -> None:
 def test_in_some_seeds_whatever_is_asked_is_long() -> None:
     assert not played(IN_PASSING).long
     assert {*played(LONG).long} == {"settle", "read", "wait"}
+
+
+def test_in_some_seeds_there_is_a_group_of_kafka_streams() -> None:
+    with_streams, without = (
+        any("StreamsMembers-0: owns" in line for line in played(seed).result.history.lines)
+        for seed in (STREAMS, IN_PASSING)
+    )
+    assert with_streams
+    assert not without
 
 
 def test_in_some_seeds_the_disk_is_full_now_and_then() -> None:

@@ -187,6 +187,11 @@ class ClientConnection:
         self._waiter: asyncio.Future[None] | None = None
         self._next_arrival_s = 0.0
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was closed here or there, though what came before may be received still."""
+        return self._error is not None
+
     def attach(self, transport: ServerTransport) -> None:
         """The broker has accepted it."""
         self._transport = transport

@@ -69,6 +69,11 @@ class WireClient:
     def now_ms(self) -> int:
         return BEGIN_MS + int(self.now_s() * 1000)
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the next request goes over the connection that the last answer came from."""
+        return self._connection is not None and not self._connection.has_ended
+
     async def wait_out(self) -> None:
         """Until what was sent on a connection that broke has arrived, if it ever will."""
         await asyncio.sleep(2 * LONGEST_DELAY_S)

@@ -2,8 +2,12 @@
 
 What a heartbeat finds missing it records as initializing; once that is committed the share coordinator is asked,
 outside of the heartbeat, and what it has initialized is recorded in turn. Where it refuses one of them all are given
-up, and the next heartbeat begins anew; where nothing comes for `group.share.initialize.retry.interval.ms` it does so
-as well.
+up, and the next heartbeat begins anew. So it does after `group.share.initialize.retry.interval.ms` where a shard that
+was here before has asked.
+
+A conscious difference: what this shard has asked, and isn't answered yet, it doesn't ask again. Kafka does, after that
+time, and the later request may come when the earlier one was answered long ago: records were acknowledged meanwhile,
+and a state that is initialized forgets that.
 Source: `GroupMetadataManager` (subscribedTopicsChangeMap and its neighbours), `GroupCoordinatorService`.
 """
 
@@ -49,6 +53,8 @@ class StateInitializing:
         self._persister = parts.share.persister
         self._asking = AskingTogether(parts.runtime)
         self._retry_ms = parts.settings.share_initialize_retry_interval_ms
+        self._asked: set[tuple[str, bytes, int]] = set()
+        """Of which groups what is asked to be initialized, and isn't answered yet."""
 
     def name_of(self, topic_id: bytes) -> str:
         """As `NameOf`."""
@@ -74,9 +80,13 @@ class StateInitializing:
             there = known.get(topic.topic_id)
             if there is None or len(there.partitions) < topic.partition_count:
                 partitions = () if there is None else there.partitions
-                found[topic.topic_id] = [
-                    index for index in range(topic.partition_count) if index not in partitions
+                lacking = [
+                    index
+                    for index in range(topic.partition_count)
+                    if index not in partitions and (group.group_id, topic.topic_id, index) not in self._asked
                 ]
+                if lacking:
+                    found[topic.topic_id] = lacking
         return init_topics(found, self.name_of, now_ms)
 
     def record_of(self, group: ShareGroup, topics: InitTopics) -> AnyRecord:
@@ -90,7 +100,11 @@ class StateInitializing:
             topic_id: dict.fromkeys(topic.partitions, NO_START_OFFSET) for topic_id, topic in topics.items()
         }
 
+        asked = [(group_id, topic_id, index) for topic_id, of_topic in offsets.items() for index in of_topic]
+        self._asked.update(asked)
+
         def answered(errors: PartitionErrors) -> None:
+            self._asked.difference_update(asked)
             failure = next((error for error in errors.values() if error is not None), None)
             if failure is None:
                 self.succeeded(group_id, errors)
@@ -137,6 +151,8 @@ class StateInitializing:
     ) -> None:
         """Have the share coordinator forget these partitions."""
         places = [(topic_id, index) for topic_id, indexes in topics.items() for index in indexes]
+        # who comes next begins anew, behind this
+        self._asked.difference_update((group_id, topic_id, index) for topic_id, index in places)
         asks: list[Ask] = [
             partial(self._persister.delete, group_id, topic_id, index) for topic_id, index in places
         ]

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import barnabas
+from tests.clients.checker import share_round
 from tests.clients.checker.anomalies import Found, find
 from tests.clients.checker.cluster import CLUSTER_FAULTS, PATIENCE_S, SETTINGS, CheckedCluster
 from tests.clients.checker.history import History
@@ -34,6 +35,8 @@ def main() -> int:
     options = _options()
     if options.kafka:
         os.environ["BARNABAS_CLIENTS_KAFKA"] = "1"
+    if options.shares:
+        return _shares(options)
     with tempfile.TemporaryDirectory() as folder:
         java = _java()
         faults = [*CLUSTER_FAULTS, *OF_CLIENTS] if options.cluster else FAULTS
@@ -61,6 +64,25 @@ def main() -> int:
     return 0
 
 
+def _shares(options: argparse.Namespace) -> int:
+    for number in range(options.rounds):
+        plan = share_round.Plan(options.seed + number, options.faults)
+        print(f"seed {plan.seed}", flush=True)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            running_server(Path(folder), **share_round.SHARE_SETTINGS) as server,
+        ):
+            played = share_round.ShareRound(OneBroker(server), plan, say=print)
+            found = played.run()
+        print(played.summary)
+        if found:
+            options.history.write_text("\n".join(found) + "\n")
+            print(f"{found[0]}\n{len(found)} anomalies, in {options.history}.")
+            return 1
+    print("No anomaly.")
+    return 0
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.clients.checker", description=__doc__)
     parser.add_argument(
@@ -82,6 +104,11 @@ def _options() -> argparse.Namespace:
         "--cluster",
         action="store_true",
         help="three brokers and their controller, which are killed, stopped, paused and cut off",
+    )
+    parser.add_argument(
+        "--shares",
+        action="store_true",
+        help="share consumers instead, of one broker; --faults: how often it is killed in a round",
     )
     parser.add_argument("--kafka", action="store_true", help="with Apache Kafka, to judge the judge")
     parser.add_argument(

@@ -68,6 +68,10 @@ class OneBroker:
 
     def befall(self, fault: str, chance: random.Random, work: Workload) -> None:
         assert fault == KILL_THE_BROKER
+        self.kill()
+
+    def kill(self) -> None:
+        """And start it again."""
         self._server.kill()
         self._server.start()
 

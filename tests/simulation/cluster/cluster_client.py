@@ -21,6 +21,7 @@ from tests.simulation.cluster.routes import (
     route_of,
 )
 from tests.simulation.wire_client import NoAnswer, WireClient
+from tests.simulation.work import Place
 
 NOT_YET = MOVED | {
     Error.INVALID_REPLICATION_FACTOR,
@@ -74,6 +75,15 @@ class ClusterClient(WireClient):
             return None
         host = server.groups if route.key_type == GROUP else server.transactions
         return self._nodes.term(broker, INTERNAL[route.key_type], host.partition_of(route.key))
+
+    async def leader_of(self, place: Place) -> str:
+        """The name of its broker, as far as is known. Raises NoAnswer where nobody knows."""
+        route = OfLeader(*place)
+        return self._found.get(route) or await self._find(route)
+
+    def forget(self) -> None:
+        """What is known of leaders and coordinators proved wrong."""
+        self._found.clear()
 
     async def _find(self, route: Route) -> str:
         """Raises NoAnswer where nobody knows."""

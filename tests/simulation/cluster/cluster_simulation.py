@@ -16,7 +16,7 @@ from tests.simulation.cluster.cluster_client import ClusterClient
 from tests.simulation.cluster.faults import Deaths, Faults
 from tests.simulation.cluster.log_dir_work import LogDirWork
 from tests.simulation.cluster.move_work import MoveWork
-from tests.simulation.cluster.nodes import BROKERS, Nodes
+from tests.simulation.cluster.nodes import BROKERS, MIN_IN_SYNC, Nodes
 from tests.simulation.cluster.topic_work import TopicWork
 from tests.simulation.course import LONGEST_S, Amounts, Course, Result
 from tests.simulation.groups import GroupWork
@@ -25,6 +25,8 @@ from tests.simulation.members import SETTINGS
 from tests.simulation.producers import TRANSACTION_TIMEOUT_MS
 from tests.simulation.reader import Reader
 from tests.simulation.settling import settle
+from tests.simulation.shares.several_nodes import on_several_nodes
+from tests.simulation.shares.share_work import share_settings
 from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.work import PLACES, Place, Work
 
@@ -33,15 +35,16 @@ METADATA_CLEANING_MS = 2_000
 """Not each minute: no run is long."""
 
 
-def simulate(seed: int) -> Result:
-    return run(lambda loop: ClusterSimulation(loop, seed).run())
+def simulate(seed: int, *, shares: bool = False) -> Result:
+    """`shares`: with share groups."""
+    return run(lambda loop: ClusterSimulation(loop, seed, shares=shares).run())
 
 
 class ClusterSimulation(Course):
     replication_factor = len(BROKERS)
     amounts = Amounts(batches=(20, 60), transactions=(8, 25), commits=(10, 40))
 
-    def __init__(self, loop: VirtualLoop, seed: int) -> None:
+    def __init__(self, loop: VirtualLoop, seed: int, *, shares: bool = False) -> None:
         super().__init__(loop, seed, Work(is_refused_now_and_then=True))
         luck = self.luck
         self.deaths = luck.choice([*Deaths])
@@ -61,11 +64,20 @@ class ClusterSimulation(Course):
         if luck.random() < 0.5:
             settings.append(f"log.roll.ms={luck.choice((300, 1000, 4000))}")
             settings.append(f"log.index.interval.bytes={luck.choice((0, 300))}")
+        of_shares: list[str] = []  # a group's settings the controller checks, by its own
+        if shares:
+            of_shares = [
+                *share_settings(self.world.luck("share settings"), partitions=3),
+                f"share.coordinator.state.topic.replication.factor={self.replication_factor}",
+                f"share.coordinator.state.topic.min.isr={MIN_IN_SYNC}",
+            ]
         of_log_dirs = self.world.luck("log dirs")
         log_dirs = of_log_dirs.choice((1, 2))
         if of_log_dirs.random() < 0.7:  # so that much comes in between
             settings.append(f"replica.alter.log.dirs.io.max.bytes.per.second={SLOW_BYTES_PER_S}")
-        self.nodes = Nodes(self.world, settings, luck, log_dirs=log_dirs)
+        self.nodes = Nodes(self.world, settings, luck, log_dirs=log_dirs, of_all=of_shares)
+        if shares:
+            self.shares = on_several_nodes(self)
         self.faults = Faults(self.nodes, self.world.luck("faults"), self.deaths, self.work.counts, self._die)
 
     def client(self, name: str) -> ClusterClient:
@@ -111,8 +123,14 @@ class ClusterSimulation(Course):
         await cluster_checks.until_full(self)
         # all that is left open runs into its timeout
         await asyncio.sleep(TRANSACTION_TIMEOUT_MS / 1000 + 5)
+        if self.shares is not None:
+            await self.shares.settle()
         await settle(self)
+        if self.shares is not None:
+            await self.shares.check_described()
         await self.end_groups()
+        if self.shares is not None:
+            await self.shares.check()
         await cluster_checks.until_equal(self)
         cluster_checks.check_replicas(self)
         committed = await checks.check_what_is_read(self)

@@ -57,9 +57,15 @@ class Term(NamedTuple):
 
 class Nodes:
     def __init__(
-        self, world: World, settings: Sequence[str], luck: random.Random, *, log_dirs: int = 1
+        self,
+        world: World,
+        settings: Sequence[str],
+        luck: random.Random,
+        *,
+        log_dirs: int = 1,
+        of_all: Sequence[str] = (),
     ) -> None:
-        """`log_dirs` that each broker has."""
+        """`settings` of brokers, `of_all` of these and the controller. `log_dirs` that each broker has."""
         variables = {"CLUSTER_ID": CLUSTER_ID}
         of_metadata = luck.choice(((), OF_SHORT_METADATA))
         self.world = world
@@ -70,6 +76,7 @@ class Nodes:
             [
                 *COMMON,
                 *of_metadata,
+                *of_all,
                 "process.roles=controller",
                 "node.id=1",
                 f"listeners=CONTROLLER://127.0.0.1:{CONTROLLER_PORT}",
@@ -85,6 +92,7 @@ class Nodes:
                 [
                     *COMMON,
                     *of_metadata,
+                    *of_all,
                     *OF_BROKERS,
                     "process.roles=broker",
                     f"node.id={node_id}",

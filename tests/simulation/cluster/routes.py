@@ -9,8 +9,10 @@ from protocol.messages.fetch import FetchRequest
 from protocol.messages.groups_admin import DescribeGroupsRequest
 from protocol.messages.groups_consumer import ConsumerGroupDescribeRequest
 from protocol.messages.groups_offsets import OffsetFetchRequest
+from protocol.messages.groups_share import DescribeShareGroupOffsetsRequest, ShareGroupDescribeRequest
 from protocol.messages.offsets import ListOffsetsRequest
 from protocol.messages.produce import ProduceRequest
+from protocol.messages.topics import DeleteRecordsRequest
 from protocol.messages.transactions import AddPartitionsToTxnRequest, TxnOffsetCommitRequest
 from protocol.wire.schema import Struct
 
@@ -56,10 +58,13 @@ def route_of(request: Any) -> Route:
     if isinstance(request, ListOffsetsRequest):
         [of_list] = request.topics
         return OfLeader(of_list.name, of_list.partitions[0].partition_index)
-    if isinstance(request, OffsetFetchRequest | DescribeGroupsRequest):
+    if isinstance(request, DeleteRecordsRequest):
+        [of_delete] = request.topics
+        return OfLeader(of_delete.name, of_delete.partitions[0].partition_index)
+    if isinstance(request, OffsetFetchRequest | DescribeGroupsRequest | DescribeShareGroupOffsetsRequest):
         [group] = request.groups
         return OfCoordinator(getattr(group, "group_id", group), GROUP)
-    if isinstance(request, ConsumerGroupDescribeRequest):
+    if isinstance(request, ConsumerGroupDescribeRequest | ShareGroupDescribeRequest):
         return OfCoordinator(request.group_ids[0], GROUP)
     if isinstance(request, AddPartitionsToTxnRequest):
         return OfCoordinator(request.v3_and_below_transactional_id, TRANSACTION)

@@ -49,18 +49,27 @@ def test_what_is_refused_is_given_up_and_the_next_heartbeat_begins_anew() -> Non
     assert sharers.state_partitions() == ({}, {"t": [0, 1, 2]}, [])
 
 
-def test_where_no_answer_comes_it_is_asked_for_again_after_a_while() -> None:
+def test_what_is_asked_for_and_not_answered_yet_isnt_asked_for_again_however_long_it_takes() -> None:
+    """The second request might come when records were acknowledged by what the first one has begun."""
     sharers = Sharers(share_initialize_retry_interval_ms=30_000)
     sharers.persister.holds = True
     sharers.enter("m")
-    sharers.runtime.pass_ms(29_999)
+    sharers.runtime.pass_ms(30_000)
     sharers.beat("m", 2)
     assert len(sharers.persister.asked) == 3
-    sharers.runtime.pass_ms(1)
-    sharers.beat("m", 2)
-    assert len(sharers.persister.asked) == 6
     sharers.persister.answer()
     assert sharers.state_partitions() == ({}, {"t": [0, 1, 2]}, [])
+
+
+def test_what_was_asked_for_when_a_group_was_deleted_is_asked_for_again_by_the_next_one() -> None:
+    sharers = Sharers()
+    sharers.persister.holds = True
+    sharers.enter("m")
+    sharers.beat("m", -1)
+    delete(sharers, "g")
+    sharers.enter("n")
+    asked = [each[0] for each in sharers.persister.asked]
+    assert asked == [*["initialize"] * 3, *["delete"] * 3, *["initialize"] * 3]
 
 
 def test_a_restart_begins_the_time_of_what_is_initializing_anew() -> None:

@@ -1,0 +1,58 @@
+"""Some seeds of the simulations with share groups: 3 of one node and 1 of a cluster in passing, 50 and 8 with `make
+test`, and as many as one likes with `make simulation ARGS=--shares`."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from tests.simulation.cluster import cluster_simulation
+from tests.simulation.course import Result
+from tests.simulation.simulation import simulate
+
+# One worker of xdist gets all of these: what a seed comes to is looked at twice, and played once.
+pytestmark = pytest.mark.xdist_group("share_simulation")
+
+FIRST = 20
+SEEDS = range(FIRST, FIRST + int(os.environ.get("SIMULATED_SHARE_SEEDS", "3")))
+CLUSTER_SEEDS = range(3, 3 + int(os.environ.get("SIMULATED_SHARE_CLUSTER_SEEDS", "1")))
+
+
+@cache
+def played(seed: int) -> Result:
+    """Once for all tests that look at it."""
+    return simulate(seed, shares=True)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_share_groups_do_as_they_are_held_to_however_the_broker_dies(seed: int) -> None:
+    assert played(seed).anomalies == []
+
+
+@pytest.mark.parametrize("seed", CLUSTER_SEEDS)
+def test_share_groups_do_as_they_are_held_to_whoever_leads_their_partitions(seed: int) -> None:
+    assert cluster_simulation.simulate(seed, shares=True).anomalies == []
+
+
+def test_a_seed_has_the_same_history_twice() -> None:
+    assert simulate(FIRST, shares=True).history.digest == played(FIRST).history.digest
+
+
+def test_members_do_all_that_one_may_do() -> None:
+    counts = sum((played(seed).work.counts for seed in SEEDS), Counter[str]())
+    for what in (
+        "acknowledgements of what one doesn't hold",
+        "deaths",
+        "deliveries to shares",
+        "records done with by shares",
+        "records of shares left at their limit",
+        "share members that fell silent",
+        "share members that left",
+        "share members that stood still",
+        "share members that were put out",
+        "share sessions ended",
+    ):
+        assert counts[what] > 0, what
