@@ -209,7 +209,7 @@ class Wire(TransactionConnection):
             max_version=9,
         )
         pending = Pending(topic, partition, self._begin(leader, request))
-        self._client._net.poll(timeout_ms=0)  # as much as the socket takes leaves now
+        self._poll(0)  # as much as the socket takes leaves now
         return pending
 
     def wait(self, pending: Pending) -> Appended:
