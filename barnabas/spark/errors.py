@@ -77,6 +77,16 @@ class SourceOffsetsError(SinkError):
     """The source's offsets were to be committed for a group, and can't be told or don't fit this cluster."""
 
 
+class WorkerError(SinkError):
+    """The Python that Spark's workers run can't do the sink's work: it lacks a package, is of another version than the
+    driver's, or isn't there.
+    """
+
+
+class DriverGoneError(SinkError):
+    """The driver's JVM has ended, and with it all that Spark could do."""
+
+
 class BrokerRefusedError(SinkError):
     """The broker answered with an error that no other try would change, such as a missing permission."""
 
@@ -117,6 +127,7 @@ BY_NAME: dict[str, type[SinkError]] = {
         TryFailedError,
         DuplicateWriteError,
         UnknownTopicError,
+        WorkerError,
     )
 }
 """Those that a task may meet: it reports them by name, and the driver raises them."""

@@ -34,8 +34,14 @@ class BatchReport:
 
     skipped: the marker said that it had been committed before; nothing was written.
     tries: how many it took. A try whose commit was not answered counts, though the marker shows that it held.
-    write_ms, commit_ms: of the last try: the Spark job's time, and all the time that transactions cost beside it,
-        ahead of the job and after it.
+    bytes: of the record batches as they were sent.
+
+    Of the last try, one behind the other:
+
+    prepare_ms: a new epoch, the marker, the topics, adding their partitions.
+    write_ms: the Spark job. Of a batch that was skipped, computing it.
+    check_ms: the batch's marker, the source's offsets, and whether all is there that was reported.
+    commit_ms: the transaction's end alone (EndTxn), up to the coordinator's answer.
     """
 
     batch_id: int
@@ -43,7 +49,9 @@ class BatchReport:
     tries: int
     records: int
     bytes: int
+    prepare_ms: float
     write_ms: float
+    check_ms: float
     commit_ms: float
     partitions: tuple[PartitionReport, ...]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 import time
 import traceback
 from collections import deque
@@ -18,6 +20,7 @@ from barnabas.spark.errors import (
     RecordTooLargeError,
     SinkError,
     TryFailedError,
+    WorkerError,
 )
 from barnabas.spark.plan import SEQUENCES, Blob, Plan
 from barnabas.spark.schemas import arrow_schema
@@ -157,6 +160,9 @@ def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[pa.RecordB
     except SinkError as error:
         yield _rows([_no_partition(here, type(error).__name__, str(error))])
         return
+    except ImportError as error:
+        yield _rows([_no_partition(here, WorkerError.__name__, _missing(error))])
+        return
     except Exception as error:
         yield _rows([_no_partition(here, TryFailedError.__name__, _unexpected(error))])
         return
@@ -199,6 +205,14 @@ def _write(plan: Plan, here: Here, blobs: Iterable[Blob]) -> list[Partition]:
 
 def _no_partition(here: Here, error: str | None, reason: str | None) -> tuple[object, ...]:
     return None, None, here.attempt, 0, 0, 0, -1, -1, error, reason
+
+
+def _missing(error: ImportError) -> str:
+    return (
+        f"a worker's Python, {sys.executable} of version {platform.python_version()}, lacks what the sink needs: "
+        f"{type(error).__name__}: {error}. Install it there (pip install 'barnabas[spark]'), or have PYSPARK_PYTHON "
+        "name another Python"
+    )
 
 
 def _unexpected(error: Exception) -> str:
