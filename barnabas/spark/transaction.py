@@ -332,10 +332,8 @@ def _write_marker(work: Work, identity: Identity, leader: int) -> None:
     settings = work.settings
     batch = marker.encode(work.marker, settings.query)
     arrow_batches.stamp(batch, identity.producer_id, identity.epoch, 0)
-    connection = work.connection
-    connection.wait(
-        connection.send(leader, settings.transactional_id, settings.marker_topic, marker.PARTITION, batch)
-    )
+    topic, transactional_id = settings.marker_topic, settings.transactional_id
+    work.connection.append(leader, transactional_id, topic, marker.PARTITION, *batch.pieces)
 
 
 def _find_out(work: Work) -> None:

@@ -13,7 +13,8 @@ from typing import Self
 
 import pyarrow as pa
 
-from barnabas.spark import arrow_batches, codes, reports, wire
+from barnabas.spark import arrow_batches, codes, reports
+from barnabas.spark.arrow_batches import Batch
 from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
 from barnabas.spark.errors import (
     DuplicateWriteError,
@@ -24,10 +25,12 @@ from barnabas.spark.errors import (
 )
 from barnabas.spark.plan import SEQUENCES, Blob, Plan
 from barnabas.spark.schemas import arrow_schema
-from barnabas.spark.wire import Pending, Wire
+from barnabas.spark.wire import Appended, Outgoing, Pending, Wire
 
-# Requests on their way at a time, to as many partitions: one is sent while the next is built.
+# Requests on their way at a time, to as many partitions at least: one is sent while the next is built.
 IN_FLIGHT = 4
+IN_FLIGHT_BYTES = 16 << 20  # one alone may have more
+REQUEST_BYTES = 512 << 10  # a request that holds as much leaves
 # Answers after which the same batch may be sent again: where it was appended after all, the broker says so.
 SENT_AGAIN = {*codes.LEADER_MOVES, *codes.COORDINATOR_MOVES, codes.NOT_ENOUGH_REPLICAS}
 SENDINGS = 6
@@ -57,7 +60,7 @@ class Here:
 
 @dataclass(slots=True)
 class Partition:
-    """How far one partition got."""
+    """How far one partition got. request: with a batch of its that isn't answered yet."""
 
     target: int
     sequence: int = 0
@@ -66,60 +69,137 @@ class Partition:
     bytes: int = 0
     first_offset: int = -1
     last_offset: int = -1
+    request: Request | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A batch and where it goes."""
+
+    partition: Partition
+    batch: Batch
 
 
 @dataclass(slots=True)
-class Sent:
-    """A batch on its way, and its answer to come."""
+class Request:
+    """Batches of as many partitions for one leader: gathered, and once there is a `pending` on their way."""
 
-    partition: Partition
-    batch: arrow_batches.Batch
-    pending: Pending
+    leader: int
+    batches: list[Sent] = field(default_factory=list)
+    size: int = 0
+    pending: Pending | None = None
+
+    def add(self, sent: Sent) -> None:
+        self.batches.append(sent)
+        self.size += sent.batch.size
+        sent.partition.request = self
 
 
 @dataclass(slots=True)
 class Writer:
-    """Sends blobs. Raises a SinkError as soon as anything speaks against the try."""
+    """Sends blobs. Raises a SinkError as soon as anything speaks against the try.
+
+    gathered: of each leader, what travels next; a request leaves once it is large enough, or holds anybody up.
+    """
 
     plan: Plan
     connection: Wire
     partitions: dict[int, Partition] = field(default_factory=dict)
     leaders: list[int] = field(default_factory=list)
-    in_flight: deque[Sent] = field(default_factory=deque)
+    gathered: dict[int, Request] = field(default_factory=dict)
+    in_flight: deque[Request] = field(default_factory=deque)
 
     def send(self, blob: Blob) -> None:
-        """Sends a batch once there is room on the way; one at a time for each partition, to keep their order.
+        """Sends a batch, soon; one at a time for each partition, to keep their order.
 
         Raises RecordTooLargeError, and what came of the batches that it waited for.
         """
         partition = self.partitions.setdefault(blob.target, Partition(blob.target))
-        while len(self.in_flight) >= IN_FLIGHT or any(sent.partition is partition for sent in self.in_flight):
+        self._check(blob)
+        if partition.request is not None and partition.request.pending is None:
+            self._begin(partition.request)
+        while partition.request is not None:
             self._finish(self.in_flight.popleft())
-        data = blob.batch.data
-        target = self.plan.targets[blob.target]
-        limit = self.plan.max_message_bytes[target.topic]
-        if len(data) > limit:
-            raise RecordTooLargeError(
-                f"a record batch of {len(data)} bytes, with {blob.batch.records} record(s), is larger than "
-                f"max.message.bytes={limit} of the topic {target.topic}"
-            )
-        arrow_batches.stamp(data, self.plan.producer_id, self.plan.epoch, partition.sequence)
+        arrow_batches.stamp(blob.batch, self.plan.producer_id, self.plan.epoch, partition.sequence)
         partition.sequence = (partition.sequence + blob.batch.records) % SEQUENCES
-        self.in_flight.append(Sent(partition, blob.batch, self._begin(partition, data)))
+        request = self._gather(Sent(partition, blob.batch))
+        if request.size >= REQUEST_BYTES:
+            self._begin(request)
 
     def finish(self) -> None:
+        """Send what is left, and wait for all."""
+        while self.gathered:
+            self._begin(next(iter(self.gathered.values())))
         while self.in_flight:
             self._finish(self.in_flight.popleft())
 
-    def _begin(self, partition: Partition, data: bytearray) -> Pending:
-        target = self.plan.targets[partition.target]
-        leader = self.leaders[partition.target]
-        return self.connection.send(leader, self.plan.transactional_id, target.topic, target.partition, data)
+    def _gather(self, sent: Sent) -> Request:
+        leader = self.leaders[sent.partition.target]
+        request = self.gathered.setdefault(leader, Request(leader))
+        request.add(sent)
+        return request
 
-    def _finish(self, sent: Sent) -> None:
+    def _check(self, blob: Blob) -> None:
+        topic = self.plan.targets[blob.target].topic
+        limit = self.plan.max_message_bytes[topic]
+        if blob.batch.size > limit:
+            raise RecordTooLargeError(
+                f"a record batch of {blob.batch.size} bytes, with {blob.batch.records} record(s), is larger than "
+                f"max.message.bytes={limit} of the topic {topic}"
+            )
+
+    def _begin(self, request: Request) -> None:
+        """Send what is gathered for a leader, once there is room on the way."""
+        del self.gathered[request.leader]
+        while self.in_flight and (
+            len(self.in_flight) >= IN_FLIGHT
+            or sum(one.size for one in self.in_flight) + request.size > IN_FLIGHT_BYTES
+        ):
+            self._finish(self.in_flight.popleft())
+        self._send(request)
+        self.in_flight.append(request)
+
+    def _send(self, request: Request) -> None:
+        # Those of a topic side by side, as `Wire.send` wants them.
+        request.batches.sort(key=lambda sent: sent.partition.target)
+        request.pending = self.connection.send(
+            request.leader,
+            self.plan.transactional_id,
+            [Outgoing(*self.plan.targets[one.partition.target], one.batch.pieces) for one in request.batches],
+        )
+
+    def _finish(self, request: Request) -> None:
+        refused = self._answers(request, is_last=False)
+        for number in range(1, SENDINGS):
+            if not refused:
+                return
+            time.sleep(PAUSE_S * 2 ** (number - 1))
+            self._find_leaders()
+            again: dict[int, Request] = {}
+            for sent in refused:
+                leader = self.leaders[sent.partition.target]
+                again.setdefault(leader, Request(leader)).add(sent)
+            refused = []
+            for one in again.values():
+                self._send(one)
+                refused += self._answers(one, is_last=number == SENDINGS - 1)
+
+    def _answers(self, request: Request, *, is_last: bool) -> list[Sent]:
+        """Takes down what was appended; those to be sent again. Raises what no other sending would mend."""
+        assert request.pending is not None
+        refused = []
+        for sent, answer in zip(request.batches, self.connection.wait(request.pending), strict=True):
+            if isinstance(answer, Appended):
+                self._take(sent, answer)
+            elif is_last or answer.code not in SENT_AGAIN:
+                raise answer
+            else:
+                refused.append(sent)
+        return refused
+
+    def _take(self, sent: Sent, appended: Appended) -> None:
         partition, batch = sent.partition, sent.batch
         target = self.plan.targets[partition.target]
-        appended = self._answer(sent)
         if appended.log_append_time_ms != FRESH or appended.base_offset <= partition.last_offset:
             raise DuplicateWriteError(
                 f"partition {target.partition} of {target.topic} holds a batch of the same sequences already, "
@@ -130,23 +210,17 @@ class Writer:
         partition.last_offset = appended.base_offset + batch.records - 1
         partition.records += batch.records
         partition.batches += 1
-        partition.bytes += len(batch.data)
-
-    def _answer(self, sent: Sent) -> wire.Appended:
-        for number in range(SENDINGS):
-            try:
-                return self.connection.wait(sent.pending)
-            except ResponseError as error:
-                if error.code not in SENT_AGAIN or number == SENDINGS - 1:
-                    raise
-            time.sleep(PAUSE_S * 2**number)
-            self._find_leaders()
-            sent.pending = self._begin(sent.partition, sent.batch.data)
-        raise AssertionError("the last sending returns or raises")
+        partition.bytes += batch.size
+        partition.request = None
 
     def _find_leaders(self) -> None:
         found = self.connection.leaders(list(self.plan.max_message_bytes))
         self.leaders = [found[topic][number] for topic, number in self.plan.targets]
+        gathered = list(self.gathered.values())
+        self.gathered.clear()
+        for request in gathered:
+            for sent in request.batches:
+                self._gather(sent)
 
 
 def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:

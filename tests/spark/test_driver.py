@@ -88,7 +88,7 @@ def test_an_error_of_an_unknown_name_is_tried_again() -> None:
 
 @pytest.mark.parametrize("written", [Marker("here", 3), Marker("here", 3, "digest")])
 def test_a_marker_is_read_as_it_was_written(written: Marker) -> None:
-    (record,) = read_records(bytes(marker.encode(written, "q")))
+    (record,) = read_records(marker.encode(written, "q").data)
     assert record.key == b"q/here"
     assert marker.decode(Record(0, record.key, record.value), "topic") == written
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 pyspark = pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from barnabas.spark import codes, hanging, sequences, writing
+from barnabas.spark import codes, hanging, sequences, tasks, writing
 from barnabas.spark.arrow_batches import Batch
 from barnabas.spark.codes import ResponseError
 from barnabas.spark.errors import DuplicateWriteError, TryFailedError
@@ -39,8 +41,8 @@ PLAN = Plan(
 )
 
 
-def blob(records: int) -> Blob:
-    return Blob(0, Batch(records, bytearray(70)))
+def blob(records: int, target: int = 0, size: int = 9) -> Blob:
+    return Blob(target, Batch(records, bytearray(61), b"x" * size))
 
 
 def rows(blobs: Iterator[Blob], is_again: bool = False) -> list[dict[str, Any]]:
@@ -85,17 +87,36 @@ def test_a_task_without_rows_reports_that_it_ran() -> None:
     assert (row["attempt"], row["topic"], row["error"]) == (11, None, None)
 
 
+def test_a_task_leaves_no_archive_for_the_next_one_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    context = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 1, attemptNumber=lambda: 0)
+    monkeypatch.setattr(pyspark.TaskContext, "get", lambda: context)
+    archives = ["/spark/python/lib/pyspark.zip/pyspark/sql", "/jars/kafka-clients-3.9.0.jar", "C:\\a.zip\\b"]
+    others = ["/lib/python3.12", "/home/jars/here", "/a.zipped/b"]
+    for path in [*archives, *others]:
+        monkeypatch.setitem(sys.path_importer_cache, path, None)
+    list(tasks.write_rows(PLAN)(iter(())))
+    assert not sys.path_importer_cache.keys() & set(archives)
+    assert sys.path_importer_cache.keys() >= set(others)
+
+
 class Answers:
-    """A connection that takes everything, and answers with these offsets."""
+    """A connection that takes everything, and answers with these offsets.
+
+    sent: the partitions of each request, in order. waited: how many requests were sent when an answer was waited for.
+    """
 
     def __init__(self, *offsets: int) -> None:
         self.offsets = list(offsets)
+        self.sent: list[list[int]] = []
+        self.waited: list[int] = []
 
-    def send(self, leader: int, transactional_id: str, topic: str, partition: int, data: bytes) -> Pending:
-        return Pending(topic, partition, None)
+    def send(self, leader: int, transactional_id: str, batches: Any) -> Pending:
+        self.sent.append([one.partition for one in batches])
+        return Pending([(one.topic, one.partition) for one in batches], None)
 
-    def wait(self, pending: Pending) -> Appended:
-        return Appended(self.offsets.pop(0), -1)
+    def wait(self, pending: Pending) -> list[Appended]:
+        self.waited.append(len(self.sent))
+        return [Appended(self.offsets.pop(0), -1) for _ in pending.places]
 
 
 def writer(*offsets: int) -> Writer:
@@ -118,6 +139,60 @@ def test_a_batch_that_does_not_lie_behind_the_last_one_is_a_duplicate(offset: in
     one.send(blob(3))
     with pytest.raises(DuplicateWriteError, match=f"at offset {offset}"):
         one.finish()
+
+
+def many(targets: int, **plan: Any) -> tuple[Writer, Any]:
+    """A writer to so many partitions, whose batches all are appended at the offsets 0, 1, …"""
+    connection: Any = Answers(*range(1000))
+    told = replace(
+        PLAN,
+        targets=tuple(Target("t", number) for number in range(targets)),
+        leaders=(1,) * targets,
+        max_message_bytes={"t": 1 << 30},
+    )
+    return Writer(replace(told, **plan), connection, leaders=list(told.leaders)), connection
+
+
+def test_small_batches_of_many_partitions_travel_together() -> None:
+    one, connection = many(100)
+    for target in range(100):
+        one.send(blob(1, target))
+    assert not connection.sent
+    one.finish()
+    assert connection.sent == [list(range(100))]
+    assert sorted(one.partitions) == list(range(100))
+
+
+def test_a_request_leaves_once_it_is_large() -> None:
+    one, connection = many(10)
+    for target in range(10):
+        one.send(blob(1, target, writing.REQUEST_BYTES // 4))
+    assert connection.sent == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert not connection.waited
+
+
+def test_a_partitions_next_batch_waits_for_the_last_ones_answer() -> None:
+    one, connection = many(2)
+    for target in (0, 1, 0):
+        one.send(blob(1, target))
+    assert (connection.sent, connection.waited) == ([[0, 1]], [1])
+    one.finish()
+    assert connection.sent == [[0, 1], [0]]
+    assert [part.sequence for part in one.partitions.values()] == [2, 1]
+
+
+def test_no_more_is_on_its_way_than_so_many_requests_and_bytes() -> None:
+    one, connection = many(20)
+    for target in range(10):
+        one.send(blob(1, target, writing.REQUEST_BYTES))
+    assert connection.waited == list(range(writing.IN_FLIGHT, 10))
+    one, connection = many(20)
+    for target in range(4):
+        one.send(blob(1, target, writing.IN_FLIGHT_BYTES // 2))
+    assert connection.waited == [1, 2, 3]
+    one, connection = many(20)
+    one.send(blob(1, 0, 2 * writing.IN_FLIGHT_BYTES))
+    assert connection.sent == [[0]]
 
 
 def open_at(partition: int, last_sequence: int, producer_id: int = 7, epoch: int = 3) -> OpenTransaction:
