@@ -34,9 +34,6 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Compress = Callable[[bytes], bytes]
 
-_NO_HEADERS = pa.scalar(b"\0", pa.binary())
-_NOTHING = pa.scalar(b"", pa.binary())
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -55,7 +52,7 @@ class Columns:
 
     def take(self, rows: Ints) -> Columns:
         """These rows, in this order."""
-        wanted = pa.array(rows)
+        wanted = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))])
         return Columns(
             None if self.key is None else self.key.take(wanted),
             self.value.take(wanted),
@@ -248,6 +245,17 @@ def _headers(column: Any, count: int) -> tuple[Ints, Any, Ints | int]:
     return counts, per_row, np.diff(rows) + _varint_sizes(_zigzag(counts))
 
 
+def from_bytes(values: Sequence[bytes | None]) -> Any:
+    """A binary array of these. Not `pa.array`, which has pandas imported wherever it is given what isn't numpy's: that
+    would be a third of what a worker takes to begin, and of its memory.
+    """
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(one or b"") for one in values], out=offsets[1:])
+    data = np.frombuffer(b"".join(one or b"" for one in values), np.uint8)
+    is_there = np.packbits(np.array([one is not None for one in values], np.bool_), bitorder="little")
+    return _binary_array(offsets, data, is_there)
+
+
 def _lengths(column: Any) -> Ints:
     """Each row's number of bytes, -1 for null."""
     offsets, _ = _buffers(column)
@@ -267,8 +275,10 @@ def _buffers(column: Any) -> tuple[Ints, Bytes]:
     return width.astype(np.int64), np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
 
 
-def _binary_array(offsets: Ints, data: Bytes) -> Any:
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+def _binary_array(offsets: Ints, data: Bytes, is_there: Bytes | None = None) -> Any:
+    """is_there: a bit for each row, as Arrow has them."""
+    valid = None if is_there is None else pa.py_buffer(is_there)
+    buffers = [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
@@ -315,3 +325,6 @@ def _joined_varints(columns: Sequence[Ints | int], count: int) -> Any:
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(mask.sum(axis=1), out=offsets[1:])
     return _binary_array(offsets, table[mask])
+
+
+_NO_HEADERS, _NOTHING = from_bytes([b"\0", b""])

@@ -101,6 +101,12 @@ class DuplicateWriteError(TryFailedError):
     """The broker had a batch already under the same sequences: two attempts wrote to one partition."""
 
 
+class TaskRepeatedError(DuplicateWriteError):
+    """Spark tried a task again, whose first attempt may have written already. stage: its stage's id."""
+
+    stage = -1
+
+
 class WrittenTwiceError(TryFailedError):
     """Two tasks, or two attempts of one, reported the same partition."""
 
@@ -126,6 +132,7 @@ BY_NAME: dict[str, type[SinkError]] = {
         BrokerRefusedError,
         TryFailedError,
         DuplicateWriteError,
+        TaskRepeatedError,
         UnknownTopicError,
         WorkerError,
     )

@@ -6,11 +6,24 @@ last, behind what py4j says of the call; or by a JVM that is gone.
 
 from __future__ import annotations
 
+import logging
 import platform
 import re
 import sys
+import time
+from typing import TYPE_CHECKING
 
 from barnabas.spark.errors import DriverGoneError, SinkError, TryFailedError, WorkerError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+# For what Spark's listeners haven't told yet.
+PATIENCE_S = 1.0
+PAUSE_S = 0.05
+MOST_TASKS = 1000  # of a stage, that are looked through
 
 TRACEBACK = "Traceback (most recent call last):"
 MOST_TOLD = 1000  # characters: a message may have a row's contents in it
@@ -54,9 +67,25 @@ def reason(error: Exception) -> str:
     return _line(str(error))[:MOST_TOLD] or type(error).__name__
 
 
-def task_reason(text: str) -> str:
-    """The same, of what Spark keeps about a failed task."""
-    return _line(text)[:MOST_TOLD]
+def first_failure(spark: SparkSession, stage: int) -> str | None:
+    """Why a task of a stage failed that Spark then tried again, in one line; None where Spark doesn't know it (yet).
+
+    The job goes on behind such a failure, and no error has it; Spark's store of what its listeners heard does.
+    """
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            tasks = spark.sparkContext._jsc.sc().statusStore().taskList(stage, 0, MOST_TASKS)
+            for number in range(tasks.size()):
+                told = tasks.apply(number).errorMessage()
+                if told.isDefined():
+                    return _line(str(told.get()))[:MOST_TOLD]
+        except Exception as error:  # of py4j: a store of another release, or one that has forgotten the stage
+            log.debug("why a task of stage %d failed can't be told: %s", stage, error)
+        # Listeners hear of it late.
+        if time.monotonic() > deadline_s:
+            return None
+        time.sleep(PAUSE_S)
 
 
 def _line(text: str) -> str:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from barnabas.spark import failures, reports, stages, tasks
-from barnabas.spark.errors import RowError, SinkError
+from barnabas.spark.errors import RowError, SinkError, TaskRepeatedError
 from barnabas.spark.plan import Plan
 from barnabas.spark.reports import PartitionReport
 from barnabas.spark.shuffling import to_owners
@@ -38,7 +38,12 @@ def write(rows: DataFrame, plan: Plan, *, is_placed: bool) -> tuple[PartitionRep
         written = rows.mapInArrow(
             tasks.write_rows(plan, tasks.GATHERED_BYTES if is_placed else 1), reports.SCHEMA
         )
-        return reports.check(written.select("*", stages.attempt(rows.sparkSession)).collect())
+        told = written.select("*", stages.attempt(rows.sparkSession)).collect()
+    try:
+        return reports.check(told)
+    except TaskRepeatedError as error:
+        why = failures.first_failure(rows.sparkSession, error.stage)
+        raise TaskRepeatedError(f"{error}, and failed: {why or 'Spark does not say why'}") from error
 
 
 def compute(rows: DataFrame) -> None:

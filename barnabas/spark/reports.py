@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from barnabas.spark import stages
-from barnabas.spark.errors import BY_NAME, SinkError, StageRepeatedError, TryFailedError, WrittenTwiceError
+from barnabas.spark.errors import (
+    BY_NAME,
+    SinkError,
+    StageRepeatedError,
+    TaskRepeatedError,
+    TryFailedError,
+    WrittenTwiceError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +65,10 @@ class BatchReport:
 
 SCHEMA = (
     "topic string, partition int, attempt long, records long, batches long, bytes long, "
-    "first_offset long, last_offset long, error string, reason string"
+    "first_offset long, last_offset long, error string, reason string, stage int"
 )
 """A task's rows: one for each partition that it wrote to; or one with the name of an error and its reason; or one
-without a topic, where it wrote nothing."""
+without a topic, where it wrote nothing. stage: the id of the task's stage, with an error alone."""
 
 
 def check(rows: Iterable[Sequence[object]]) -> tuple[PartitionReport, ...]:
@@ -75,10 +82,13 @@ def check(rows: Iterable[Sequence[object]]) -> tuple[PartitionReport, ...]:
     found: dict[tuple[str, int], PartitionReport] = {}
     errors: list[SinkError] = []
     stage_attempts = set()
-    for *fields, error, reason, stage_attempt in rows:
+    for *fields, error, reason, stage, stage_attempt in rows:
         stage_attempts.add(stage_attempt)
         if error is not None:
-            errors.append(BY_NAME.get(str(error), TryFailedError)(str(reason)))
+            told = BY_NAME.get(str(error), TryFailedError)(str(reason))
+            if isinstance(told, TaskRepeatedError):
+                told.stage = int(str(stage))
+            errors.append(told)
             continue
         if fields[0] is None:
             continue

@@ -22,8 +22,9 @@ from barnabas.spark.settings import CODECS
 from barnabas.spark.writing import Here, report
 
 ARCHIVE = re.compile(r"\.(zip|jar|egg)(/|\\|$)")
-# What a task gathers before it builds: with many partitions, batches would be small otherwise.
-GATHERED_BYTES = 16 << 20
+# What a task gathers before it builds: with many partitions, batches would be small otherwise. It is held two or three
+# times over while it is built.
+GATHERED_BYTES = 8 << 20
 
 
 def write_rows(

@@ -9,7 +9,7 @@ import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from barnabas.spark.errors import (
     DuplicateWriteError,
     RecordTooLargeError,
     SinkError,
+    TaskRepeatedError,
     TryFailedError,
     WorkerError,
 )
@@ -36,17 +37,22 @@ SENT_AGAIN = {*codes.LEADER_MOVES, *codes.COORDINATOR_MOVES, codes.NOT_ENOUGH_RE
 SENDINGS = 6
 PAUSE_S = 0.05
 FRESH = -1
+MOST_TOLD = 2000  # characters of an error: it may have a row's contents in it
 
 SCHEMA = arrow_schema(reports.SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Where this code runs. attempt: unique in the application. is_again: whether the task was tried before."""
+    """Where this code runs.
+
+    attempt: unique in the application. is_again: whether the task was tried before. stage: its id.
+    """
 
     task: int
     attempt: int
     is_again: bool
+    stage: int = -1
 
     @classmethod
     def of_this_task(cls) -> Self:
@@ -55,7 +61,9 @@ class Here:
         context = TaskContext.get()
         if context is None:
             raise TryFailedError("this runs outside of a Spark task")
-        return cls(context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0)
+        return cls(
+            context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0, context.stageId()
+        )
 
 
 @dataclass(slots=True)
@@ -243,7 +251,7 @@ def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[pa.RecordB
     rows: list[tuple[object, ...]] = [
         (
             *plan.targets[one.target], here.attempt, one.records, one.batches, one.bytes,
-            one.first_offset, one.last_offset, None, None,
+            one.first_offset, one.last_offset, None, None, None,
         )
         for one in partitions
     ]  # fmt: skip
@@ -252,10 +260,7 @@ def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[pa.RecordB
 
 def _write(plan: Plan, here: Here, blobs: Iterable[Blob]) -> list[Partition]:
     if here.is_again:
-        raise DuplicateWriteError(
-            "Spark tried a task again, whose first attempt may have written already; why that one failed stands in "
-            "Spark's log"
-        )
+        raise TaskRepeatedError("Spark tried a task again, whose first attempt may have written already")
     iterator = iter(blobs)
     first = next(iterator, None)
     if first is None:
@@ -278,7 +283,8 @@ def _write(plan: Plan, here: Here, blobs: Iterable[Blob]) -> list[Partition]:
 
 
 def _no_partition(here: Here, error: str | None, reason: str | None) -> tuple[object, ...]:
-    return None, None, here.attempt, 0, 0, 0, -1, -1, error, reason
+    told = None if reason is None else reason[:MOST_TOLD]
+    return None, None, here.attempt, 0, 0, 0, -1, -1, error, told, here.stage
 
 
 def _missing(error: ImportError) -> str:
@@ -296,5 +302,10 @@ def _unexpected(error: Exception) -> str:
 
 def _rows(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
-    arrays = [pa.array(list(column), one.type) for column, one in zip(columns, SCHEMA, strict=True)]
+    arrays = [_column(column, one.type) for column, one in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _column(values: tuple[Any, ...], kind: pa.DataType) -> Any:
+    texts = [None if one is None else str(one).encode() for one in values]
+    return arrow_batches.from_bytes(texts).cast(pa.string()).cast(kind)

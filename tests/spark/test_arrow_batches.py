@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from barnabas.spark import wire_records
-from barnabas.spark.arrow_batches import Batch, Columns, binary, build, build_groups, spans, stamp
+from barnabas.spark.arrow_batches import Batch, Columns, binary, build, build_groups, from_bytes, spans, stamp
 from barnabas.spark.errors import RowError
 from barnabas.spark.settings import CODECS
 from protocol.records.batch import crc_is_valid, read_header
@@ -186,6 +186,14 @@ def test_strings_and_binaries_of_any_width_are_their_bytes(kind: Any, chunks: in
     raw = [None if value is None else value.encode() for value in values]
     column = pa.chunked_array([pa.array(raw, pa.binary()).cast(kind)] * chunks)
     assert binary(column).to_pylist() == raw * chunks
+
+
+@given(st.lists(st.none() | st.binary(max_size=5), max_size=20))
+def test_values_become_an_array_of_theirs(values: list[bytes | None]) -> None:
+    made = from_bytes(values)
+    made.validate(full=True)
+    assert made.to_pylist() == values
+    assert made.type == pa.binary()
 
 
 def test_spans_point_into_the_bytes() -> None:

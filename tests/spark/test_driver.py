@@ -32,11 +32,11 @@ from protocol.records.records import read_records
 
 
 def wrote(partition: int | None, attempt: int, topic: str | None = "t", stage_attempt: int = 0) -> list[Any]:
-    return [topic, partition, attempt, 5, 1, 100, 0, 4, None, None, stage_attempt]
+    return [topic, partition, attempt, 5, 1, 100, 0, 4, None, None, None, stage_attempt]
 
 
 def failed(error: str, reason: str = "why", stage_attempt: int = 0) -> list[Any]:
-    return [None, None, 1, 0, 0, 0, -1, -1, error, reason, stage_attempt]
+    return [None, None, 1, 0, 0, 0, -1, -1, error, reason, 9, stage_attempt]
 
 
 def test_reports_come_in_the_order_of_partitions() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,8 +12,8 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 from py4j.protocol import Py4JNetworkError
 
-from barnabas.spark import failures
-from barnabas.spark.errors import DriverGoneError, TryFailedError, WorkerError
+from barnabas.spark import failures, reports
+from barnabas.spark.errors import DriverGoneError, TaskRepeatedError, TryFailedError, WorkerError
 
 PYTHON = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -129,3 +131,51 @@ def test_a_driver_whose_jvm_is_gone_is_not_tried_again(error: Exception) -> None
     assert type(told) is DriverGoneError
     assert not told.retried
     assert r"spark.driver.memory" in str(told)
+
+
+class Option:
+    """Scala's."""
+
+    def __init__(self, value: str | None) -> None:
+        self.value = value
+
+    def isDefined(self) -> bool:
+        return self.value is not None
+
+    def get(self) -> str | None:
+        return self.value
+
+
+def session(*answers: list[str | None]) -> Any:
+    """A Spark whose store has tasks with these error messages, at the first look, at the second, …"""
+    looks = list(answers)
+
+    def task_list(stage: int, attempt: int, most: int) -> Any:
+        assert (stage, attempt) == (9, 0)
+        found = looks.pop(0) if len(looks) > 1 else looks[0]
+        tasks = [SimpleNamespace(errorMessage=lambda one=one: Option(one)) for one in found]
+        return SimpleNamespace(size=lambda: len(tasks), apply=lambda number: tasks[number])
+
+    store = SimpleNamespace(taskList=task_list)
+    context = SimpleNamespace(statusStore=lambda: store)
+    return SimpleNamespace(sparkContext=SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: context)))
+
+
+def test_why_a_task_failed_that_spark_tried_again_is_told_from_sparks_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(failures, "PAUSE_S", 0)
+    late = session([None, None], [None, "java.lang.OutOfMemoryError: Java heap space\n\tat a.B"])
+    assert failures.first_failure(late, 9) == "java.lang.OutOfMemoryError: Java heap space"
+    monkeypatch.setattr(failures, "PATIENCE_S", 0)
+    assert failures.first_failure(session([None]), 9) is None
+    other: Any = SimpleNamespace()  # a Spark that has no such store
+    assert failures.first_failure(other, 9) is None
+
+
+def test_the_stage_of_a_task_that_was_tried_again_is_told() -> None:
+    row = [None, None, 1, 0, 0, 0, -1, -1, "TaskRepeatedError", "again", 9, 0]
+    with pytest.raises(TaskRepeatedError) as caught:
+        reports.check([row])
+    assert caught.value.stage == 9
+    assert caught.value.retried

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import pickle
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -53,9 +55,14 @@ def rows(blobs: Iterator[Blob], is_again: bool = False) -> list[dict[str, Any]]:
 def test_a_task_knows_whether_it_was_tried_before(
     monkeypatch: pytest.MonkeyPatch, number: int, is_again: bool
 ) -> None:
-    context = SimpleNamespace(partitionId=lambda: 2, taskAttemptId=lambda: 11, attemptNumber=lambda: number)
+    context = SimpleNamespace(
+        partitionId=lambda: 2,
+        taskAttemptId=lambda: 11,
+        attemptNumber=lambda: number,
+        stageId=lambda: 4,
+    )
     monkeypatch.setattr(pyspark.TaskContext, "get", lambda: context)
-    assert Here.of_this_task() == Here(2, 11, is_again)
+    assert Here.of_this_task() == Here(2, 11, is_again, 4)
 
 
 def test_a_task_that_was_tried_before_writes_nothing() -> None:
@@ -66,7 +73,7 @@ def test_a_task_that_was_tried_before_writes_nothing() -> None:
         yield blob(1)
 
     (row,) = rows(blobs(), is_again=True)
-    assert (row["error"], row["topic"]) == ("DuplicateWriteError", None)
+    assert (row["error"], row["topic"]) == ("TaskRepeatedError", None)
     assert "tried a task again" in row["reason"]
     assert not taken
 
@@ -82,13 +89,34 @@ def test_whatever_fails_in_a_task_is_reported_with_its_place() -> None:
     assert row["reason"].endswith("ZeroDivisionError: by nothing")
 
 
+def test_a_package_that_a_worker_lacks_is_told_with_its_python() -> None:
+    def blobs() -> Iterator[Blob]:
+        raise ModuleNotFoundError("No module named 'zstandard'")
+        yield
+
+    (row,) = rows(blobs())
+    assert row["error"] == "WorkerError"
+    for told in (sys.executable, "No module named 'zstandard'", "PYSPARK_PYTHON"):
+        assert told in row["reason"]
+
+
+def test_of_an_error_at_length_the_beginning_is_told() -> None:
+    def blobs() -> Iterator[Blob]:
+        raise ValueError("x" * 10_000_000)
+        yield
+
+    (row,) = rows(blobs())
+    assert len(row["reason"]) == writing.MOST_TOLD
+
+
 def test_a_task_without_rows_reports_that_it_ran() -> None:
     (row,) = rows(iter(()))
     assert (row["attempt"], row["topic"], row["error"]) == (11, None, None)
 
 
 def test_a_task_leaves_no_archive_for_the_next_one_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    context = SimpleNamespace(partitionId=lambda: 0, taskAttemptId=lambda: 1, attemptNumber=lambda: 0)
+    numbers = ("partitionId", "taskAttemptId", "attemptNumber", "stageId")
+    context = SimpleNamespace(**dict.fromkeys(numbers, lambda: 0))
     monkeypatch.setattr(pyspark.TaskContext, "get", lambda: context)
     archives = ["/spark/python/lib/pyspark.zip/pyspark/sql", "/jars/kafka-clients-3.9.0.jar", "C:\\a.zip\\b"]
     others = ["/lib/python3.12", "/home/jars/here", "/a.zipped/b"]
@@ -97,6 +125,21 @@ def test_a_task_leaves_no_archive_for_the_next_one_to_read(monkeypatch: pytest.M
     list(tasks.write_rows(PLAN)(iter(())))
     assert not sys.path_importer_cache.keys() & set(archives)
     assert sys.path_importer_cache.keys() >= set(others)
+
+
+def test_a_worker_imports_no_pandas() -> None:
+    """Which takes it as long as all else together, and much of its memory."""
+    work = (
+        "import pickle, sys, numpy as np, pyarrow as pa\n"
+        "from barnabas.spark import tasks, writing\n"
+        f"plan = pickle.loads({pickle.dumps(PLAN)!r})\n"
+        "strings = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b'x'))\n"
+        "rows = pa.RecordBatch.from_arrays([strings, strings], ['key', 'value'])\n"
+        "blobs = list(tasks.build(plan, [rows], [0, 1], 1))\n"
+        "list(writing.report(plan, writing.Here(0, 1, True), iter(blobs)))\n"
+        "sys.exit('pandas' in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", work], check=True)
 
 
 class Answers:
