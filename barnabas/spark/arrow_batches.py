@@ -153,16 +153,20 @@ def build_groups(
         headers,
     )  # the payload alone is needed from here on, until its last batch is asked for
 
-    batch_of_group = np.searchsorted(starts, bounds)
-    in_group = np.diff(batch_of_group)
-    group_of_batch = np.repeat(np.arange(len(in_group)), in_group)
-    rounds = np.arange(len(starts)) - np.repeat(batch_of_group[:-1], in_group)
     cuts = offsets[np.append(starts, count)].tolist()
     counts = (ends - starts).tolist()
-    groups = group_of_batch.tolist()
-    for one in np.argsort(rounds, kind="stable").tolist():
-        body = payload[cuts[one] : cuts[one + 1]]
-        yield groups[one], _sealed(body, counts[one], timestamp_ms, codec, compress)
+    for one, group in _in_turns(starts, bounds):
+        yield group, _sealed(payload[cuts[one] : cuts[one + 1]], counts[one], timestamp_ms, codec, compress)
+
+
+def _in_turns(starts: Ints, bounds: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
+    """The batches' numbers, with those of their groups: the first ones of all groups, then the second ones, …"""
+    firsts = np.searchsorted(starts, bounds)
+    sizes = np.diff(firsts)
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    rounds = np.arange(len(starts)) - np.repeat(firsts[:-1], sizes)
+    order = np.argsort(rounds, kind="stable")
+    yield from zip(order.tolist(), groups[order].tolist(), strict=True)
 
 
 def stamp(batch: Batch, producer_id: int, epoch: int, sequence: int) -> None:
