@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark instructions golden dist docs clean attacks day
+.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark bench-spark-memory instructions golden dist docs clean attacks day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -113,6 +113,9 @@ day: .venv/.dev reference  ## what ten million transactions leave in the interna
 
 bench-spark: needs-java .venv/.dev reference  ## measure the sink for PySpark beside Spark's own, on both brokers
 	$(BIN)/python -m tests.bench.spark $(ARGS)
+
+bench-spark-memory: needs-java .venv/.dev reference  ## measure what the sink for PySpark holds in memory beside Spark's own (ARGS="--rows 10000000")
+	$(BIN)/python -m tests.bench.spark_memory $(ARGS)
 
 golden: .venv/.dev  ## make the golden vectors of messages anew by Apache Kafka's own classes
 	$(BIN)/python -m tests.golden.remake
