@@ -7,7 +7,7 @@ buffer, whose slices are the batches' payloads. The bytes are those that kafka-p
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,9 +34,6 @@ Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
 Compress = Callable[[bytes], bytes]
 
-_NO_HEADERS = pa.scalar(b"\0", pa.binary())
-_NOTHING = pa.scalar(b"", pa.binary())
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -55,7 +52,7 @@ class Columns:
 
     def take(self, rows: Ints) -> Columns:
         """These rows, in this order."""
-        wanted = pa.array(rows)
+        wanted = pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.astype(np.int64))])
         return Columns(
             None if self.key is None else self.key.take(wanted),
             self.value.take(wanted),
@@ -65,10 +62,29 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A record batch that is whole but for its producer, its sequence and its checksum (see `stamp`)."""
+    """A record batch that is whole but for its producer, its sequence and its checksum (see `stamp`).
+
+    header: all that is ahead of the records. body: the records, perhaps compressed; a view of what Arrow joined.
+    """
 
     records: int
-    data: bytearray
+    header: bytearray
+    body: memoryview | bytes
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return len(self.header) + len(self.body)
+
+    @property
+    def pieces(self) -> tuple[bytearray, memoryview | bytes]:
+        """Its bytes, where they lie."""
+        return self.header, self.body
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes, copied."""
+        return b"".join(self.pieces)
 
 
 def build(
@@ -80,7 +96,8 @@ def build(
     max_bytes: of a batch before compression; one that holds a single record may be larger.
     codec: its number in the attributes, with `compress` that does it; what it makes no smaller stays as it is.
     """
-    return build_groups(columns, np.array([0, len(columns)]), timestamp_ms, max_bytes, codec, compress)[0]
+    bounds = np.array([0, len(columns)])
+    return [batch for _, batch in build_groups(columns, bounds, timestamp_ms, max_bytes, codec, compress)]
 
 
 def build_groups(
@@ -90,8 +107,12 @@ def build_groups(
     max_bytes: int,
     codec: int = 0,
     compress: Compress | None = None,
-) -> list[list[Batch]]:
-    """As `build`, for groups of rows that lie one behind the other: group i is rows bounds[i] up to bounds[i + 1]."""
+) -> Iterator[tuple[int, Batch]]:
+    """As `build`, for groups of rows that lie one behind the other: group i is rows bounds[i] up to bounds[i + 1].
+
+    Each batch with its group's number, as it is asked for: the first batches of all groups, then the second ones, and
+    so on, so that groups can be sent side by side.
+    """
     count = len(columns)
     key_lengths = None if columns.key is None else _lengths(columns.key)
     value_lengths = _lengths(columns.value)
@@ -125,25 +146,35 @@ def build_groups(
     joined = pc.binary_join_element_wise(*pieces, _NOTHING, null_handling="replace", null_replacement=b"")
     offsets, data = _buffers(joined)
     payload = memoryview(data.data)
+    del (
+        columns,
+        pieces,
+        joined,
+        headers,
+    )  # the payload alone is needed from here on, until its last batch is asked for
 
-    groups: list[list[Batch]] = []
-    batch_of_group = np.searchsorted(starts, bounds)
     cuts = offsets[np.append(starts, count)].tolist()
     counts = (ends - starts).tolist()
-    for first, end in zip(batch_of_group[:-1].tolist(), batch_of_group[1:].tolist(), strict=True):
-        groups.append(
-            [
-                _sealed(payload[cuts[one] : cuts[one + 1]], counts[one], timestamp_ms, codec, compress)
-                for one in range(first, end)
-            ]
-        )
-    return groups
+    for one, group in _in_turns(starts, bounds):
+        yield group, _sealed(payload[cuts[one] : cuts[one + 1]], counts[one], timestamp_ms, codec, compress)
 
 
-def stamp(batch: bytearray, producer_id: int, epoch: int, sequence: int) -> None:
+def _in_turns(starts: Ints, bounds: npt.NDArray[np.integer[Any]]) -> Iterator[tuple[int, int]]:
+    """The batches' numbers, with those of their groups: the first ones of all groups, then the second ones, …"""
+    firsts = np.searchsorted(starts, bounds)
+    sizes = np.diff(firsts)
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    rounds = np.arange(len(starts)) - np.repeat(firsts[:-1], sizes)
+    order = np.argsort(rounds, kind="stable")
+    yield from zip(order.tolist(), groups[order].tolist(), strict=True)
+
+
+def stamp(batch: Batch, producer_id: int, epoch: int, sequence: int) -> None:
     """Give a batch its producer and its first record's sequence, and so its checksum."""
-    struct.pack_into(">qhi", batch, PRODUCER_AT, producer_id, epoch, sequence)
-    struct.pack_into(">I", batch, CRC_AT, crc32c(memoryview(batch)[ATTRIBUTES_AT:]))
+    header = batch.header
+    struct.pack_into(">qhi", header, PRODUCER_AT, producer_id, epoch, sequence)
+    checksum = crc32c(batch.body, crc32c(memoryview(header)[ATTRIBUTES_AT:]))
+    struct.pack_into(">I", header, CRC_AT, checksum)
 
 
 def binary(column: Any) -> Any:
@@ -168,13 +199,11 @@ def _sealed(
         if len(packed) < len(payload):
             body = packed
             attributes |= codec
-    data = bytearray(HEADER.size + len(body))
-    HEADER.pack_into(
-        data, 0, 0, len(data) - LENGTH_END, 0, MAGIC, 0, attributes, count - 1, timestamp_ms, timestamp_ms,
-        -1, -1, -1, count,
+    length = HEADER.size + len(body) - LENGTH_END
+    fields = (
+        0, length, 0, MAGIC, 0, attributes, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count,
     )  # fmt: skip
-    data[HEADER.size :] = body
-    return Batch(count, data)
+    return Batch(count, bytearray(HEADER.pack(*fields)), body)
 
 
 def _batch_starts(sizes: Ints, bounds: npt.NDArray[np.integer[Any]], max_bytes: int) -> Ints:
@@ -220,6 +249,17 @@ def _headers(column: Any, count: int) -> tuple[Ints, Any, Ints | int]:
     return counts, per_row, np.diff(rows) + _varint_sizes(_zigzag(counts))
 
 
+def from_bytes(values: Sequence[bytes | None]) -> Any:
+    """A binary array of these. Not `pa.array`, which has pandas imported wherever it is given what isn't numpy's: that
+    would be a third of what a worker takes to begin, and of its memory.
+    """
+    offsets = np.zeros(len(values) + 1, np.int64)
+    np.cumsum([len(one or b"") for one in values], out=offsets[1:])
+    data = np.frombuffer(b"".join(one or b"" for one in values), np.uint8)
+    is_there = np.packbits(np.array([one is not None for one in values], np.bool_), bitorder="little")
+    return _binary_array(offsets, data, is_there)
+
+
 def _lengths(column: Any) -> Ints:
     """Each row's number of bytes, -1 for null."""
     offsets, _ = _buffers(column)
@@ -239,8 +279,10 @@ def _buffers(column: Any) -> tuple[Ints, Bytes]:
     return width.astype(np.int64), np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
 
 
-def _binary_array(offsets: Ints, data: Bytes) -> Any:
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+def _binary_array(offsets: Ints, data: Bytes, is_there: Bytes | None = None) -> Any:
+    """is_there: a bit for each row, as Arrow has them."""
+    valid = None if is_there is None else pa.py_buffer(is_there)
+    buffers = [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.BinaryArray.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
@@ -287,3 +329,6 @@ def _joined_varints(columns: Sequence[Ints | int], count: int) -> Any:
     offsets = np.zeros(count + 1, np.int64)
     np.cumsum(mask.sum(axis=1), out=offsets[1:])
     return _binary_array(offsets, table[mask])
+
+
+_NO_HEADERS, _NOTHING = from_bytes([b"\0", b""])

@@ -77,6 +77,16 @@ class SourceOffsetsError(SinkError):
     """The source's offsets were to be committed for a group, and can't be told or don't fit this cluster."""
 
 
+class WorkerError(SinkError):
+    """The Python that Spark's workers run can't do the sink's work: it lacks a package, is of another version than the
+    driver's, or isn't there.
+    """
+
+
+class DriverGoneError(SinkError):
+    """The driver's JVM has ended, and with it all that Spark could do."""
+
+
 class BrokerRefusedError(SinkError):
     """The broker answered with an error that no other try would change, such as a missing permission."""
 
@@ -89,6 +99,12 @@ class TryFailedError(SinkError):
 
 class DuplicateWriteError(TryFailedError):
     """The broker had a batch already under the same sequences: two attempts wrote to one partition."""
+
+
+class TaskRepeatedError(DuplicateWriteError):
+    """Spark tried a task again, whose first attempt may have written already. stage: its stage's id."""
+
+    stage = -1
 
 
 class WrittenTwiceError(TryFailedError):
@@ -116,7 +132,9 @@ BY_NAME: dict[str, type[SinkError]] = {
         BrokerRefusedError,
         TryFailedError,
         DuplicateWriteError,
+        TaskRepeatedError,
         UnknownTopicError,
+        WorkerError,
     )
 }
 """Those that a task may meet: it reports them by name, and the driver raises them."""

@@ -192,7 +192,7 @@ def _all(connection: Wire, topic: str, leader: int) -> Iterator[Record]:
     return _records(connection, topic, leader, start, end)
 
 
-def encode(marker: Marker, query: str) -> bytearray:
+def encode(marker: Marker, query: str) -> arrow_batches.Batch:
     """A record batch that holds the marker, still to be stamped. Compaction keeps each checkpoint's last one."""
     value = {"version": VERSION, "checkpoint": marker.checkpoint, "batch": marker.batch_id}
     if marker.contents is not None:
@@ -203,7 +203,7 @@ def encode(marker: Marker, query: str) -> bytearray:
         None,
     )
     (batch,) = arrow_batches.build(columns, int(time.time() * 1000), 1 << 20)
-    return batch.data
+    return batch
 
 
 def decode(record: Record, topic: str) -> Marker:

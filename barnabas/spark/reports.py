@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from barnabas.spark import stages
-from barnabas.spark.errors import BY_NAME, SinkError, StageRepeatedError, TryFailedError, WrittenTwiceError
+from barnabas.spark.errors import (
+    BY_NAME,
+    SinkError,
+    StageRepeatedError,
+    TaskRepeatedError,
+    TryFailedError,
+    WrittenTwiceError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +41,14 @@ class BatchReport:
 
     skipped: the marker said that it had been committed before; nothing was written.
     tries: how many it took. A try whose commit was not answered counts, though the marker shows that it held.
-    write_ms, commit_ms: of the last try: the Spark job's time, and all the time that transactions cost beside it,
-        ahead of the job and after it.
+    bytes: of the record batches as they were sent.
+
+    Of the last try, one behind the other:
+
+    prepare_ms: a new epoch, the marker, the topics, adding their partitions.
+    write_ms: the Spark job. Of a batch that was skipped, computing it.
+    check_ms: the batch's marker, the source's offsets, and whether all is there that was reported.
+    commit_ms: the transaction's end alone (EndTxn), up to the coordinator's answer.
     """
 
     batch_id: int
@@ -43,17 +56,19 @@ class BatchReport:
     tries: int
     records: int
     bytes: int
+    prepare_ms: float
     write_ms: float
+    check_ms: float
     commit_ms: float
     partitions: tuple[PartitionReport, ...]
 
 
 SCHEMA = (
     "topic string, partition int, attempt long, records long, batches long, bytes long, "
-    "first_offset long, last_offset long, error string, reason string"
+    "first_offset long, last_offset long, error string, reason string, stage int"
 )
 """A task's rows: one for each partition that it wrote to; or one with the name of an error and its reason; or one
-without a topic, where it wrote nothing."""
+without a topic, where it wrote nothing. stage: the id of the task's stage, with an error alone."""
 
 
 def check(rows: Iterable[Sequence[object]]) -> tuple[PartitionReport, ...]:
@@ -67,10 +82,13 @@ def check(rows: Iterable[Sequence[object]]) -> tuple[PartitionReport, ...]:
     found: dict[tuple[str, int], PartitionReport] = {}
     errors: list[SinkError] = []
     stage_attempts = set()
-    for *fields, error, reason, stage_attempt in rows:
+    for *fields, error, reason, stage, stage_attempt in rows:
         stage_attempts.add(stage_attempt)
         if error is not None:
-            errors.append(BY_NAME.get(str(error), TryFailedError)(str(reason)))
+            told = BY_NAME.get(str(error), TryFailedError)(str(reason))
+            if isinstance(told, TaskRepeatedError):
+                told.stage = int(str(stage))
+            errors.append(told)
             continue
         if fields[0] is None:
             continue

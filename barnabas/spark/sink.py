@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark import arguments, transaction
@@ -59,13 +59,17 @@ class ExactlyOnceKafkaSink:
     request_timeout_ms: how long the sink waits for a broker, its restart included.
     client: security settings by kafka-python's names, for driver and executors: `security_protocol`, `ssl_cafile`,
         `sasl_mechanism`, `sasl_plain_username`, and so on.
+    on_report: is called with each batch's report once it is committed, or found to be, in the thread that wrote it.
+        What it raises is logged, and changes nothing of the batch. Spark's own progress has no place for it, since a
+        function of `foreachBatch` can tell it nothing; its `batchId` is the report's `batch_id`.
 
     Raises ValueError or TypeError for what is none of these.
 
     A batch's transaction has every partition of its topics, however few its rows are, and its end writes a marker to
     each: to a topic of 3,000 partitions a commit takes some hundred ms.
 
-    May be pickled: connections stay behind. Not safe to share between threads, nor between queries.
+    May be pickled, as far as `on_report` may: connections stay behind. Not safe to share between threads, nor between
+    queries.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class ExactlyOnceKafkaSink:
         max_batch_bytes: int = 1_000_000,
         request_timeout_ms: int = 30_000,
         client: Mapping[str, Any] | None = None,
+        on_report: Callable[[BatchReport], object] | None = None,
     ) -> None:
         if not QUERY_NAME.fullmatch(query):
             raise ValueError(
@@ -111,6 +116,7 @@ class ExactlyOnceKafkaSink:
             request_timeout_ms=request_timeout_ms,
             client=dict(client or {}),
         )
+        self.on_report = on_report
         self._wire: Wire | None = None
         self._last_report: BatchReport | None = None
         self._last: Written | None = None
@@ -130,8 +136,8 @@ class ExactlyOnceKafkaSink:
 
         Raises ConnectError, ColumnsError, SpeculationError, OutsideQueryError, SecondFrameError, UnknownTopicError,
         TopicRefusedError, RowError, RecordTooLargeError, MarkerError, InvalidTimeoutError, SourceOffsetsError,
-        HangingTransactionError, BrokerRefusedError or QueryFencedError, BatchFailedError where every try failed, and
-        ValueError or TypeError for what is no batch_id.
+        HangingTransactionError, BrokerRefusedError, QueryFencedError, WorkerError or DriverGoneError, BatchFailedError
+        where every try failed, and ValueError or TypeError for what is no batch_id.
         After any of them nothing of the batch is visible under `read_committed`; only where the last commit went
         unanswered is that for the next run to find out, from the marker.
         """
@@ -141,7 +147,18 @@ class ExactlyOnceKafkaSink:
         self._last_report, self._last = transaction.write_batch(
             self.settings, self._wire, batch, batch_id, by_hand=by_hand, last=self._last
         )
+        self._tell(self._last_report)
         return self._last_report
+
+    def _tell(self, report: BatchReport) -> None:
+        if self.on_report is None:
+            return
+        try:
+            self.on_report(report)
+        except Exception:  # the batch is committed, and no other try of it would tell anybody more
+            log.exception(
+                "%s: on_report failed for batch %d, which is committed", self.settings.query, report.batch_id
+            )
 
     @property
     def last_report(self) -> BatchReport | None:
@@ -166,7 +183,7 @@ class ExactlyOnceKafkaSink:
         self._last = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"settings": self.settings, "_wire": None, "_last_report": None, "_last": None}
+        return self.__dict__ | {"_wire": None, "_last_report": None, "_last": None}
 
     def __repr__(self) -> str:
         target = self.settings.topic or "the topic column"

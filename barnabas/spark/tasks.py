@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -18,8 +21,10 @@ from barnabas.spark.plan import Blob, Plan
 from barnabas.spark.settings import CODECS
 from barnabas.spark.writing import Here, report
 
-# What a task gathers before it builds: with many partitions, batches would be small otherwise.
-GATHERED_BYTES = 16 << 20
+ARCHIVE = re.compile(r"\.(zip|jar|egg)(/|\\|$)")
+# What a task gathers before it builds: with many partitions, batches would be small otherwise. It is held two or three
+# times over while it is built.
+GATHERED_BYTES = 8 << 20
 
 
 def write_rows(
@@ -33,9 +38,25 @@ def write_rows(
     def task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         here = Here.of_this_task()
         own = [t for t in range(len(plan.targets)) if plan.owner_of(t) == here.task]
-        yield from report(plan, here, build(plan, rows, own, gathered_bytes))
+        try:
+            yield from report(plan, here, build(plan, rows, own, gathered_bytes))
+        finally:
+            forget_archives()
 
     return task
+
+
+def forget_archives() -> None:
+    """Have the worker's next task begin sooner.
+
+    Ahead of each task Spark's worker calls `importlib.invalidate_caches`, upon which Python reads the directory of each
+    archive on its path anew that it has imported from: Spark's own once for each package, and all jars of
+    `spark.jars.packages`. That takes longer than most of our tasks. What isn't in this cache isn't read, until somebody
+    imports what no task before has imported.
+    """
+    for path in list(sys.path_importer_cache):
+        if ARCHIVE.search(path):
+            sys.path_importer_cache.pop(path, None)
 
 
 def build(
@@ -47,21 +68,27 @@ def build(
         such rows here.
     gathered_bytes: how much is gathered before it is built.
     """
-    turn = plan.batch_id  # each batch begins with another partition
+    turns = count(plan.batch_id)  # each batch begins with another partition
     gathered: list[pa.RecordBatch] = []
     size = 0
     for batch in rows:
         gathered.append(batch)
         size += batch.nbytes
+        del batch
         if size >= gathered_bytes:
-            yield from _built(plan, gathered, anywhere, turn)
-            gathered, size, turn = [], 0, turn + 1
+            yield from _built(plan, _taken(gathered), anywhere, turns)
+            size = 0
     if gathered:
-        yield from _built(plan, gathered, anywhere, turn)
+        yield from _built(plan, _taken(gathered), anywhere, turns)
 
 
-def _built(plan: Plan, gathered: list[pa.RecordBatch], anywhere: list[int], turn: int) -> Iterator[Blob]:
+def _taken(gathered: list[pa.RecordBatch]) -> pa.Table:
     table = pa.Table.from_batches(gathered)
+    gathered.clear()
+    return table
+
+
+def _built(plan: Plan, table: pa.Table, anywhere: list[int], turns: Iterator[int]) -> Iterator[Blob]:
     if not len(table):
         return
     named = {name: table.column(name) for name in table.column_names}
@@ -71,7 +98,9 @@ def _built(plan: Plan, gathered: list[pa.RecordBatch], anywhere: list[int], turn
         arrow_batches.binary(named["value"]),
         None if headers is None else headers.combine_chunks(),
     )
-    targets = _targets(plan, named, columns.key, anywhere, turn)
+    targets = _targets(plan, named, columns.key, anywhere, next(turns))
+    del table, named, headers
+    is_anywhere = isinstance(targets, int)
     if isinstance(targets, int):
         numbers, bounds = [targets], np.array([0, len(columns)])
     else:
@@ -89,9 +118,12 @@ def _built(plan: Plan, gathered: list[pa.RecordBatch], anywhere: list[int], turn
         CODECS[name],
         None if name == "none" else lambda data: wire_records.compress(name, data),
     )
-    for number, batches in zip(numbers, groups, strict=True):
-        for one in batches:
-            yield Blob(number, one)
+    del columns  # what a generator holds while it waits is held in memory
+    for place, (group, batch) in enumerate(groups):
+        if is_anywhere and place:
+            # Another partition, which need not wait for the last one's answer.
+            numbers = [anywhere[next(turns) % len(anywhere)]]
+        yield Blob(numbers[group], batch)
 
 
 def _targets(

@@ -16,28 +16,27 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.spark import arrow_batches, codes, hanging, job, marker, sequences, wire
-from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
+from barnabas.spark import arrow_batches, codes, failures, hanging, job, marker, sequences, wire
+from barnabas.spark.codes import NoAnswerError, ResponseError
 from barnabas.spark.columns import RecordForm, record_form
 from barnabas.spark.errors import (
     BatchFailedError,
     ConnectError,
     HangingTransactionError,
     InvalidTimeoutError,
-    NotAsReportedError,
     QueryFencedError,
     SinkError,
     SourceOffsetsError,
     SpeculationError,
     TopicRefusedError,
-    TransactionTimeoutError,
     TryFailedError,
     UnknownTopicError,
 )
+from barnabas.spark.explained import broker_errors, fencing_explained, ms_since
 from barnabas.spark.frames import Written, refuse_second, run_of
 from barnabas.spark.marker import Marker
 from barnabas.spark.plan import Plan, Target
@@ -161,28 +160,27 @@ def _try(work: Work, number: int) -> BatchReport:
     settings = work.settings
     began_s = time.monotonic()
     _find_out(work)
-    with _broker_errors():
+    with broker_errors():
         leader = marker.ensure_topic(work.connection, settings.marker_topic)
         identity = _identity(work)
         if marker.is_done(work.connection, settings.marker_topic, leader, work.marker, settings.query):
             log.warning(
                 "%s: batch %d is committed already, and is not written again", settings.query, work.batch_id
             )
-            _run_through(work)
-            return BatchReport(work.batch_id, True, number, 0, 0, 0.0, _ms_since(began_s), ())
+            return _skipped(work, number, began_s)
         plan = _plan(work, identity)
         transaction_s = time.monotonic()
         partitions: dict[str, list[int]] = {settings.marker_topic: [marker.PARTITION]}
         for topic, partition in plan.targets:
             partitions.setdefault(topic, []).append(partition)
-    with _fencing_explained(settings, identity, transaction_s):
-        with _broker_errors():
+    with fencing_explained(settings, identity, transaction_s):
+        with broker_errors():
             work.connection.add_partitions(settings.transactional_id, identity, partitions)
         job_s = time.monotonic()
         written = job.write(work.rows, plan, is_placed=work.form.is_placed)
         work.ran = True
-        ended_s = time.monotonic()
-        with _broker_errors():
+        check_s = time.monotonic()
+        with broker_errors():
             work.connection.connect()
             _write_marker(work, identity, leader)
             _commit_source_offsets(work, identity)
@@ -190,16 +188,38 @@ def _try(work: Work, number: int) -> BatchReport:
                 sequences.check(
                     work.connection, identity, lambda: work.connection.leaders(work.topics), written
                 )
+            end_s = time.monotonic()
             work.connection.end_transaction(settings.transactional_id, identity, commit=True)
     return BatchReport(
-        work.batch_id,
-        False,
-        number,
-        sum(one.records for one in written),
-        sum(one.bytes for one in written),
-        (ended_s - job_s) * 1000,
-        (job_s - began_s) * 1000 + _ms_since(ended_s),
-        written,
+        batch_id=work.batch_id,
+        skipped=False,
+        tries=number,
+        records=sum(one.records for one in written),
+        bytes=sum(one.bytes for one in written),
+        prepare_ms=(job_s - began_s) * 1000,
+        write_ms=(check_s - job_s) * 1000,
+        check_ms=(end_s - check_s) * 1000,
+        commit_ms=ms_since(end_s),
+        partitions=written,
+    )
+
+
+def _skipped(work: Work, number: int, began_s: float) -> BatchReport:
+    """The report of a batch that is committed already: computed, if it wasn't, and not written."""
+    prepare_ms = ms_since(began_s)
+    job_s = time.monotonic()
+    _run_through(work)
+    return BatchReport(
+        batch_id=work.batch_id,
+        skipped=True,
+        tries=number,
+        records=0,
+        bytes=0,
+        prepare_ms=prepare_ms,
+        write_ms=ms_since(job_s),
+        check_ms=0.0,
+        commit_ms=0.0,
+        partitions=(),
     )
 
 
@@ -312,10 +332,8 @@ def _write_marker(work: Work, identity: Identity, leader: int) -> None:
     settings = work.settings
     batch = marker.encode(work.marker, settings.query)
     arrow_batches.stamp(batch, identity.producer_id, identity.epoch, 0)
-    connection = work.connection
-    connection.wait(
-        connection.send(leader, settings.transactional_id, settings.marker_topic, marker.PARTITION, batch)
-    )
+    topic, transactional_id = settings.marker_topic, settings.transactional_id
+    work.connection.append(leader, transactional_id, topic, marker.PARTITION, *batch.pieces)
 
 
 def _find_out(work: Work) -> None:
@@ -333,10 +351,10 @@ def _find_out(work: Work) -> None:
         if work.settings.group is not None:
             if isinstance(error, SinkError):
                 raise
-            raise TryFailedError(f"the checkpoint can't be read: {job.reason(error)}") from error
+            raise TryFailedError(f"the checkpoint can't be read: {failures.reason(error)}") from error
         log.warning(
             "%s: the checkpoint can't be read, and would not be missed if it was put back to an earlier state: %s",
-            work.settings.query, job.reason(error),
+            work.settings.query, failures.reason(error),
         )  # fmt: skip
 
 
@@ -358,43 +376,3 @@ def _commit_source_offsets(work: Work, identity: Identity) -> None:
             f"offsets of {', '.join(work.offsets)} can't be committed for the group {settings.group} on the sink's "
             f"cluster, which has no such topic; is the source on another one? ({error})"
         ) from error
-
-
-@contextlib.contextmanager
-def _broker_errors() -> Iterator[None]:
-    try:
-        yield
-    except NoAnswerError as error:
-        raise TryFailedError(f"no answer from the broker: {error}") from error
-    except ResponseError as error:
-        raise as_sink_error(error) from error
-
-
-@contextlib.contextmanager
-def _fencing_explained(settings: Settings, identity: Identity, began_s: float) -> Iterator[None]:
-    """A fenced try was timed out by the broker, or overtaken by a request of its own, or by another query.
-
-    A transaction that the broker aborted while it was written to shows by what its partitions don't hold any more.
-    """
-    try:
-        yield
-    except (QueryFencedError, NotAsReportedError) as error:
-        took_ms = _ms_since(began_s)
-        if took_ms >= settings.transaction_timeout_ms:
-            raise TransactionTimeoutError(
-                f"the batch was aborted by the broker: after {took_ms:.0f} ms it was not done, and "
-                f"transaction_timeout_ms={settings.transaction_timeout_ms}. Allow more, or make batches smaller "
-                "(maxOffsetsPerTrigger)"
-            ) from error
-        if isinstance(error, NotAsReportedError):
-            raise
-        if identity.contested:
-            raise TryFailedError(f"an unanswered request of this try fenced it: {error}") from error
-        raise QueryFencedError(
-            f"another query runs under the name {settings.query!r}, and took its transactional id "
-            f"{settings.transactional_id}: give each query a name of its own ({error})"
-        ) from error
-
-
-def _ms_since(start_s: float) -> float:
-    return (time.monotonic() - start_s) * 1000

@@ -24,17 +24,26 @@ from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
-    ProduceRequest,
     TxnOffsetCommitRequest,
 )
 
 from barnabas.spark import codes
 from barnabas.spark.codes import COORDINATOR_MOVES, LEADER_MOVES, NoAnswerError, ResponseError
 from barnabas.spark.wire_connection import GROUP, TRANSACTION, check
+from barnabas.spark.wire_produce import Outgoing, Piece, Produce
 from barnabas.spark.wire_records import Record, committed
 from barnabas.spark.wire_transactions import TransactionConnection
 
-__all__ = ["LEADER_MOVES", "Appended", "Identity", "NoAnswerError", "Pending", "ResponseError", "Wire"]
+__all__ = [
+    "LEADER_MOVES",
+    "Appended",
+    "Identity",
+    "NoAnswerError",
+    "Outgoing",
+    "Pending",
+    "ResponseError",
+    "Wire",
+]
 
 TOPIC, BROKER = 2, 4  # kinds of resource that has configs
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -61,10 +70,9 @@ class Appended(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A Produce request on its way."""
+    """A Produce request on its way. places: topic and partition of each batch."""
 
-    topic: str
-    partition: int
+    places: Sequence[tuple[str, int]]
     future: Any
 
 
@@ -194,34 +202,43 @@ class Wire(TransactionConnection):
 
     # ---- writing and reading records
 
-    def send(
-        self, leader: int, transactional_id: str, topic: str, partition: int, batch: bytes | bytearray
-    ) -> Pending:
-        """Begin to send one record batch; `wait` for it. Never repeated here."""
-        shape = ProduceRequest.TopicProduceData
-        request = ProduceRequest(
-            transactional_id=transactional_id,
-            acks=-1,
-            timeout_ms=self.timeout_ms,
-            topic_data=[
-                shape(name=topic, partition_data=[shape.PartitionProduceData(index=partition, records=batch)])
-            ],
-            max_version=9,
-        )
-        pending = Pending(topic, partition, self._begin(leader, request))
-        self._client._net.poll(timeout_ms=0)  # as much as the socket takes leaves now
+    def send(self, leader: int, transactional_id: str, batches: Sequence[Outgoing]) -> Pending:
+        """Begin to send record batches, one for each partition, those of a topic side by side; `wait` for them.
+
+        Never repeated here.
+        """
+        request = Produce(transactional_id, self.timeout_ms, batches)
+        pending = Pending([(one.topic, one.partition) for one in batches], self._begin(leader, request))
+        self._poll(0)  # as much as the socket takes leaves now
         return pending
 
-    def wait(self, pending: Pending) -> Appended:
-        """The answer to what was sent."""
-        answer = self._finish(pending.future)
-        (topic,) = answer.responses
-        (one,) = topic.partition_responses
-        what = f"Produce to {pending.topic}-{pending.partition}"
-        if one.error_message:
-            what += f" ({one.error_message})"
-        check(one.error_code, what)
-        return Appended(one.base_offset, one.log_append_time_ms)
+    def wait(self, pending: Pending) -> list[Appended | ResponseError]:
+        """The answer to each batch that was sent, in that order."""
+        found = {
+            (topic.name, one.index): one
+            for topic in self._finish(pending.future).responses
+            for one in topic.partition_responses
+        }
+        answers: list[Appended | ResponseError] = []
+        for place in pending.places:
+            one = found[place]
+            try:
+                detail = f" ({one.error_message})" if one.error_message else ""
+                check(one.error_code, f"Produce to {place[0]}-{place[1]}{detail}")
+            except ResponseError as error:
+                answers.append(error)
+            else:
+                answers.append(Appended(one.base_offset, one.log_append_time_ms))
+        return answers
+
+    def append(
+        self, leader: int, transactional_id: str, topic: str, partition: int, *pieces: Piece
+    ) -> Appended:
+        """Send one record batch, and wait for it. Raises the broker's error."""
+        (answer,) = self.wait(self.send(leader, transactional_id, [Outgoing(topic, partition, pieces)]))
+        if isinstance(answer, ResponseError):
+            raise answer
+        return answer
 
     def offset(self, topic: str, partition: int, leader: int, timestamp: int, isolation: int) -> int:
         """An offset by LATEST or EARLIEST; LATEST under READ_COMMITTED is the last stable offset."""

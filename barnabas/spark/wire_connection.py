@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 import time
 import weakref
@@ -22,6 +23,9 @@ from barnabas.spark.codes import (
     NoAnswerError,
     ResponseError,
 )
+from barnabas.spark.wire_quiet import demote, quiet
+
+log = logging.getLogger(__name__)
 
 RETRY_S = 0.02
 CLIENT_ID = "barnabas-spark"
@@ -77,6 +81,8 @@ class Connection:
         self, bootstrap: str, client: Mapping[str, Any], timeout_ms: int, client_id: str = CLIENT_ID
     ) -> None:
         check_client(client)
+        demote()
+        self.bootstrap = bootstrap
         self.timeout_ms = timeout_ms
         servers = [server.strip() for server in bootstrap.split(",")]
         # The longest wait between two tries to connect bounds how late a broker's return is noticed.
@@ -89,9 +95,10 @@ class Connection:
             **client,
         )
         self._manager = self._client._manager
-        self._end = weakref.finalize(self, self._client.close)
+        self._end = weakref.finalize(self, _close, self._client)
         self._coordinators: dict[tuple[int, str], int] = {}
         self._failures = _watched(self._manager)
+        self._is_lost = False
 
     def close(self) -> None:
         self._end()
@@ -102,17 +109,34 @@ class Connection:
         while True:
             try:
                 self.connect(deadline_s)
-                return attempt()
+                answer = attempt()
+                self._is_lost = False
+                return answer
             except ResponseError as error:
                 if error.code not in codes or time.monotonic() > deadline_s:
                     raise
                 if error.code in COORDINATOR_MOVES:
                     self._coordinators.clear()
-            except NoAnswerError:
+            except NoAnswerError as error:
                 self._coordinators.clear()
                 if not unanswered or time.monotonic() > deadline_s:
                     raise
+                self._say_lost(error)
             time.sleep(RETRY_S)
+
+    def _say_lost(self, why: Exception) -> None:
+        """In one line, once until somebody answers again."""
+        if not self._is_lost:
+            log.warning(
+                "a broker of %s doesn't answer, and is asked again for up to %g s: %s",
+                self.bootstrap, self.timeout_ms / 1000, why,
+            )  # fmt: skip
+        self._is_lost = True
+
+    def _poll(self, timeout_ms: float, future: Any = None) -> None:
+        """Let kafka-python work until anything happens, or the future is done."""
+        with quiet():
+            self._client._net.poll(timeout_ms=timeout_ms, future=future)
 
     def connect(self, deadline_s: float | None = None) -> None:
         """Find the cluster's brokers, if they aren't known."""
@@ -121,16 +145,18 @@ class Connection:
         if not self._manager.bootstrapped:
             self._bootstrap(deadline_s)
         # A connection that ended while nobody looked is noticed here, ahead of the next request.
-        self._client._net.poll(timeout_ms=0)
+        self._poll(0)
 
     def _bootstrap(self, deadline_s: float) -> None:
         self._failures.clear()
         future = self._manager.bootstrap_async(max(1.0, _remaining_ms(deadline_s)))
         while not future.is_done:
-            self._client._net.poll(timeout_ms=max(RETRY_S * 1000, _remaining_ms(deadline_s)))
+            self._poll(max(RETRY_S * 1000, _remaining_ms(deadline_s)))
             # It would go on trying until the time is up.
             if (refusal := _refusal(self._failures[0] if self._failures else None)) is not None:
                 raise refusal from self._failures.pop()
+            if self._failures:
+                self._say_lost(self._failures[0])
         if self._failures and isinstance(future.exception, kafka.errors.KafkaTimeoutError):
             raise NoAnswerError(f"{future.exception}: {self._failures.pop()}") from future.exception
         with _translated():
@@ -166,7 +192,7 @@ class Connection:
         deadline_s = time.monotonic() + self.timeout_ms / 1000
         while self._is_paused(node):
             self._wait(deadline_s, f"the broker {node}")
-        with _translated():
+        with _translated(), quiet():
             return self._manager.send(request, node_id=node)
 
     def _is_paused(self, node: int) -> bool:
@@ -180,17 +206,22 @@ class Connection:
         """Until anything happens: an answer, or a timer of kafka-python's."""
         if time.monotonic() > deadline_s:
             raise NoAnswerError(f"{whose} throttles this client for longer than {self.timeout_ms} ms")
-        self._client._net.poll(timeout_ms=max(0.0, _remaining_ms(deadline_s)))
+        self._poll(max(0.0, _remaining_ms(deadline_s)))
 
     def _finish(self, future: Any) -> Any:
         # The connection has a timer of its own for each request, and fails its future.
-        self._client._net.poll(timeout_ms=self.timeout_ms + 1000, future=future)
+        self._poll(self.timeout_ms + 1000, future)
         if not future.is_done:
             raise NoAnswerError(f"no answer in {self.timeout_ms} ms")
         with _translated():
             if future.exception is not None:
                 raise future.exception
         return future.value
+
+
+def _close(client: KafkaNetClient) -> None:
+    with quiet():
+        client.close()
 
 
 class _translated:  # noqa: N801 - reads as a verb where it is used

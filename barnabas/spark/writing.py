@@ -2,45 +2,57 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 import time
 import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
-from barnabas.spark import arrow_batches, codes, reports, wire
+from barnabas.spark import arrow_batches, codes, reports
+from barnabas.spark.arrow_batches import Batch
 from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
 from barnabas.spark.errors import (
     DuplicateWriteError,
     RecordTooLargeError,
     SinkError,
+    TaskRepeatedError,
     TryFailedError,
+    WorkerError,
 )
 from barnabas.spark.plan import SEQUENCES, Blob, Plan
 from barnabas.spark.schemas import arrow_schema
-from barnabas.spark.wire import Pending, Wire
+from barnabas.spark.wire import Appended, Outgoing, Pending, Wire
 
-# Requests on their way at a time, to as many partitions: one is sent while the next is built.
+# Requests on their way at a time, to as many partitions at least: one is sent while the next is built.
 IN_FLIGHT = 4
+IN_FLIGHT_BYTES = 16 << 20  # one alone may have more
+REQUEST_BYTES = 512 << 10  # a request that holds as much leaves
 # Answers after which the same batch may be sent again: where it was appended after all, the broker says so.
 SENT_AGAIN = {*codes.LEADER_MOVES, *codes.COORDINATOR_MOVES, codes.NOT_ENOUGH_REPLICAS}
 SENDINGS = 6
 PAUSE_S = 0.05
 FRESH = -1
+MOST_TOLD = 2000  # characters of an error: it may have a row's contents in it
 
 SCHEMA = arrow_schema(reports.SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """Where this code runs. attempt: unique in the application. is_again: whether the task was tried before."""
+    """Where this code runs.
+
+    attempt: unique in the application. is_again: whether the task was tried before. stage: its id.
+    """
 
     task: int
     attempt: int
     is_again: bool
+    stage: int = -1
 
     @classmethod
     def of_this_task(cls) -> Self:
@@ -49,12 +61,14 @@ class Here:
         context = TaskContext.get()
         if context is None:
             raise TryFailedError("this runs outside of a Spark task")
-        return cls(context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0)
+        return cls(
+            context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0, context.stageId()
+        )
 
 
 @dataclass(slots=True)
 class Partition:
-    """How far one partition got."""
+    """How far one partition got. request: with a batch of its that isn't answered yet."""
 
     target: int
     sequence: int = 0
@@ -63,60 +77,137 @@ class Partition:
     bytes: int = 0
     first_offset: int = -1
     last_offset: int = -1
+    request: Request | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A batch and where it goes."""
+
+    partition: Partition
+    batch: Batch
 
 
 @dataclass(slots=True)
-class Sent:
-    """A batch on its way, and its answer to come."""
+class Request:
+    """Batches of as many partitions for one leader: gathered, and once there is a `pending` on their way."""
 
-    partition: Partition
-    batch: arrow_batches.Batch
-    pending: Pending
+    leader: int
+    batches: list[Sent] = field(default_factory=list)
+    size: int = 0
+    pending: Pending | None = None
+
+    def add(self, sent: Sent) -> None:
+        self.batches.append(sent)
+        self.size += sent.batch.size
+        sent.partition.request = self
 
 
 @dataclass(slots=True)
 class Writer:
-    """Sends blobs. Raises a SinkError as soon as anything speaks against the try."""
+    """Sends blobs. Raises a SinkError as soon as anything speaks against the try.
+
+    gathered: of each leader, what travels next; a request leaves once it is large enough, or holds anybody up.
+    """
 
     plan: Plan
     connection: Wire
     partitions: dict[int, Partition] = field(default_factory=dict)
     leaders: list[int] = field(default_factory=list)
-    in_flight: deque[Sent] = field(default_factory=deque)
+    gathered: dict[int, Request] = field(default_factory=dict)
+    in_flight: deque[Request] = field(default_factory=deque)
 
     def send(self, blob: Blob) -> None:
-        """Sends a batch once there is room on the way; one at a time for each partition, to keep their order.
+        """Sends a batch, soon; one at a time for each partition, to keep their order.
 
         Raises RecordTooLargeError, and what came of the batches that it waited for.
         """
         partition = self.partitions.setdefault(blob.target, Partition(blob.target))
-        while len(self.in_flight) >= IN_FLIGHT or any(sent.partition is partition for sent in self.in_flight):
+        self._check(blob)
+        if partition.request is not None and partition.request.pending is None:
+            self._begin(partition.request)
+        while partition.request is not None:
             self._finish(self.in_flight.popleft())
-        data = blob.batch.data
-        target = self.plan.targets[blob.target]
-        limit = self.plan.max_message_bytes[target.topic]
-        if len(data) > limit:
-            raise RecordTooLargeError(
-                f"a record batch of {len(data)} bytes, with {blob.batch.records} record(s), is larger than "
-                f"max.message.bytes={limit} of the topic {target.topic}"
-            )
-        arrow_batches.stamp(data, self.plan.producer_id, self.plan.epoch, partition.sequence)
+        arrow_batches.stamp(blob.batch, self.plan.producer_id, self.plan.epoch, partition.sequence)
         partition.sequence = (partition.sequence + blob.batch.records) % SEQUENCES
-        self.in_flight.append(Sent(partition, blob.batch, self._begin(partition, data)))
+        request = self._gather(Sent(partition, blob.batch))
+        if request.size >= REQUEST_BYTES:
+            self._begin(request)
 
     def finish(self) -> None:
+        """Send what is left, and wait for all."""
+        while self.gathered:
+            self._begin(next(iter(self.gathered.values())))
         while self.in_flight:
             self._finish(self.in_flight.popleft())
 
-    def _begin(self, partition: Partition, data: bytearray) -> Pending:
-        target = self.plan.targets[partition.target]
-        leader = self.leaders[partition.target]
-        return self.connection.send(leader, self.plan.transactional_id, target.topic, target.partition, data)
+    def _gather(self, sent: Sent) -> Request:
+        leader = self.leaders[sent.partition.target]
+        request = self.gathered.setdefault(leader, Request(leader))
+        request.add(sent)
+        return request
 
-    def _finish(self, sent: Sent) -> None:
+    def _check(self, blob: Blob) -> None:
+        topic = self.plan.targets[blob.target].topic
+        limit = self.plan.max_message_bytes[topic]
+        if blob.batch.size > limit:
+            raise RecordTooLargeError(
+                f"a record batch of {blob.batch.size} bytes, with {blob.batch.records} record(s), is larger than "
+                f"max.message.bytes={limit} of the topic {topic}"
+            )
+
+    def _begin(self, request: Request) -> None:
+        """Send what is gathered for a leader, once there is room on the way."""
+        del self.gathered[request.leader]
+        while self.in_flight and (
+            len(self.in_flight) >= IN_FLIGHT
+            or sum(one.size for one in self.in_flight) + request.size > IN_FLIGHT_BYTES
+        ):
+            self._finish(self.in_flight.popleft())
+        self._send(request)
+        self.in_flight.append(request)
+
+    def _send(self, request: Request) -> None:
+        # Those of a topic side by side, as `Wire.send` wants them.
+        request.batches.sort(key=lambda sent: sent.partition.target)
+        request.pending = self.connection.send(
+            request.leader,
+            self.plan.transactional_id,
+            [Outgoing(*self.plan.targets[one.partition.target], one.batch.pieces) for one in request.batches],
+        )
+
+    def _finish(self, request: Request) -> None:
+        refused = self._answers(request, is_last=False)
+        for number in range(1, SENDINGS):
+            if not refused:
+                return
+            time.sleep(PAUSE_S * 2 ** (number - 1))
+            self._find_leaders()
+            again: dict[int, Request] = {}
+            for sent in refused:
+                leader = self.leaders[sent.partition.target]
+                again.setdefault(leader, Request(leader)).add(sent)
+            refused = []
+            for one in again.values():
+                self._send(one)
+                refused += self._answers(one, is_last=number == SENDINGS - 1)
+
+    def _answers(self, request: Request, *, is_last: bool) -> list[Sent]:
+        """Takes down what was appended; those to be sent again. Raises what no other sending would mend."""
+        assert request.pending is not None
+        refused = []
+        for sent, answer in zip(request.batches, self.connection.wait(request.pending), strict=True):
+            if isinstance(answer, Appended):
+                self._take(sent, answer)
+            elif is_last or answer.code not in SENT_AGAIN:
+                raise answer
+            else:
+                refused.append(sent)
+        return refused
+
+    def _take(self, sent: Sent, appended: Appended) -> None:
         partition, batch = sent.partition, sent.batch
         target = self.plan.targets[partition.target]
-        appended = self._answer(sent)
         if appended.log_append_time_ms != FRESH or appended.base_offset <= partition.last_offset:
             raise DuplicateWriteError(
                 f"partition {target.partition} of {target.topic} holds a batch of the same sequences already, "
@@ -127,23 +218,17 @@ class Writer:
         partition.last_offset = appended.base_offset + batch.records - 1
         partition.records += batch.records
         partition.batches += 1
-        partition.bytes += len(batch.data)
-
-    def _answer(self, sent: Sent) -> wire.Appended:
-        for number in range(SENDINGS):
-            try:
-                return self.connection.wait(sent.pending)
-            except ResponseError as error:
-                if error.code not in SENT_AGAIN or number == SENDINGS - 1:
-                    raise
-            time.sleep(PAUSE_S * 2**number)
-            self._find_leaders()
-            sent.pending = self._begin(sent.partition, sent.batch.data)
-        raise AssertionError("the last sending returns or raises")
+        partition.bytes += batch.size
+        partition.request = None
 
     def _find_leaders(self) -> None:
         found = self.connection.leaders(list(self.plan.max_message_bytes))
         self.leaders = [found[topic][number] for topic, number in self.plan.targets]
+        gathered = list(self.gathered.values())
+        self.gathered.clear()
+        for request in gathered:
+            for sent in request.batches:
+                self._gather(sent)
 
 
 def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:
@@ -157,13 +242,16 @@ def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[pa.RecordB
     except SinkError as error:
         yield _rows([_no_partition(here, type(error).__name__, str(error))])
         return
+    except ImportError as error:
+        yield _rows([_no_partition(here, WorkerError.__name__, _missing(error))])
+        return
     except Exception as error:
         yield _rows([_no_partition(here, TryFailedError.__name__, _unexpected(error))])
         return
     rows: list[tuple[object, ...]] = [
         (
             *plan.targets[one.target], here.attempt, one.records, one.batches, one.bytes,
-            one.first_offset, one.last_offset, None, None,
+            one.first_offset, one.last_offset, None, None, None,
         )
         for one in partitions
     ]  # fmt: skip
@@ -172,10 +260,7 @@ def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[pa.RecordB
 
 def _write(plan: Plan, here: Here, blobs: Iterable[Blob]) -> list[Partition]:
     if here.is_again:
-        raise DuplicateWriteError(
-            "Spark tried a task again, whose first attempt may have written already; why that one failed stands in "
-            "Spark's log"
-        )
+        raise TaskRepeatedError("Spark tried a task again, whose first attempt may have written already")
     iterator = iter(blobs)
     first = next(iterator, None)
     if first is None:
@@ -198,7 +283,16 @@ def _write(plan: Plan, here: Here, blobs: Iterable[Blob]) -> list[Partition]:
 
 
 def _no_partition(here: Here, error: str | None, reason: str | None) -> tuple[object, ...]:
-    return None, None, here.attempt, 0, 0, 0, -1, -1, error, reason
+    told = None if reason is None else reason[:MOST_TOLD]
+    return None, None, here.attempt, 0, 0, 0, -1, -1, error, told, here.stage
+
+
+def _missing(error: ImportError) -> str:
+    return (
+        f"a worker's Python, {sys.executable} of version {platform.python_version()}, lacks what the sink needs: "
+        f"{type(error).__name__}: {error}. Install it there (pip install 'barnabas[spark]'), or have PYSPARK_PYTHON "
+        "name another Python"
+    )
 
 
 def _unexpected(error: Exception) -> str:
@@ -208,5 +302,10 @@ def _unexpected(error: Exception) -> str:
 
 def _rows(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
     columns = zip(*rows, strict=True)
-    arrays = [pa.array(list(column), one.type) for column, one in zip(columns, SCHEMA, strict=True)]
+    arrays = [_column(column, one.type) for column, one in zip(columns, SCHEMA, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _column(values: tuple[Any, ...], kind: pa.DataType) -> Any:
+    texts = [None if one is None else str(one).encode() for one in values]
+    return arrow_batches.from_bytes(texts).cast(pa.string()).cast(kind)

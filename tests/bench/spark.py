@@ -3,7 +3,8 @@
 The same rows, kept in Spark's memory ahead of time, are written by one sink and by the other, in an order that is
 turned round for round, after a round that warms both up and does not count. Spark's own sink is at least once and has
 no transactions; that it is left so far behind or ahead is the price of exactly once. Then micro-batches of one row:
-what a commit costs beside the Spark job.
+what they take, of that what transactions cost beside the Spark job, and the platform's own floor, a row that goes
+through a Python worker and back.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import barnabas
 from tests.support.apache_kafka import why_unavailable
@@ -34,10 +35,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PARTITIONS = 6
+MANY_PARTITIONS = 1000
 VALUE = "rpad(cast(id as string), 100, 'abcdefghij') value"
 KEY = "cast(id % 100003 as string) key"
-SHAPES = {"without keys": [VALUE], "by key": [KEY, VALUE]}
-AIMS = {"without keys": 0.9, "by key": 0.7}
+# Columns, partitions, and of how many rows that are asked for one is written.
+SHAPES = {
+    "without keys": ([VALUE], PARTITIONS, 1),
+    "by key": ([KEY, VALUE], PARTITIONS, 1),
+    "by key to 1,000 partitions": ([KEY, VALUE], MANY_PARTITIONS, 50),
+}
+AIMS = {"without keys": 1.0, "by key": 0.9, "by key to 1,000 partitions": 0.7}
 COMMITS = 30
 OWN = "Spark's own"
 
@@ -76,6 +83,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.spark", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--shapes", choices=list(SHAPES), nargs="*", default=list(SHAPES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--compression", default="none")
     parser.add_argument("--only", choices=["barnabas", "kafka"])
@@ -97,8 +105,10 @@ def _measure(
 ) -> dict[str, object]:
     connection = Wire(bootstrap, {}, 60_000)
     figures: dict[str, object] = {}
-    for shape, columns in SHAPES.items():
-        rows = spark.range(0, options.rows, 1, 2).selectExpr(*columns).persist()
+    for shape in options.shapes:
+        columns, partitions, share = SHAPES[shape]
+        count = options.rows // share
+        rows = spark.range(0, count, 1, 2).selectExpr(*columns).persist()
         rows.count()
         sides: dict[str, Write] = {
             "exactly once": _exactly_once(bootstrap, options),
@@ -107,11 +117,11 @@ def _measure(
         rates: dict[str, list[float]] = {side: [] for side in sides}
         for number in range(options.rounds + 1):
             for side in list(sides) if number % 2 else reversed(sides):
-                topic = f"{name.split()[0]}-{shape.replace(' ', '-')}-{number}-{side[0]}"
-                connection.create_topic(topic, PARTITIONS, {})
+                topic = f"{name.split()[0]}-{shape.replace(' ', '-').replace(',', '')}-{number}-{side[0]}"
+                connection.create_topic(topic, partitions, {})
                 started_s = time.perf_counter()
                 sides[side](topic, rows, number)
-                rate = options.rows / (time.perf_counter() - started_s)
+                rate = count / (time.perf_counter() - started_s)
                 if number:
                     rates[side].append(rate)
                 print(
@@ -127,9 +137,12 @@ def _measure(
             flush=True,
         )
         figures[shape] = {"rows/s": rates, "ratio": ratio}
-    figures["commit ms"] = commits = _commits(spark, bootstrap, connection)
+    figures["small batches"] = floor = _small_batches(spark, bootstrap, connection)
+    told = {what: statistics.median(taken) for what, taken in floor.items()}
     print(
-        f"{name}: a commit takes {statistics.median(commits):.1f} ms ({min(commits):.1f} to {max(commits):.1f}), aim 50"
+        f"{name}: a batch of one row takes {told['batch ms']:.0f} ms, {told['transaction ms']:.1f} of them beside the "
+        f"Spark job (aim 50); a row through a Python worker alone takes {told['worker ms']:.0f}, and one that stays in "
+        f"the JVM {told['JVM ms']:.0f}"
     )
     connection.close()
     return figures
@@ -158,13 +171,31 @@ def _own(bootstrap: str, options: argparse.Namespace) -> Write:
     return write
 
 
-def _commits(spark: SparkSession, bootstrap: str, connection: Wire) -> list[float]:
+def _small_batches(spark: SparkSession, bootstrap: str, connection: Wire) -> dict[str, list[float]]:
+    """Each taken in turn with the others."""
     connection.create_topic("commits", PARTITIONS, {})
     row = spark.range(1).selectExpr("cast(id as string) value")
     sink = ExactlyOnceKafkaSink(bootstrap, query="commits", topic="commits")
-    taken = [sink.write(row, number).commit_ms for number in range(COMMITS + 5)]
+    found: dict[str, list[float]] = {
+        kind: [] for kind in ("batch ms", "transaction ms", "worker ms", "JVM ms")
+    }
+    for number in range(COMMITS + 5):
+        started_s = time.perf_counter()
+        report = sink.write(row, number)
+        ended_s = time.perf_counter()
+        row.coalesce(1).mapInArrow(_unchanged, "value string").collect()
+        through_s = time.perf_counter()
+        row.coalesce(1).collect()
+        found["batch ms"].append((ended_s - started_s) * 1000)
+        found["transaction ms"].append(report.prepare_ms + report.check_ms + report.commit_ms)
+        found["worker ms"].append((through_s - ended_s) * 1000)
+        found["JVM ms"].append((time.perf_counter() - through_s) * 1000)
     sink.close()
-    return taken[5:]
+    return {kind: taken[5:] for kind, taken in found.items()}
+
+
+def _unchanged(batches: Iterable[Any]) -> Iterator[Any]:
+    yield from batches
 
 
 if __name__ == "__main__":

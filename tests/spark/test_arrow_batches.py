@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from barnabas.spark import wire_records
-from barnabas.spark.arrow_batches import Batch, Columns, binary, build, build_groups, spans, stamp
+from barnabas.spark.arrow_batches import Batch, Columns, binary, build, build_groups, from_bytes, spans, stamp
 from barnabas.spark.errors import RowError
 from barnabas.spark.settings import CODECS
 from protocol.records.batch import crc_is_valid, read_header
@@ -48,8 +48,8 @@ def columns(rows: list[Row], *, keys: bool = True, headers: bool = True) -> Colu
 
 
 def stamped(batch: Batch) -> bytes:
-    stamp(batch.data, PRODUCER_ID, EPOCH, SEQUENCE)
-    return bytes(batch.data)
+    stamp(batch, PRODUCER_ID, EPOCH, SEQUENCE)
+    return batch.data
 
 
 def by_the_library(rows: list[Row], codec: int = 0) -> bytes:
@@ -118,32 +118,40 @@ def test_the_header_says_what_was_stamped() -> None:
 def test_a_batch_can_be_stamped_anew() -> None:
     rows: list[Row] = [(b"k", b"v", None)]
     (batch,) = build(columns(rows), TIMESTAMP_MS, NO_LIMIT)
-    stamp(batch.data, 1, 1, 1)
+    stamp(batch, 1, 1, 1)
     assert stamped(batch) == by_the_library(rows)
 
 
 @given(ROWS, st.integers(70, 20_000))
 def test_batches_fit_the_limit_unless_a_record_alone_does_not(rows: list[Row], limit: int) -> None:
     batches = build(columns(rows), TIMESTAMP_MS, limit)
-    assert all(len(batch.data) <= limit or batch.records == 1 for batch in batches)
+    assert all(batch.size <= limit or batch.records == 1 for batch in batches)
     read = [record for batch in batches for record in read_records(stamped(batch))]
     assert [(one.key, one.value) for one in read] == [row[:2] for row in rows]
 
 
 def test_batches_are_filled_as_far_as_they_go() -> None:
     batches = build(columns([(None, b"x" * 100, None)] * 1000), TIMESTAMP_MS, 10_000, 0, None)
-    assert all(len(batch.data) > 9_000 for batch in batches[:-1])
+    assert all(batch.size > 9_000 for batch in batches[:-1])
 
 
 @given(ROWS, st.data())
 def test_no_batch_holds_rows_of_two_groups(rows: list[Row], data: st.DataObject) -> None:
     inner = data.draw(st.lists(st.integers(0, len(rows)), max_size=5))
     bounds = np.array([0, *sorted(inner), len(rows)])
-    groups = build_groups(columns(rows), bounds, TIMESTAMP_MS, 5_000)
-    assert len(groups) == len(bounds) - 1
+    groups: list[list[Batch]] = [[] for _ in bounds[1:]]
+    for number, batch in build_groups(columns(rows), bounds, TIMESTAMP_MS, 5_000):
+        groups[number].append(batch)
     for group, first, end in zip(groups, bounds[:-1], bounds[1:], strict=True):
         read = [record for batch in group for record in read_records(stamped(batch))]
         assert [(one.key, one.value) for one in read] == [row[:2] for row in rows[first:end]]
+
+
+def test_groups_take_turns() -> None:
+    """So that what goes to one partition doesn't wait for itself."""
+    bounds = np.array([0, 30, 40, 60])
+    made = build_groups(columns([(None, b"x" * 100, None)] * 60), bounds, TIMESTAMP_MS, 1_300)
+    assert [number for number, _ in made] == [0, 1, 2, 0, 2, 0]
 
 
 def test_no_rows_make_no_batch() -> None:
@@ -178,6 +186,14 @@ def test_strings_and_binaries_of_any_width_are_their_bytes(kind: Any, chunks: in
     raw = [None if value is None else value.encode() for value in values]
     column = pa.chunked_array([pa.array(raw, pa.binary()).cast(kind)] * chunks)
     assert binary(column).to_pylist() == raw * chunks
+
+
+@given(st.lists(st.none() | st.binary(max_size=5), max_size=20))
+def test_values_become_an_array_of_theirs(values: list[bytes | None]) -> None:
+    made = from_bytes(values)
+    made.validate(full=True)
+    assert made.to_pylist() == values
+    assert made.type == pa.binary()
 
 
 def test_spans_point_into_the_bytes() -> None:

@@ -114,7 +114,7 @@ def say_epoch(server: Server, transactional_id: str, producer_id: int, epoch: in
     until(is_over, "the transaction is over")
     leaders = connection.leaders([TRANSACTIONS])[TRANSACTIONS]
     partition = partition_of_key(transactional_id, len(leaders))
-    connection.wait(connection.send(leaders[partition], None, TRANSACTIONS, partition, batch))  # type: ignore[arg-type]
+    connection.append(leaders[partition], None, TRANSACTIONS, partition, batch)  # type: ignore[arg-type]
     connection.close()
 
 
@@ -173,10 +173,10 @@ def hang(sink: ExactlyOnceKafkaSink, topic: str, committed: bool) -> None:
     assert last is not None
     columns = arrow_batches.Columns(pa.array([None], pa.binary()), pa.array([b"hangs"], pa.binary()), None)
     (batch,) = arrow_batches.build(columns, int(time.time() * 1000), 1 << 20)
-    arrow_batches.stamp(batch.data, last.producer_id, last.epoch, 0 if not committed else written(sink))
+    arrow_batches.stamp(batch, last.producer_id, last.epoch, 0 if not committed else written(sink))
     wait_for_markers(connection, topic)
     leader = connection.leaders([topic])[topic][0]
-    connection.wait(connection.send(leader, sink.transactional_id, topic, 0, batch.data))
+    connection.append(leader, sink.transactional_id, topic, 0, *batch.pieces)
     connection.close()
 
 

@@ -32,11 +32,11 @@ from protocol.records.records import read_records
 
 
 def wrote(partition: int | None, attempt: int, topic: str | None = "t", stage_attempt: int = 0) -> list[Any]:
-    return [topic, partition, attempt, 5, 1, 100, 0, 4, None, None, stage_attempt]
+    return [topic, partition, attempt, 5, 1, 100, 0, 4, None, None, None, stage_attempt]
 
 
 def failed(error: str, reason: str = "why", stage_attempt: int = 0) -> list[Any]:
-    return [None, None, 1, 0, 0, 0, -1, -1, error, reason, stage_attempt]
+    return [None, None, 1, 0, 0, 0, -1, -1, error, reason, 9, stage_attempt]
 
 
 def test_reports_come_in_the_order_of_partitions() -> None:
@@ -88,7 +88,7 @@ def test_an_error_of_an_unknown_name_is_tried_again() -> None:
 
 @pytest.mark.parametrize("written", [Marker("here", 3), Marker("here", 3, "digest")])
 def test_a_marker_is_read_as_it_was_written(written: Marker) -> None:
-    (record,) = read_records(bytes(marker.encode(written, "q")))
+    (record,) = read_records(marker.encode(written, "q").data)
     assert record.key == b"q/here"
     assert marker.decode(Record(0, record.key, record.value), "topic") == written
 

@@ -102,9 +102,9 @@ def write_raw(
         pa.array([b"k"] * len(content)), pa.array([one.encode() for one in content], pa.binary()), None
     )
     (batch,) = arrow_batches.build(columns, int(time.time() * 1000), 1 << 20)
-    arrow_batches.stamp(batch.data, identity.producer_id, identity.epoch, sequence)
+    arrow_batches.stamp(batch, identity.producer_id, identity.epoch, sequence)
     leader = connection.leaders([topic])[topic][0]
-    return connection.wait(connection.send(leader, transactional_id, topic, 0, batch.data)).log_append_time_ms
+    return connection.append(leader, transactional_id, topic, 0, *batch.pieces).log_append_time_ms
 
 
 def code_of(act: Callable[[], Any]) -> int:

@@ -83,7 +83,7 @@ class Markers:
     timeout_ms = 1_000
 
     def __init__(self, *markers: Marker) -> None:
-        batches = [read_records(bytes(marker.encode(one, "q")))[0] for one in markers]
+        batches = [read_records(marker.encode(one, "q").data)[0] for one in markers]
         self.records = [Record(at, one.key, one.value) for at, one in enumerate(batches)]
 
     def offset(self, topic: str, partition: int, leader: int, timestamp: int, isolation: int) -> int:
@@ -176,7 +176,7 @@ def test_a_marker_behind_tries_that_failed_is_read_from_a_broker(connection: Wir
         connection.add_partitions(transactional_id, identity, {topic: [0]})
         batch = marker.encode(Marker("here", 7 if committed else 8), "q")
         arrow_batches.stamp(batch, identity.producer_id, identity.epoch, 0)
-        connection.wait(connection.send(leader, transactional_id, topic, 0, batch))
+        connection.append(leader, transactional_id, topic, 0, *batch.pieces)
         connection.end_transaction(transactional_id, identity, commit=committed)
     connection.init_producer_id(transactional_id, 30_000)
     assert marker.read(connection, topic, leader) == Marker("here", 7)

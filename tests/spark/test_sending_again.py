@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ pa = pytest.importorskip("pyarrow", reason="needs pyarrow, of the extra `spark`"
 from barnabas.spark import arrow_batches, codes, writing
 from barnabas.spark.codes import ResponseError
 from barnabas.spark.plan import Blob, Plan, Target
-from barnabas.spark.wire import Appended, Pending
+from barnabas.spark.wire import Appended, Outgoing, Pending
 
 MOVED_TO = 2
 UNKNOWN_SERVER_ERROR = -1
@@ -22,22 +23,29 @@ UNKNOWN_SERVER_ERROR = -1
 
 @dataclass
 class Cluster:
-    """Answers what is sent with these error codes, one after the other, and then takes it."""
+    """Answers the batches that are sent with these error codes, one after the other, and then takes them.
+
+    sent: leader, partition and bytes of each batch.
+    """
 
     answers: deque[int]
-    sent: list[tuple[int, bytes]] = field(default_factory=list)
+    sent: list[tuple[int, int, bytes]] = field(default_factory=list)
 
-    def send(self, leader: int, transactional_id: str, topic: str, partition: int, batch: bytes) -> Pending:
-        self.sent.append((leader, bytes(batch)))
-        return Pending(topic, partition, None)
+    def send(self, leader: int, transactional_id: str, batches: Sequence[Outgoing]) -> Pending:
+        self.sent += [(leader, one.partition, b"".join(one.pieces)) for one in batches]
+        return Pending([(one.topic, one.partition) for one in batches], None)
 
-    def wait(self, pending: Pending) -> Appended:
-        if self.answers and (code := self.answers.popleft()):
-            raise ResponseError(code, "Name", "Produce")
-        return Appended(len(self.sent), -1)
+    def wait(self, pending: Pending) -> list[Appended | ResponseError]:
+        found: list[Appended | ResponseError] = []
+        for _ in pending.places:
+            code = self.answers.popleft() if self.answers else 0
+            found.append(
+                ResponseError(code, "Name", "Produce") if code else Appended(100 * len(self.sent), -1)
+            )
+        return found
 
     def leaders(self, topics: list[str]) -> dict[str, dict[int, int]]:
-        return {topic: {0: MOVED_TO} for topic in topics}
+        return {topic: {0: MOVED_TO, 1: 1, 2: MOVED_TO} for topic in topics}
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +53,7 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writing, "PAUSE_S", 0)
 
 
-def write(*answers: int) -> list[tuple[int, bytes]]:
+def writer(*answers: int) -> tuple[writing.Writer, Any]:
     plan = Plan(
         bootstrap="",
         client={},
@@ -57,18 +65,26 @@ def write(*answers: int) -> list[tuple[int, bytes]]:
         topic="out",
         compression="none",
         max_batch_bytes=1 << 20,
-        targets=(Target("out", 0),),
-        leaders=(1,),
+        targets=tuple(Target("out", partition) for partition in range(3)),
+        leaders=(1, 1, 1),
         max_message_bytes={"out": 1 << 20},
         owners=1,
     )
     cluster: Any = Cluster(deque(answers))
-    writer = writing.Writer(plan, cluster, leaders=[1])
+    return writing.Writer(plan, cluster, leaders=list(plan.leaders)), cluster
+
+
+def blob(partition: int) -> Blob:
     columns = arrow_batches.Columns(None, pa.array([b"v"], pa.binary()), None)
     (batch,) = arrow_batches.build(columns, 0, 1 << 20)
-    writer.send(Blob(0, batch))
-    writer.finish()
-    assert writer.partitions[0].records == 1
+    return Blob(partition, batch)
+
+
+def write(*answers: int) -> list[tuple[int, int, bytes]]:
+    one, cluster = writer(*answers)
+    one.send(blob(0))
+    one.finish()
+    assert one.partitions[0].records == 1
     return list(cluster.sent)
 
 
@@ -85,8 +101,8 @@ def write(*answers: int) -> list[tuple[int, bytes]]:
 )
 def test_a_batch_is_sent_again_with_the_same_sequence_to_the_leader_that_is_known_then(code: int) -> None:
     sent = write(code, code, 0)
-    assert [leader for leader, _ in sent] == [1, MOVED_TO, MOVED_TO]
-    assert len({data for _, data in sent}) == 1
+    assert [leader for leader, _, _ in sent] == [1, MOVED_TO, MOVED_TO]
+    assert len({data for _, _, data in sent}) == 1
 
 
 def test_a_batch_is_sent_only_so_often() -> None:
@@ -98,3 +114,23 @@ def test_a_batch_is_sent_only_so_often() -> None:
 def test_a_batch_that_was_refused_is_not_sent_again(code: int) -> None:
     with pytest.raises(ResponseError):
         write(code)
+
+
+def test_of_batches_that_travelled_together_those_are_sent_again_that_were_refused() -> None:
+    moved = codes.NOT_LEADER_OR_FOLLOWER
+    one, cluster = writer(moved, 0, moved)
+    for partition in range(3):
+        one.send(blob(partition))
+    one.finish()
+    places = [(leader, partition) for leader, partition, _ in cluster.sent]
+    assert places == [(1, 0), (1, 1), (1, 2), (MOVED_TO, 0), (MOVED_TO, 2)]
+    assert {number: part.records for number, part in one.partitions.items()} == {0: 1, 1: 1, 2: 1}
+
+
+def test_what_was_gathered_for_a_leader_goes_to_the_one_that_is_known_then() -> None:
+    one, cluster = writer(codes.NOT_LEADER_OR_FOLLOWER)
+    for partition in (0, 2, 0, 2, 0):
+        one.send(blob(partition))
+    one.finish()
+    assert [leader for leader, _, _ in cluster.sent] == [1, 1, *[MOVED_TO] * 4]
+    assert {number: part.records for number, part in one.partitions.items()} == {0: 3, 2: 2}

@@ -57,8 +57,8 @@ def send(
     """Send a batch of about 50,000 bytes; its offset."""
     columns = arrow_batches.Columns(None, pa.array([os.urandom(50_000)], pa.binary()), None)
     (batch,) = arrow_batches.build(columns, int(time.time() * 1000), 1 << 20)
-    arrow_batches.stamp(batch.data, identity.producer_id, identity.epoch, first)
-    return connection.wait(connection.send(leader, transactional_id, topic, 0, batch.data)).base_offset
+    arrow_batches.stamp(batch, identity.producer_id, identity.epoch, first)
+    return connection.append(leader, transactional_id, topic, 0, *batch.pieces).base_offset
 
 
 def write(connection: Wire, transactional_id: str, topic: str, count: int) -> int:

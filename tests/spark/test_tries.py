@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from barnabas.spark import ExactlyOnceKafkaSink, job, marker, transaction
+from barnabas.spark import ExactlyOnceKafkaSink, marker, transaction
 from barnabas.spark.columns import RecordForm
 from barnabas.spark.errors import (
     BatchFailedError,
@@ -23,7 +23,7 @@ from barnabas.spark.reports import BatchReport
 from barnabas.spark.stream import LoggedOffsets, Stream
 from barnabas.spark.transaction import Work
 
-DONE = BatchReport(0, False, 1, 0, 0, 0.0, 0.0, ())
+DONE = BatchReport(0, False, 1, 0, 0, 0.0, 0.0, 0.0, 0.0, ())
 
 
 class Connection:
@@ -154,36 +154,3 @@ def test_spark_connect_is_refused_by_name() -> None:
     frame: Any = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
     with pytest.raises(ConnectError, match="Spark Connect"):
         ExactlyOnceKafkaSink("127.0.0.1:1", query="q", topic="t").write(frame, 0)
-
-
-PYTHON = """
-  An exception was thrown from the Python worker. Please see the stack trace below.
-Traceback (most recent call last):
-  File "a.py", line 1, in f
-    return {}["x"]
-           ~~^^^^^
-KeyError: 'x'
-
-During handling of the above exception, another exception occurred:
-
-Traceback (most recent call last):
-  File "a.py", line 3, in f
-    raise RuntimeError("the user's own mistake\\nat length")
-RuntimeError: the user's own mistake
-at length
-
-"""
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (PYTHON, "RuntimeError: the user's own mistake"),
-        (f"Job aborted: {PYTHON}\n\tat org.apache.spark", "RuntimeError: the user's own mistake"),
-        ("\n  [USER_RAISED_EXCEPTION] no such luck\nand more", "[USER_RAISED_EXCEPTION] no such luck"),
-        ("", "ValueError"),
-        ("Traceback (most recent call last):\n  File", "ValueError"),
-    ],
-)
-def test_a_jobs_failure_is_told_by_the_line_that_says_why(text: str, told: str) -> None:
-    assert job.reason(ValueError(text)) == told

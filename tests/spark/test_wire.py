@@ -6,6 +6,7 @@ import ast
 import inspect
 import re
 import tomllib
+from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,8 @@ from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 from barnabas.spark import codes
 from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
 from barnabas.spark.errors import BrokerRefusedError, QueryFencedError, RecordTooLargeError, TryFailedError
-from barnabas.spark.wire import Wire
+from barnabas.spark.wire import Outgoing, Wire
+from barnabas.spark.wire_produce import Produce
 
 ROOT = Path(__file__).parents[2]
 
@@ -144,3 +146,46 @@ def test_a_broker_that_is_not_there_is_no_answer() -> None:
 )
 def test_error_codes_are_told_apart(code: int, kind: type) -> None:
     assert type(as_sink_error(ResponseError(code, "Name", "What"))) is kind
+
+
+@pytest.mark.parametrize(
+    ("transactional_id", "places"),
+    [
+        ("id", [("t", 0, 100)]),
+        (None, [("t", 7, 1), ("t", 300, 200), ("other", 2, 20_000), ("ü" * 100, 70_000, 0)]),
+    ],
+)
+@pytest.mark.parametrize("version", [3, 9])
+def test_produce_requests_have_the_bytes_that_the_library_gives_them(
+    transactional_id: str | None, places: list[tuple[str, int, int]], version: int
+) -> None:
+    batches = [(topic, partition, b"x" * size) for topic, partition, size in places]
+    shape = ProduceRequest.TopicProduceData
+    whole = ProduceRequest(
+        transactional_id=transactional_id,
+        acks=-1,
+        timeout_ms=30_000,
+        topic_data=[
+            shape(
+                name=topic,
+                partition_data=[
+                    shape.PartitionProduceData(index=partition, records=data) for _, partition, data in of
+                ],
+            )
+            for topic, of in groupby(batches, lambda one: one[0])
+        ],
+    )
+    outgoing = [
+        Outgoing(topic, partition, (data[:3], memoryview(data)[3:])) for topic, partition, data in batches
+    ]
+    made = []
+    for request in (whole, Produce(transactional_id, 30_000, outgoing)):  # type: ignore[arg-type]
+        request.API_VERSION = version
+        request.with_header(correlation_id=12345, client_id="barnabas-spark")
+        assert request.expect_response()
+        made.append(bytes(request.encode(framed=True, header=True)))
+    assert made[0] == made[1]
+
+
+def test_a_produce_request_is_of_the_version_that_adds_no_partition_to_a_transaction() -> None:
+    assert Produce("id", 1, [])._max_version == 9

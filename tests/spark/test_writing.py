@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +15,7 @@ import pytest
 
 pyspark = pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from barnabas.spark import codes, hanging, sequences, writing
+from barnabas.spark import codes, hanging, sequences, tasks, writing
 from barnabas.spark.arrow_batches import Batch
 from barnabas.spark.codes import ResponseError
 from barnabas.spark.errors import DuplicateWriteError, TryFailedError
@@ -39,8 +43,8 @@ PLAN = Plan(
 )
 
 
-def blob(records: int) -> Blob:
-    return Blob(0, Batch(records, bytearray(70)))
+def blob(records: int, target: int = 0, size: int = 9) -> Blob:
+    return Blob(target, Batch(records, bytearray(61), b"x" * size))
 
 
 def rows(blobs: Iterator[Blob], is_again: bool = False) -> list[dict[str, Any]]:
@@ -51,9 +55,14 @@ def rows(blobs: Iterator[Blob], is_again: bool = False) -> list[dict[str, Any]]:
 def test_a_task_knows_whether_it_was_tried_before(
     monkeypatch: pytest.MonkeyPatch, number: int, is_again: bool
 ) -> None:
-    context = SimpleNamespace(partitionId=lambda: 2, taskAttemptId=lambda: 11, attemptNumber=lambda: number)
+    context = SimpleNamespace(
+        partitionId=lambda: 2,
+        taskAttemptId=lambda: 11,
+        attemptNumber=lambda: number,
+        stageId=lambda: 4,
+    )
     monkeypatch.setattr(pyspark.TaskContext, "get", lambda: context)
-    assert Here.of_this_task() == Here(2, 11, is_again)
+    assert Here.of_this_task() == Here(2, 11, is_again, 4)
 
 
 def test_a_task_that_was_tried_before_writes_nothing() -> None:
@@ -64,7 +73,7 @@ def test_a_task_that_was_tried_before_writes_nothing() -> None:
         yield blob(1)
 
     (row,) = rows(blobs(), is_again=True)
-    assert (row["error"], row["topic"]) == ("DuplicateWriteError", None)
+    assert (row["error"], row["topic"]) == ("TaskRepeatedError", None)
     assert "tried a task again" in row["reason"]
     assert not taken
 
@@ -80,22 +89,77 @@ def test_whatever_fails_in_a_task_is_reported_with_its_place() -> None:
     assert row["reason"].endswith("ZeroDivisionError: by nothing")
 
 
+def test_a_package_that_a_worker_lacks_is_told_with_its_python() -> None:
+    def blobs() -> Iterator[Blob]:
+        raise ModuleNotFoundError("No module named 'zstandard'")
+        yield
+
+    (row,) = rows(blobs())
+    assert row["error"] == "WorkerError"
+    for told in (sys.executable, "No module named 'zstandard'", "PYSPARK_PYTHON"):
+        assert told in row["reason"]
+
+
+def test_of_an_error_at_length_the_beginning_is_told() -> None:
+    def blobs() -> Iterator[Blob]:
+        raise ValueError("x" * 10_000_000)
+        yield
+
+    (row,) = rows(blobs())
+    assert len(row["reason"]) == writing.MOST_TOLD
+
+
 def test_a_task_without_rows_reports_that_it_ran() -> None:
     (row,) = rows(iter(()))
     assert (row["attempt"], row["topic"], row["error"]) == (11, None, None)
 
 
+def test_a_task_leaves_no_archive_for_the_next_one_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = ("partitionId", "taskAttemptId", "attemptNumber", "stageId")
+    context = SimpleNamespace(**dict.fromkeys(numbers, lambda: 0))
+    monkeypatch.setattr(pyspark.TaskContext, "get", lambda: context)
+    archives = ["/spark/python/lib/pyspark.zip/pyspark/sql", "/jars/kafka-clients-3.9.0.jar", "C:\\a.zip\\b"]
+    others = ["/lib/python3.12", "/home/jars/here", "/a.zipped/b"]
+    for path in [*archives, *others]:
+        monkeypatch.setitem(sys.path_importer_cache, path, None)
+    list(tasks.write_rows(PLAN)(iter(())))
+    assert not sys.path_importer_cache.keys() & set(archives)
+    assert sys.path_importer_cache.keys() >= set(others)
+
+
+def test_a_worker_imports_no_pandas() -> None:
+    """Which takes it as long as all else together, and much of its memory."""
+    work = (
+        "import pickle, sys, numpy as np, pyarrow as pa\n"
+        "from barnabas.spark import tasks, writing\n"
+        f"plan = pickle.loads({pickle.dumps(PLAN)!r})\n"
+        "strings = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b'x'))\n"
+        "rows = pa.RecordBatch.from_arrays([strings, strings], ['key', 'value'])\n"
+        "blobs = list(tasks.build(plan, [rows], [0, 1], 1))\n"
+        "list(writing.report(plan, writing.Here(0, 1, True), iter(blobs)))\n"
+        "sys.exit('pandas' in sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", work], check=True)
+
+
 class Answers:
-    """A connection that takes everything, and answers with these offsets."""
+    """A connection that takes everything, and answers with these offsets.
+
+    sent: the partitions of each request, in order. waited: how many requests were sent when an answer was waited for.
+    """
 
     def __init__(self, *offsets: int) -> None:
         self.offsets = list(offsets)
+        self.sent: list[list[int]] = []
+        self.waited: list[int] = []
 
-    def send(self, leader: int, transactional_id: str, topic: str, partition: int, data: bytes) -> Pending:
-        return Pending(topic, partition, None)
+    def send(self, leader: int, transactional_id: str, batches: Any) -> Pending:
+        self.sent.append([one.partition for one in batches])
+        return Pending([(one.topic, one.partition) for one in batches], None)
 
-    def wait(self, pending: Pending) -> Appended:
-        return Appended(self.offsets.pop(0), -1)
+    def wait(self, pending: Pending) -> list[Appended]:
+        self.waited.append(len(self.sent))
+        return [Appended(self.offsets.pop(0), -1) for _ in pending.places]
 
 
 def writer(*offsets: int) -> Writer:
@@ -118,6 +182,60 @@ def test_a_batch_that_does_not_lie_behind_the_last_one_is_a_duplicate(offset: in
     one.send(blob(3))
     with pytest.raises(DuplicateWriteError, match=f"at offset {offset}"):
         one.finish()
+
+
+def many(targets: int, **plan: Any) -> tuple[Writer, Any]:
+    """A writer to so many partitions, whose batches all are appended at the offsets 0, 1, …"""
+    connection: Any = Answers(*range(1000))
+    told = replace(
+        PLAN,
+        targets=tuple(Target("t", number) for number in range(targets)),
+        leaders=(1,) * targets,
+        max_message_bytes={"t": 1 << 30},
+    )
+    return Writer(replace(told, **plan), connection, leaders=list(told.leaders)), connection
+
+
+def test_small_batches_of_many_partitions_travel_together() -> None:
+    one, connection = many(100)
+    for target in range(100):
+        one.send(blob(1, target))
+    assert not connection.sent
+    one.finish()
+    assert connection.sent == [list(range(100))]
+    assert sorted(one.partitions) == list(range(100))
+
+
+def test_a_request_leaves_once_it_is_large() -> None:
+    one, connection = many(10)
+    for target in range(10):
+        one.send(blob(1, target, writing.REQUEST_BYTES // 4))
+    assert connection.sent == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert not connection.waited
+
+
+def test_a_partitions_next_batch_waits_for_the_last_ones_answer() -> None:
+    one, connection = many(2)
+    for target in (0, 1, 0):
+        one.send(blob(1, target))
+    assert (connection.sent, connection.waited) == ([[0, 1]], [1])
+    one.finish()
+    assert connection.sent == [[0, 1], [0]]
+    assert [part.sequence for part in one.partitions.values()] == [2, 1]
+
+
+def test_no_more_is_on_its_way_than_so_many_requests_and_bytes() -> None:
+    one, connection = many(20)
+    for target in range(10):
+        one.send(blob(1, target, writing.REQUEST_BYTES))
+    assert connection.waited == list(range(writing.IN_FLIGHT, 10))
+    one, connection = many(20)
+    for target in range(4):
+        one.send(blob(1, target, writing.IN_FLIGHT_BYTES // 2))
+    assert connection.waited == [1, 2, 3]
+    one, connection = many(20)
+    one.send(blob(1, 0, 2 * writing.IN_FLIGHT_BYTES))
+    assert connection.sent == [[0]]
 
 
 def open_at(partition: int, last_sequence: int, producer_id: int = 7, epoch: int = 3) -> OpenTransaction:

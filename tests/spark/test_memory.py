@@ -1,0 +1,91 @@
+"""What is held at a time is bounded by bytes, however large rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
+
+import pyarrow as pa
+
+from barnabas.spark import ExactlyOnceKafkaSink, job, tasks
+from barnabas.spark.errors import RowError
+from barnabas.spark.plan import Plan
+from tests.spark.outputs import create, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Name = Callable[[str], str]
+ROW_BYTES = 500_000
+ROWS = 60
+
+
+@pytest.fixture
+def sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file with the bytes of each batch that a task was given, a line each."""
+    file = tmp_path / "sizes"
+    write_rows = tasks.write_rows
+
+    def measured(plan: Plan, gathered_bytes: int = 1) -> Any:
+        write = write_rows(plan, gathered_bytes)
+
+        def task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            def told() -> Iterator[pa.RecordBatch]:
+                for batch in rows:
+                    with file.open("a") as lines:
+                        lines.write(f"{batch.nbytes}\n")
+                    yield batch
+
+            yield from write(told())
+
+        return task
+
+    monkeypatch.setattr(tasks, "write_rows", measured)
+    return file
+
+
+@pytest.mark.parametrize("columns", [[], ["cast(id as string) key"]], ids=["without keys", "by key"])
+def test_a_task_is_given_a_bounded_number_of_bytes_at_a_time(
+    spark: SparkSession, barnabas_bootstrap: str, name: Name, sizes: Path, columns: list[str]
+) -> None:
+    topic = create(barnabas_bootstrap, name("out"), 2)
+    batch = spark.range(0, ROWS, 1, 1).selectExpr(*columns, f"repeat('x', {ROW_BYTES}) value")
+    sink = ExactlyOnceKafkaSink(barnabas_bootstrap, query=name("q"), topic=topic)
+    assert sink.write(batch, 0).records == ROWS
+    sink.close()
+    assert len(read(barnabas_bootstrap, topic)) == ROWS
+    given = [int(line) for line in sizes.read_text().splitlines()]
+    assert sum(given) > ROWS * ROW_BYTES
+    assert max(given) < job.ARROW_BYTES + 2 * ROW_BYTES
+
+
+def test_a_session_keeps_its_own_bound_and_the_thread_its_properties(
+    spark: SparkSession, barnabas_bootstrap: str, name: Name, sizes: Path
+) -> None:
+    topic = create(barnabas_bootstrap, name("out"), 2)
+    batch = spark.range(0, 20, 1, 1).selectExpr(f"repeat('x', {ROW_BYTES}) value")
+    sink = ExactlyOnceKafkaSink(barnabas_bootstrap, query=name("q"), topic=topic)
+    spark.conf.set(job.ARROW_SETTING, str(2 * ROW_BYTES))
+    try:
+        sink.write(batch, 0)
+    finally:
+        spark.conf.unset(job.ARROW_SETTING)
+    sink.close()
+    assert max(int(line) for line in sizes.read_text().splitlines()) < 4 * ROW_BYTES
+    assert spark.sparkContext.getLocalProperty(job.ARROW_SETTING) is None
+
+
+def test_a_batch_that_names_topics_without_end_is_refused(
+    spark: SparkSession, barnabas_bootstrap: str, name: Name, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "MOST_TOPICS", 10)
+    batch = spark.range(0, 100, 1, 1).selectExpr("'x' value", "concat('topic', id) topic")
+    sink = ExactlyOnceKafkaSink(barnabas_bootstrap, query=name("q"))
+    with pytest.raises(RowError, match="holds more than 10 names, as 'topic"):
+        sink.write(batch, 0)
+    sink.close()
