@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark instructions golden dist docs clean attacks day
+.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills spark-versions needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark instructions golden dist docs clean attacks day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -57,15 +57,19 @@ format: .venv/.dev  ## format the code
 
 # Fetched ahead of the tests, where Java and Maven are there, since a test's time is limited. Without
 # them the tests that compare with Apache Kafka skip and say so.
-reference: .venv/.dev  ## fetch Apache Kafka's jars, which some tests compare with, and Spark's Kafka connector
+reference: .venv/.dev  ## fetch Apache Kafka's jars, which some tests compare with, Spark's Kafka connector, and the oldest PySpark
 	@tests/kafka/kafka archive || echo 'Tests that need Apache Kafka will be skipped.'
 	@$(BIN)/python -m barnabas.spark.connector || echo 'Tests that need Spark will be skipped.'
+	@$(BIN)/python -m tests.spark.versions.oldest || echo 'The test on the oldest PySpark will be skipped.'
 
 pipeline: needs-java .venv/.pipeline  ## flights through PySpark, exactly once, from a broker of its own to a picture
 	@$(BIN)/python -m examples.flights_pipeline $(ARGS)
 
 pipeline-kills: .venv/.dev reference  ## kill the pipeline 45 times over the whole year, with either sink and broker
 	$(BIN)/python -m tests.spark.kills $(ARGS)
+
+spark-versions: needs-java .venv/.dev  ## the sink on every PySpark, Python and kafka-python that it is meant for, and a table
+	$(BIN)/python -m tests.spark.versions $(ARGS)
 
 needs-java:
 	@[ -n "$$JAVA_HOME" ] || command -v java >/dev/null || { echo 'Spark needs Java 17 or later, and there is' \

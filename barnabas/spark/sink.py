@@ -11,6 +11,7 @@ from barnabas.spark import arguments, transaction
 from barnabas.spark.frames import Written
 from barnabas.spark.reports import BatchReport, PartitionReport
 from barnabas.spark.settings import CODECS, Settings
+from barnabas.spark.supported import check_spark
 from barnabas.spark.wire import Wire
 from barnabas.spark.wire_connection import check_client
 
@@ -60,7 +61,7 @@ class ExactlyOnceKafkaSink:
     client: security settings by kafka-python's names, for driver and executors: `security_protocol`, `ssl_cafile`,
         `sasl_mechanism`, `sasl_plain_username`, and so on.
 
-    Raises ValueError or TypeError for what is none of these.
+    Raises ValueError or TypeError for what is none of these, UnsupportedSparkError with a PySpark before 4.0.
 
     A batch's transaction has every partition of its topics, however few its rows are, and its end writes a marker to
     each: to a topic of 3,000 partitions a commit takes some hundred ms.
@@ -83,6 +84,7 @@ class ExactlyOnceKafkaSink:
         request_timeout_ms: int = 30_000,
         client: Mapping[str, Any] | None = None,
     ) -> None:
+        check_spark()
         if not QUERY_NAME.fullmatch(query):
             raise ValueError(
                 f"a query's name is up to 200 letters, digits, '.', '_' and '-', and {query!r} is not"
