@@ -145,7 +145,7 @@ clean:  ## remove what make and the tools made
 	@touch $@ .venv/.run
 
 .venv/.pipeline: .venv/bin/python pyproject.toml
-	@echo 'Installing PySpark (some 450 MB) and what else the pipeline needs into .venv, once; that may take a minute.'
+	@echo 'Installing PySpark (some 450 MB) and what else the pipeline needs into .venv (900 MB), once: a minute or some.'
 	$(PIP) install --editable '.[pipeline]'
 	@touch $@ .venv/.run
 
