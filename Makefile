@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills spark-versions needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark instructions golden dist docs clean attacks day
+.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark instructions golden dist docs clean attacks day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -70,6 +70,9 @@ pipeline-kills: .venv/.dev reference  ## kill the pipeline 45 times over the who
 
 spark-versions: needs-java .venv/.dev  ## the sink on every PySpark, Python and kafka-python that it is meant for, and a table
 	$(BIN)/python -m tests.spark.versions $(ARGS)
+
+spark-clusters: needs-java .venv/.dev  ## the sink on a standalone master with two workers, packages coming each way, and a table
+	$(BIN)/python -m tests.spark.clusters $(ARGS)
 
 needs-java:
 	@[ -n "$$JAVA_HOME" ] || command -v java >/dev/null || { echo 'Spark needs Java 17 or later, and there is' \

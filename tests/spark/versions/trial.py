@@ -38,14 +38,19 @@ class Trial:
 
 
 def attempt(
-    python: Path | str, bootstrap: str, folder: Path, prefix: str, environment: Mapping[str, str]
+    python: Path | str,
+    bootstrap: str,
+    folder: Path,
+    prefix: str,
+    environment: Mapping[str, str],
+    *arguments: str,
 ) -> Trial:
-    """environment: beside this process's own."""
+    """environment: beside this process's own. arguments: of `jobs.py`, a master and settings."""
     for topic in ("in", *KINDS):
         create(bootstrap, f"{prefix}-{topic}", PARTITIONS)
     fed = _feed(bootstrap, f"{prefix}-in")
     done = subprocess.run(
-        [str(python), str(JOBS), bootstrap, str(folder), prefix],
+        [str(python), str(JOBS), bootstrap, str(folder), prefix, *arguments],
         cwd=folder,
         env={**os.environ, "PYSPARK_PYTHON": str(python), **environment},
         stdin=subprocess.DEVNULL,
@@ -90,6 +95,7 @@ def _outcome(kind: str, tries: list[int], fed: Records, found: Records) -> str:
     if doubled or lost:
         return f"{doubled} doubled, {lost} lost"
     more = sum(tries) - len(tries)
-    if more != (kind == "killed"):
+    # What was killed costs one or more: the other tasks of its try may still run as the next one begins.
+    if bool(more) != (kind == "killed"):
         return f"{more} tries more than batches"
     return GOOD if len(tries) > 1 else f"{len(tries)} batch"
