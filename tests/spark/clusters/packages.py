@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[3]
 PATIENCE_S = 1200.0
-# What a node has anyway where Spark runs Python on it.
-USUAL = ["numpy", "pandas<3", "pyarrow"]
+# What is compiled, and so can't come as an archive that Python imports from.
+COMPILED = ["numpy", "pandas<3", "pyarrow", "crc32c"]
 
 
 class Way(NamedTuple):
@@ -30,7 +30,7 @@ class Node:
         self._folder = folder
         self._home = folder / "node"
         subprocess.run([sys.executable, "-m", "venv", str(self._home)], check=True, timeout=PATIENCE_S)
-        self._pip(self._home, "install", *USUAL)
+        self._pip(self._home, "install", *COMPILED)
         wheels = folder / "wheels"
         self._pip(self._home, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(ROOT), "kafka-python<3.1")
         self._wheels = sorted(wheels.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ ROWS = 400
 PARTITIONS = 3
 PATIENCE_S = 600.0
 GOOD = "equal"
+FAILURE = re.compile(r"[\w.]+(Error|Exception): ")
 
 Records = Counter[tuple[bytes | None, bytes | None]]
 
@@ -62,8 +64,9 @@ def attempt(
     lines = [line.split() for line in done.stdout.splitlines()]
     versions = next((tuple(words[1:]) for words in lines if words[:1] == ["versions"]), ())
     if done.returncode:
-        said = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-        return Trial(versions, dict.fromkeys(KINDS, said[-1]))
+        (folder / "stderr.log").write_text(done.stderr)
+        said = [line for line in done.stderr.splitlines() if FAILURE.match(line)]
+        return Trial(versions, dict.fromkeys(KINDS, said[-1] if said else f"status {done.returncode}"))
     written = [words[1:] for words in lines if words[:1] == ["wrote"]]
     outcomes = {}
     for kind in KINDS:
