@@ -29,7 +29,9 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._home = folder / "node"
-        subprocess.run([sys.executable, "-m", "venv", str(self._home)], check=True, timeout=PATIENCE_S)
+        subprocess.run(
+            [sys.executable, "-m", "venv", "--copies", str(self._home)], check=True, timeout=PATIENCE_S
+        )
         self._pip(self._home, "install", *COMPILED)
         wheels = folder / "wheels"
         self._pip(self._home, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(ROOT), "kafka-python<3.1")
@@ -48,10 +50,14 @@ class Node:
         return Way("wheel on the nodes", {"PYSPARK_PYTHON": str(self._home / "bin" / "python")}, {})
 
     def by_archive(self) -> Way:
-        """`--archives`: the whole environment, which each executor unpacks. After `by_wheels`."""
+        """`--archives`: the whole environment, which each executor unpacks. After `by_wheels`.
+
+        Hadoop refuses an entry of the name `./`, and a link to what lies outside, as a virtual environment's Python is.
+        """
         archive = self._folder / "environment.tar"
         with tarfile.open(archive, "w") as file:
-            file.add(self._home, ".")
+            for path in sorted(self._home.iterdir()):
+                file.add(path, path.name)
         settings = {"spark.archives": f"{archive}#environment"}
         return Way("--archives", {"PYSPARK_PYTHON": "./environment/bin/python"}, settings)
 
