@@ -52,10 +52,11 @@ class Node:
     def by_archive(self) -> Way:
         """`--archives`: the whole environment, which each executor unpacks. After `by_wheels`.
 
-        Hadoop refuses an entry of the name `./`, and a link to what lies outside, as a virtual environment's Python is.
+        Of a plain `.tar` Spark loses the right to execute Python. It refuses entries of the name `./` there, and links
+        to what lies outside, as a virtual environment's Python is.
         """
-        archive = self._folder / "environment.tar"
-        with tarfile.open(archive, "w") as file:
+        archive = self._folder / "environment.tar.gz"
+        with tarfile.open(archive, "w:gz", compresslevel=1) as file:
             for path in sorted(self._home.iterdir()):
                 file.add(path, path.name)
         settings = {"spark.archives": f"{archive}#environment"}
