@@ -11,12 +11,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.errors import UnsupportedSparkError
+from barnabas.spark.supported import check_spark
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 GROUP, ARTIFACT = "org.apache.spark", "spark-sql-kafka-0-10_2.13"
-# Where the Ivy that comes with Spark 4.0 puts what it fetched.
+# Of each line of Spark, the connector that all its releases were tried with. Not every release has one that could be
+# had with all that it needs: neither 4.0.5, nor 4.1.0, nor 4.3.0.
+TRIED = {"4.0": "4.0.0", "4.1": "4.1.1", "4.2": "4.2.0", "4.3": "4.2.0"}
+# Where the Ivy that comes with Spark 4 puts what it fetched.
 IVY_JARS = Path("~/.ivy2.5.2/jars")
 
 
@@ -27,12 +33,12 @@ class MissingError(RuntimeError):
 def package() -> str:
     """The connector for the pyspark that is installed, as `spark.jars.packages` takes it.
 
-    It is that of the line's first release, which fits the later ones: not every patch release's connector can be had.
+    Of a line of Spark that none was tried with (`TRIED`), it is that of the first release.
     """
     import pyspark
 
-    major, minor, *_ = pyspark.__version__.split(".")
-    return f"{GROUP}:{ARTIFACT}:{major}.{minor}.0"
+    line = ".".join(pyspark.__version__.split(".")[:2])
+    return f"{GROUP}:{ARTIFACT}:{TRIED.get(line, line + '.0')}"
 
 
 def session(name: str, master: str = "local[*]", **settings: Any) -> SparkSession:
@@ -50,6 +56,10 @@ def session(name: str, master: str = "local[*]", **settings: Any) -> SparkSessio
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise MissingError("pyspark is not installed: pip install 'barnabas[spark]'") from error
+    try:
+        check_spark()
+    except UnsupportedSparkError as error:
+        raise MissingError(str(error)) from error
     # By itself Spark takes whichever python3 is first on the path.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     quiet = {
@@ -70,8 +80,8 @@ def session(name: str, master: str = "local[*]", **settings: Any) -> SparkSessio
         raise MissingError(
             f"Spark did not start with its Kafka connector, {package()}; what it said stands above. Once, its jars "
             f"are fetched from Maven Central into {IVY_JARS.parent}. Where that can't be reached, copy the folder "
-            "from a machine where it can, or name a mirror by Spark's setting spark.jars.ivySettings. Spark 4.0 runs "
-            "on Java 17 and 21."
+            "from a machine where it can, or name a mirror by Spark's setting spark.jars.ivySettings. Spark 4 runs on "
+            "Java 17 and 21."
         ) from error
     _keep_jars_from_python(spark.sparkContext)
     return spark

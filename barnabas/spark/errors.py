@@ -21,6 +21,10 @@ class RowError(SinkError, ValueError):
     """A row can't be a record: its topic is null, its partition doesn't exist, a header has no key."""
 
 
+class UnsupportedSparkError(SinkError):
+    """The PySpark that is installed is older than the sink can run on."""
+
+
 class ConnectError(SinkError):
     """The session is one of Spark Connect, which tells the sink neither the query nor the JVM."""
 

@@ -11,6 +11,7 @@ from barnabas.spark import arguments, transaction
 from barnabas.spark.frames import Written
 from barnabas.spark.reports import BatchReport, PartitionReport
 from barnabas.spark.settings import CODECS, Settings
+from barnabas.spark.supported import check_spark
 from barnabas.spark.wire import Wire
 from barnabas.spark.wire_connection import check_client
 
@@ -63,7 +64,7 @@ class ExactlyOnceKafkaSink:
         What it raises is logged, and changes nothing of the batch. Spark's own progress has no place for it, since a
         function of `foreachBatch` can tell it nothing; its `batchId` is the report's `batch_id`.
 
-    Raises ValueError or TypeError for what is none of these.
+    Raises ValueError or TypeError for what is none of these, UnsupportedSparkError with a PySpark before 4.0.
 
     A batch's transaction has every partition of its topics, however few its rows are, and its end writes a marker to
     each: to a topic of 3,000 partitions a commit takes some hundred ms.
@@ -88,6 +89,7 @@ class ExactlyOnceKafkaSink:
         client: Mapping[str, Any] | None = None,
         on_report: Callable[[BatchReport], object] | None = None,
     ) -> None:
+        check_spark()
         if not QUERY_NAME.fullmatch(query):
             raise ValueError(
                 f"a query's name is up to 200 letters, digits, '.', '_' and '-', and {query!r} is not"

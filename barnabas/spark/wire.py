@@ -1,8 +1,8 @@
 """The wire: all that this package knows of kafka-python, which only the modules `wire*` import.
 
 kafka-python's connections (TLS, SASL, bootstrapping) and its messages carry an explicit producer identity, which no
-producer class of any Python library does. Both are internals that move between its releases, so the extra `spark`
-pins the release, and `tests/spark/test_wire.py` names what an upgrade breaks.
+producer class of any Python library does. Both are internals, which a line of its releases (3.0.x) has kept, so the
+extra `spark` takes that line alone, and `tests/spark/test_wire.py` names what another release breaks.
 
 Versions are those of transactions V1, as older clients speak them (Produce 9, EndTxn 3, AddPartitionsToTxn 3): with
 transactions V2 (KIP-890) any Produce would add its partition to the transaction, a late one too. Here the driver alone

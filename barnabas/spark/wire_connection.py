@@ -28,6 +28,7 @@ from barnabas.spark.wire_quiet import demote, quiet
 log = logging.getLogger(__name__)
 
 RETRY_S = 0.02
+LOOKED_FOR_MS = 1000
 CLIENT_ID = "barnabas-spark"
 GROUP, TRANSACTION = 0, 1  # kinds of coordinator
 # What another try with the same settings won't change. Others are that a connection was lost, or wasn't made.
@@ -192,8 +193,15 @@ class Connection:
         deadline_s = time.monotonic() + self.timeout_ms / 1000
         while self._is_paused(node):
             self._wait(deadline_s, f"the broker {node}")
+        self._look_for(node)
         with _translated(), quiet():
             return self._manager.send(request, node_id=node)
+
+    def _look_for(self, node: int) -> None:
+        """Have kafka-python ask for a broker that was away when it last did, which it does every five minutes."""
+        cluster = self._manager.cluster
+        if cluster.broker_metadata(node) is None:
+            self._poll(LOOKED_FOR_MS, cluster.request_update())
 
     def _is_paused(self, node: int) -> bool:
         """Whether kafka-python would fail a request to it at once: after an answer with a throttle time, until that

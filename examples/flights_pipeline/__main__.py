@@ -22,8 +22,9 @@ PARTITIONS = 4
 PICTURE = Path("flights-delays.png")
 PAUSE_S = 2.0
 LOOK_S = 0.5
+REPEATED = 5  # so many pauses without anything new, and it is said again
 # Small enough that one sees it move.
-MAX_OFFSETS = 100_000
+MAX_OFFSETS = 25_000
 FETCHES = ", which fetches its Kafka connector the first time (60 MB)"
 
 
@@ -33,7 +34,7 @@ def main() -> int:
     clock = _Clock()
     try:
         # The extra `pipeline` is needed from here on.
-        from examples.flights_pipeline import data, feeder, job, plot
+        from examples.flights_pipeline import counts, data, feeder, job, plot
     except ImportError as error:
         print(f"{error}: pip install --editable '.[pipeline]', or `make pipeline`", file=sys.stderr)
         return 2
@@ -71,16 +72,14 @@ def main() -> int:
         enriching.stop()
         aggregating.stop()
 
+        clock.say("all is summed up; what a reader of committed records finds:")
         days = plot.read_days(bootstrap, f"{prefix}-delays", PARTITIONS)
-        counted = sum(day["flights"] for day in days)
-        clock.say(
-            f"{len(days):,} days of airlines came out, with {counted:,} flights of {fed.sent:,} in them"
-        )
+        enriched = plot.read_values(bootstrap, f"{prefix}-enriched", PARTITIONS)
+        found = counts.count(fed.sent, enriched, days)
+        print("\n".join(found.lines()), flush=True)
         plot.draw(days, options.picture)
-        clock.say(f"drawn: {options.picture}")
-    return (
-        0 if counted == fed.sent and len({(day["day"], day["carrier"]) for day in days}) == len(days) else 1
-    )
+        clock.say(f"drawn: {options.picture}" + ("" if found.add_up else "; but the numbers don't add up"))
+    return 0 if found.add_up else 1
 
 
 def wait_for_feeding(feeding: threading.Thread, *queries: StreamingQuery) -> None:
@@ -117,22 +116,25 @@ class _Clock:
 
 
 class _Fed:
-    """The feeder's thread, and how far it is."""
+    """The feeder's thread, and how far it is.
+
+    sent: flights. records: these and, in the end, those that close the year.
+    """
 
     def __init__(self) -> None:
-        self.sent = 0
+        self.sent = self.records = 0
         self.error: BaseException | None = None
 
     def run(self, bootstrap: str, topic: str, every: int) -> None:
         from examples.flights_pipeline import data, feeder
 
         try:
-            feeder.feed(bootstrap, topic, data.flights(every), PARTITIONS, self._told)
+            self.records = feeder.feed(bootstrap, topic, data.flights(every), PARTITIONS, self._told)
         except BaseException as error:
             self.error = error
 
     def _told(self, sent: int) -> None:
-        self.sent = sent
+        self.sent = self.records = sent
 
 
 @contextlib.contextmanager
@@ -142,8 +144,13 @@ def _progress(
     done = threading.Event()
 
     def tell() -> None:
+        last, repeated = "", 0
         while not done.wait(PAUSE_S):
-            clock.say(progress_line(fed.sent, _rows(enriching), _rows(aggregating)))
+            line = progress_line(fed.records, _rows(enriching), _rows(aggregating))
+            repeated = repeated + 1 if line == last else 0
+            if repeated % REPEATED == 0:
+                clock.say(line)
+            last = line
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
@@ -155,8 +162,8 @@ def _progress(
 
 
 def progress_line(sent: int, joined: int, summed: int) -> str:
-    """How far all is, and what it waits for where a number doesn't move yet."""
-    line = f"{sent:>9,} flights sent, {joined:>9,} joined, {summed:>9,} in days"
+    """How far all is, in records, and what it waits for where a number doesn't move yet."""
+    line = f"{sent:>9,} records sent, {joined:>9,} joined, {summed:>9,} summed up"
     if not joined:
         return f"{line} (Spark is at its first batch, which takes longest)"
     return line if summed else f"{line} (the second query is at its first batch)"

@@ -64,7 +64,7 @@ class Job:
         weather = weather.dropDuplicates(["origin", "time_hour"])
         airlines = spark.read.csv(str(self.tables / "airlines.csv"), header=True)
         airlines = airlines.withColumnRenamed("name", "airline")
-        kind = fn.udf(kind_of_weather, StringType())
+        kind = fn.udf(kind_of_weather, StringType(), useArrow=False)
         flights = self._read(spark, self.prefix, FLIGHT).withColumn(
             "at", fn.expr("make_timestamp(year, month, day, hour, minute, 0)")
         )

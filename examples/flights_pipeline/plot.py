@@ -19,8 +19,8 @@ FEWEST = 1_000
 Day = dict[str, Any]
 
 
-def read_days(bootstrap: str, topic: str, partitions: int) -> list[Day]:
-    """The days that a consumer under read_committed reads."""
+def read_values(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
+    """The values that a consumer under read_committed reads."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -31,18 +31,24 @@ def read_days(bootstrap: str, topic: str, partitions: int) -> list[Day]:
         }
     )
     consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
-    days: list[Day] = []
+    values: list[bytes] = []
     ended = 0
     while ended < partitions:
-        message = consumer.poll(PATIENCE_S)
-        if message is None:
+        messages = consumer.consume(10_000, PATIENCE_S)
+        if not messages:
             raise TimeoutError(f"{topic} gave neither a record nor its end in {PATIENCE_S:g} s")
-        if message.error() is None:
-            days.append(json.loads(message.value()))
-        else:
-            ended += 1
+        for message in messages:
+            if message.error() is None:
+                values.append(message.value())
+            else:
+                ended += 1
     consumer.close()
-    return days
+    return values
+
+
+def read_days(bootstrap: str, topic: str, partitions: int) -> list[Day]:
+    """The days that a consumer under read_committed reads."""
+    return [json.loads(value) for value in read_values(bootstrap, topic, partitions)]
 
 
 def draw(days: Sequence[Day], path: Path) -> None:

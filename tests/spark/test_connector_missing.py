@@ -53,10 +53,16 @@ def test_without_java_the_jars_are_not_fetched(
     assert "needs Java" in capsys.readouterr().err
 
 
-def test_the_connector_is_that_of_the_lines_first_release(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyspark.__version__", "4.0.5")
+@pytest.mark.parametrize(
+    ("version", "taken"),
+    [("4.0.5", "4.0.0"), ("4.1.0", "4.1.1"), ("4.2.1", "4.2.0"), ("4.3.0", "4.2.0"), ("4.4.2", "4.4.0")],
+)
+def test_the_connector_is_one_that_can_be_had(
+    monkeypatch: pytest.MonkeyPatch, version: str, taken: str
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", version)
 
-    assert connector.package() == "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+    assert connector.package() == f"org.apache.spark:spark-sql-kafka-0-10_2.13:{taken}"
 
 
 def test_jars_that_were_fetched_are_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from examples.flights_pipeline import feeder
+from examples.flights_pipeline import counts, feeder
 from examples.flights_pipeline.__main__ import progress_line, wait_for_feeding
 
 
@@ -45,9 +46,47 @@ def test_queries_that_run_are_waited_for_until_all_is_fed() -> None:
 
 
 def test_while_a_number_stands_still_it_is_said_what_is_waited_for() -> None:
-    assert progress_line(5_000, 0, 0).endswith("0 in days (Spark is at its first batch, which takes longest)")
-    assert progress_line(5_000, 1_000, 0).endswith("0 in days (the second query is at its first batch)")
-    assert progress_line(5_000, 1_000, 10).endswith("1,000 joined,        10 in days")
+    assert progress_line(5_000, 0, 0).endswith(
+        "0 summed up (Spark is at its first batch, which takes longest)"
+    )
+    assert progress_line(5_000, 1_000, 0).endswith("0 summed up (the second query is at its first batch)")
+    assert progress_line(5_000, 1_000, 10).endswith("1,000 joined,        10 summed up")
+
+
+def day(name: str, carrier: str, flights: int) -> dict[str, Any]:
+    return {"day": name, "carrier": carrier, "flights": flights}
+
+
+def enriched(*ids: int) -> list[bytes]:
+    return [json.dumps({"id": number}).encode() for number in ids]
+
+
+def test_flights_and_what_closes_the_year_are_counted_apart() -> None:
+    found = counts.count(3, enriched(0, -1, 2, 1, -2), [day("d", "AA", 2), day("e", "AA", 1)])
+    assert found.add_up
+    assert [line.strip() for line in found.lines()] == [
+        "3 flights were sent, and 2 records beside them that close the year, one a partition: 5 records",
+        "3 flights were joined: 0 doubled, 0 missing",
+        "3 flights are summed up in 2 days of airlines, of which 0 came out twice",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("joined", "days", "said"),
+    [
+        ((0, 1, 2, 2), [3], "1 doubled, 0 missing"),
+        ((0, 1), [3], "0 doubled, 1 missing"),
+        ((0, 1, 2, -1, -1), [3], "1 doubled, 0 missing"),
+        ((0, 1, 2), [2], "2 flights are summed up"),
+        ((0, 1, 2), [2, 1], "1 came out twice"),
+    ],
+)
+def test_what_is_doubled_or_missing_does_not_add_up(
+    joined: tuple[int, ...], days: list[int], said: str
+) -> None:
+    found = counts.count(3, enriched(*joined), [day("d", "AA", flights) for flights in days])
+    assert not found.add_up
+    assert said in "\n".join(found.lines())
 
 
 def test_topics_are_created_without_a_word_of_the_client_that_is_closed_then(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -95,8 +96,9 @@ def other_tasks_each_time(spark: SparkSession) -> DataFrame:
 @pytest.mark.parametrize(
     ("batch", "told"),
     [
-        (other_keys_each_time, f"the Spark job failed: [USER_RAISED_EXCEPTION] {stages.REPEATED}"),
-        (other_tasks_each_time, f"batch 0 failed: {stages.REPEATED}"),
+        (other_keys_each_time, rf"the Spark job failed: \[USER_RAISED_EXCEPTION\] {stages.REPEATED}"),
+        # A later Spark, such as 4.3, sees by itself that it can't take back what tasks of the stage have ended with.
+        (other_tasks_each_time, rf"batch 0 failed: ({stages.REPEATED}|the Spark job failed: )"),
     ],
 )
 def test_map_output_that_is_lost_while_it_is_written_costs_a_try_and_no_record(
@@ -113,7 +115,7 @@ def test_map_output_that_is_lost_while_it_is_written_costs_a_try_and_no_record(
     assert lost.exists()
     assert values(barnabas_bootstrap, topic) == sorted(map(str, range(ROWS)))
     assert report.tries == 2
-    assert told in caplog.text
+    assert re.search(told, caplog.text)
 
 
 def test_a_stage_that_is_not_repeated_says_so(spark: SparkSession) -> None:

@@ -18,7 +18,7 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest
-from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -33,16 +33,18 @@ from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 from barnabas.spark import codes
 from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
 from barnabas.spark.errors import BrokerRefusedError, QueryFencedError, RecordTooLargeError, TryFailedError
-from barnabas.spark.wire import Outgoing, Wire
+from barnabas.spark.wire import LATEST, READ_UNCOMMITTED, Outgoing, Wire
 from barnabas.spark.wire_produce import Produce
+from tests.spark.outputs import create
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_release_is_the_one_that_the_extra_pins() -> None:
+def test_the_release_is_of_the_line_that_the_extra_takes() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    (pin,) = [line for line in extras["spark"] if line.startswith("kafka-python")]
-    assert re.fullmatch(r"kafka-python\[lz4,snappy,zstd\]==(.+)", pin).group(1) == kafka.__version__  # type: ignore[union-attr]
+    (wanted,) = [line for line in extras["spark"] if line.startswith("kafka-python")]
+    assert wanted == "kafka-python[lz4,snappy,zstd]>=3.0.0,<3.1"
+    assert re.fullmatch(r"3\.0\.\d+", kafka.__version__)
 
 
 def test_only_the_adapter_imports_the_library() -> None:
@@ -130,6 +132,24 @@ def test_a_broker_that_is_not_there_is_no_answer() -> None:
     try:
         with pytest.raises(NoAnswerError):
             connection.init_producer_id("t", 1000)
+    finally:
+        connection.close()
+
+
+def test_a_broker_that_was_away_when_kafka_python_looked_is_looked_for(barnabas_bootstrap: str) -> None:
+    topic = create(barnabas_bootstrap, "looked-for", 1)
+    connection = Wire(barnabas_bootstrap, {}, 10_000)
+    manager = connection._manager
+    try:
+        leader = connection.leaders([topic])[topic][0]
+        # It sees another one alone, which answers for this one as any of a cluster does.
+        known = manager.cluster._brokers.pop(leader)
+        other = MetadataResponse.MetadataResponseBroker(99, known.host, known.port, known.rack)
+        manager.cluster._brokers[other.node_id] = other
+        connected = manager._conns.pop(leader, None)
+        assert connection.offset(topic, 0, leader, LATEST, READ_UNCOMMITTED) == 0
+        if connected is not None:
+            connected.close()
     finally:
         connection.close()
 

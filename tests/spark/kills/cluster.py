@@ -1,4 +1,4 @@
-"""Three brokers that are killed in turn, one at a time."""
+"""Three brokers that are killed in turn, one at a time, while leaders move: away from it, and back once it is there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import itertools
 from types import TracebackType
 from typing import Self
 
+from confluent_kafka import ElectionType
+from confluent_kafka.admin import AdminClient
+
 import barnabas
+from tests.support.waiting import until_answered
 
 PATIENCE_S = 120.0
 SETTINGS = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 300}
@@ -29,9 +33,13 @@ class OneOfThree:
         self._cluster[self._killed].kill()
 
     def start(self) -> object:
-        """Returns once it has all again."""
+        """Returns once it has all again, and leads what it led first."""
         self._cluster[self._killed].start()
         self._cluster.wait_until_in_sync(PATIENCE_S)
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        until_answered(
+            lambda: admin.elect_leaders(ElectionType.PREFERRED).result(PATIENCE_S), "leaders are elected"
+        )
         return self
 
     def __enter__(self) -> Self:

@@ -1,0 +1,59 @@
+"""The sink on the oldest PySpark that it is meant for, and what an older one is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
+
+import sys
+import tomllib
+
+from barnabas.spark import ExactlyOnceKafkaSink, connector
+from barnabas.spark.errors import UnsupportedSparkError
+from tests.spark.versions import environments, oldest
+from tests.spark.versions.jobs import KINDS
+from tests.spark.versions.trial import GOOD, attempt
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.timeout(600)
+def test_the_oldest_pyspark_writes_keyed_unkeyed_and_killed_exactly_once(
+    needs_spark: None, barnabas_bootstrap: str, tmp_path: Path
+) -> None:
+    if not oldest.is_fetched():
+        pytest.skip(f"needs PySpark {oldest.OLDEST}, which `make reference` fetches")
+    trial = attempt(sys.executable, barnabas_bootstrap, tmp_path, "oldest", oldest.environment())
+    assert trial.outcomes == dict.fromkeys(KINDS, GOOD)
+    assert trial.versions[0] == oldest.OLDEST
+
+
+def test_the_extra_takes_what_is_tried() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (pyspark,) = [line for line in extras["spark"] if line.startswith("pyspark")]
+    lowest, highest = oldest.OLDEST.split(".")[:2], list(connector.TRIED)[-1].split(".")
+    assert pyspark == f"pyspark[sql]>={'.'.join(lowest)},<{highest[0]}.{int(highest[1]) + 1}"
+
+
+@pytest.mark.parametrize("version", ["3.5.9", "3.4.0"])
+def test_an_older_pyspark_is_refused_ahead_of_any_try(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr("pyspark.__version__", version)
+    with pytest.raises(
+        UnsupportedSparkError, match=rf"needs PySpark 4.0 or later, and this is {version}: pip"
+    ):
+        ExactlyOnceKafkaSink("127.0.0.1:1", query="q", topic="t")
+    with pytest.raises(connector.MissingError, match=r"needs PySpark 4.0 or later"):
+        connector.session("none")
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "4.3.0", "4.10.0.dev1"])
+def test_a_later_pyspark_is_taken(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr("pyspark.__version__", version)
+    ExactlyOnceKafkaSink("127.0.0.1:1", query="q", topic="t")
+
+
+def test_an_interpreter_that_is_not_there_is_none() -> None:
+    assert environments.interpreter("2.0") is None
