@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from protocol.messages.api_versions import ApiVersionsRequest
 from tests.bench.measures import processor_s
 from tests.bench.others import AtAddress, ByCommand
-from tests.support.wire import Client
+from tests.support.wire import Client, Outcome
 
 COMMAND = f"{shlex.quote(sys.executable)} -m barnabas --port {{port}} --data {{folder}}"
 
@@ -19,7 +20,8 @@ def test_one_that_a_command_starts_is_measured_where_it_listens_and_ends(tmp_pat
     server = ByCommand(COMMAND, tmp_path / "data")
     server.start()
     try:
-        Client.of(server.bootstrap).close()
+        with Client.of(server.bootstrap) as client:  # it listens before its folder is made
+            assert not isinstance(client.receive(client.send(ApiVersionsRequest(), 0)), Outcome)
         assert list((tmp_path / "data").iterdir())
         assert processor_s(server.pid) > 0
         assert AtAddress(server.bootstrap, tmp_path / "none").pid == server.pid
