@@ -15,7 +15,9 @@ import pytest
 
 pyspark = pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from barnabas.spark import codes, hanging, sequences, tasks, writing
+import pyarrow as pa
+
+from barnabas.spark import codes, hanging, sequences, tasks, wire_records, writing
 from barnabas.spark.arrow_batches import Batch
 from barnabas.spark.codes import ResponseError
 from barnabas.spark.errors import DuplicateWriteError, TryFailedError
@@ -98,6 +100,27 @@ def test_a_package_that_a_worker_lacks_is_told_with_its_python() -> None:
     assert row["error"] == "WorkerError"
     for told in (sys.executable, "No module named 'zstandard'", "PYSPARK_PYTHON"):
         assert told in row["reason"]
+
+
+@pytest.mark.parametrize("name", ["snappy", "lz4", "zstd"])
+def test_a_compression_that_a_worker_lacks_is_told_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(wire_records.codec, name, None)
+    values = pa.RecordBatch.from_arrays([pa.array([b"x"], pa.binary())], ["value"])
+    (row,) = rows(tasks.build(replace(PLAN, compression=name), [values], [0], 1))
+    assert row["error"] == "WorkerError"
+    for told in (sys.executable, f"compression={name!r}", wire_records.PACKAGES[name]):
+        assert told in row["reason"]
+
+
+def test_an_error_that_is_no_text_is_told() -> None:
+    def blobs() -> Iterator[Blob]:
+        raise FileNotFoundError("no file \udcff")
+        yield
+
+    (row,) = rows(blobs())
+    assert row["reason"].endswith("no file \\udcff")
 
 
 def test_of_an_error_at_length_the_beginning_is_told() -> None:
