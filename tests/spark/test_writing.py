@@ -165,6 +165,22 @@ def test_a_worker_imports_no_pandas() -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", work], check=True)
 
 
+def test_of_many_topics_none_is_looked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 3,000 of them that took 2.8 s of each 8 MB."""
+    names = [f"t{number}" for number in range(20)]
+    targets = tuple(Target(name, partition) for name in names for partition in range(2))
+    limits = dict.fromkeys(names, 1000)
+    plan = replace(PLAN, topic=None, targets=targets, leaders=(1,) * 40, max_message_bytes=limits)
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array(names * 2), pa.array([b"x"] * 40, pa.binary())], ["topic", "value"]
+    )
+    looked: list[str] = []
+    monkeypatch.setattr(Plan, "targets_of", lambda self, topic: looked.append(topic) or range(40))
+    blobs = list(tasks.build(plan, [rows], list(range(1, 40, 2)), 1))
+    assert sorted(one.target for one in blobs) == list(range(1, 40, 2))
+    assert not looked
+
+
 class Answers:
     """A connection that takes everything, and answers with these offsets.
 
