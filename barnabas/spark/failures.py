@@ -33,24 +33,31 @@ CALL = re.compile(r"\s*An error occurred while calling \S+\s*\n:\s*")
 # DAGScheduler.abortStage, with what TaskSetManager says of the task.
 TASK = re.compile(r"most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \(([^)]*)\): (.*)")
 CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
+# PythonWorkerFactory, of a daemon that ended as it began: what it printed, indented.
+BEGUN = re.compile(r"Error from python worker:\s*\n(.*?)\n\s*PYTHONPATH was:", re.DOTALL)
 # A worker that is gone shows in Java as the end of a stream, which says nothing.
 NO_CAUSE = "java.io.EOFException"
 DRIVER_TRACE = "\nDriver stacktrace:"
 
-# The Python of the workers: what it has not, that it is another version, that it isn't there, that it is none.
+# The Python of the workers: what it has not, that it is another version, that it isn't there, that it is none. Not that
+# the machine had no process, memory or file left to start it with (EAGAIN, ENOMEM, ENFILE, EMFILE).
 OF_PYTHON = re.compile(
-    r"^(ModuleNotFoundError|ImportError): |\[PYTHON_VERSION_MISMATCH\]|Cannot run program |No module named "
+    r"^(ModuleNotFoundError|ImportError): |\[PYTHON_VERSION_MISMATCH\]|No module named "
+    r"|(?:Cannot run program|Error from python worker:) (?!.*(?:error[=:] ?|Errno )(?:11|12|23|24)\b|.*MemoryError)"
 )
 
 
 def as_sink_error(error: Exception, python: str | None) -> SinkError:
     """What the error of a job means for the batch. python: the program that Spark's workers run."""
+    try:
+        why = reason(error)
+    except Exception as lost:  # py4j asks the JVM for the text of its errors
+        error, why = lost, reason(lost)
     if _is_of_a_lost_jvm(error):
         return DriverGoneError(
-            f"the driver's JVM doesn't answer any more ({type(error).__name__}: {reason(error)}). Where it ran out of "
-            "memory, give it more (spark.driver.memory) or make batches smaller; its log tells"
+            f"the driver's JVM doesn't answer any more ({type(error).__name__}: {why}). Where it ran out of memory, "
+            "give it more (spark.driver.memory) or make batches smaller; its log tells"
         )
-    why = reason(error)
     if OF_PYTHON.search(why):
         return WorkerError(
             f"Spark's workers run the Python {python or '(unknown)'}, and there: {why}. It must be of the driver's "
@@ -89,14 +96,18 @@ def first_failure(spark: SparkSession, stage: int) -> str | None:
 
 
 def _line(text: str) -> str:
+    if (begun := BEGUN.search(text)) is not None:
+        *_, last = begun.group(1).strip().splitlines() or ["nothing was printed"]
+        return f"Error from python worker: {last.strip()}"
     _, is_python, trace = text.rpartition(TRACEBACK)
     if is_python:
         # Of a trace, the frames are indented.
         return next((line.strip() for line in trace.splitlines() if re.match(r"\S", line)), "")
     task = TASK.search(text)
     if task is None:
-        text = CALL.sub("", text, count=1)
-        return next((line.strip() for line in text.splitlines() if line.strip()), "")
+        lines = [line.strip() for line in CALL.sub("", text, count=1).splitlines() if line.strip()]
+        # Of a stage that failed again and again, the reason is in the next one.
+        return " ".join(lines[: 2 if lines and lines[0].endswith(":") else 1])
     where, why = task.groups()
     causes = CAUSE.findall(text[task.end() :].partition(DRIVER_TRACE)[0])
     cause = next((one for one in reversed(causes) if not one.startswith(NO_CAUSE)), None)

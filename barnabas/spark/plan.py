@@ -49,8 +49,14 @@ class Plan:
         return (self.targets[target].partition + self.batch_id) % self.owners
 
     def targets_of(self, topic: str) -> range:
-        numbers = [number for number, target in enumerate(self.targets) if target.topic == topic]
-        return range(numbers[0], numbers[-1] + 1)
+        return self.ranges()[topic]
+
+    def ranges(self) -> dict[str, range]:
+        """Each topic's targets, by one look at all of them: there may be thousands of topics."""
+        found: dict[str, range] = {}
+        for number, (topic, _) in enumerate(self.targets):
+            found[topic] = range(found[topic].start if topic in found else number, number + 1)
+        return found
 
 
 class Blob(NamedTuple):

@@ -67,8 +67,8 @@ def _partition_count(plan: Plan) -> Column:
     if plan.topic is not None:
         return F.lit(len(plan.targets))
     of_count: defaultdict[int, list[str]] = defaultdict(list)
-    for topic in plan.max_message_bytes:
-        of_count[len(plan.targets_of(topic))].append(topic)
+    for topic, numbers in plan.ranges().items():
+        of_count[len(numbers)].append(topic)
     return F.coalesce(
         *(F.when(F.col("topic").isin(topics), F.lit(partitions)) for partitions, topics in of_count.items())
     )

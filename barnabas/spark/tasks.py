@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
@@ -165,16 +166,20 @@ def _by_topic(plan: Plan, topics: Any, anywhere: list[int], turn: int) -> npt.ND
     """Of each topic in the dictionary: its first target, its number of partitions, and whose turn it is."""
     if topics.null_count:
         raise RowError("a row's topic is null; give the sink a topic=... for all rows, or fill the column")
+    ranges = plan.ranges()
+    own: dict[str, list[int]] = defaultdict(list)
+    for number in anywhere:
+        own[plan.targets[number].topic].append(number)
     found = []
     for topic in topics.dictionary.to_pylist():
         if topic not in plan.max_message_bytes:
             raise UnknownTopicError(
                 f"a row's topic is {topic!r}, which is none of the sink's topics: {', '.join(plan.max_message_bytes)}"
             )
-        numbers = plan.targets_of(topic)
+        numbers = ranges[topic]
         # A task that owns none was sent a row of this topic to name its partition, which isn't there.
-        own = [number for number in anywhere if number in numbers] or numbers
-        found.append((numbers.start, len(numbers), own[turn % len(own)]))
+        some = own.get(topic) or numbers
+        found.append((numbers.start, len(numbers), some[turn % len(some)]))
     return np.array(found, np.int64).reshape(-1, 3)
 
 

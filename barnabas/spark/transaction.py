@@ -96,7 +96,7 @@ def write_batch(
             "run the query in a classic session, with the driver in the same process (spark.api.mode=classic)"
         )
     form = record_form(batch.schema, settings.topic)
-    if batch.sparkSession.conf.get("spark.speculation", "false") == "true":
+    if str(batch.sparkSession.conf.get("spark.speculation", "false")).strip().lower() == "true":
         raise SpeculationError(
             "spark.speculation=true has slow tasks written by two attempts at a time, which would fail every try: "
             "turn it off for the query"

@@ -9,6 +9,8 @@ from kafka import codec
 from kafka.record.memory_records import MemoryRecords
 
 GZIP_LEVEL = 6
+PACKAGES = {"snappy": "python-snappy", "lz4": "lz4", "zstd": "zstandard"}
+"""What kafka-python compresses with, beside Python itself."""
 
 
 class Record(NamedTuple):
@@ -22,7 +24,12 @@ class Record(NamedTuple):
 
 
 def compress(name: str, data: bytes) -> bytes:
-    """As Kafka's clients read it: snappy in xerial's frame, lz4 with independent blocks."""
+    """As Kafka's clients read it: snappy in xerial's frame, lz4 with independent blocks.
+
+    Raises ImportError where this Python has no library for it, of which kafka-python says no more than that it failed.
+    """
+    if not getattr(codec, f"has_{name}")():
+        raise ImportError(f"compression={name!r} needs the package {PACKAGES[name]}")
     return bytes(_ENCODERS[name](data))
 
 

@@ -307,5 +307,6 @@ def _rows(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
 
 
 def _column(values: tuple[Any, ...], kind: pa.DataType) -> Any:
-    texts = [None if one is None else str(one).encode() for one in values]
+    # An error's text may hold what is no UTF-8, as a file's name that isn't.
+    texts = [None if one is None else str(one).encode(errors="backslashreplace") for one in values]
     return arrow_batches.from_bytes(texts).cast(pa.string()).cast(kind)

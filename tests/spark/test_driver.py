@@ -149,8 +149,9 @@ def test_an_offset_log_of_another_version_is_refused() -> None:
         parse_offsets("v2\n{}\n{}", "file")
 
 
-def test_a_session_that_speculates_is_refused_ahead_of_any_request() -> None:
-    settings = {"spark.speculation": "true"}
+@pytest.mark.parametrize("told", ["true", "True", " TRUE "])  # to Spark all the same
+def test_a_session_that_speculates_is_refused_ahead_of_any_request(told: str) -> None:
+    settings = {"spark.speculation": told}
     batch: Any = SimpleNamespace(
         schema=StructType([StructField("value", StringType())]),
         sparkSession=SimpleNamespace(conf=SimpleNamespace(get=settings.get)),

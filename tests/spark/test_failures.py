@@ -54,6 +54,22 @@ def of_a_task(why: str, causes: str = "") -> str:
     )
 
 
+def not_started(why: str) -> str:
+    return of_a_task(f'java.io.IOException: Cannot run program "/a/python": {why}')
+
+
+def of_a_daemon(printed: str) -> str:
+    return of_a_task(
+        f"org.apache.spark.SparkException: \nError from python worker:\n  {printed}\n"
+        "PYTHONPATH was:\n  /spark/python/lib/pyspark.zip\njava.io.EOFException"
+    )
+
+
+OLD_PYTHON = of_a_daemon(
+    'Traceback (most recent call last):\n    File "/lib/runpy.py", line 185, in _run_module_as_main\n'
+    "      mod_name, mod_spec, code = _get_module_details(mod_name, _Error)\n"
+    "  TypeError: unsupported operand type(s) for |: 'type' and 'type'"
+)
 NO_PYTHON = of_a_task(
     'java.io.IOException: Cannot run program "/no/python": error=2, No such file or directory'
 )
@@ -86,6 +102,18 @@ CRASHED = of_a_task(
             "An error occurred while calling o62.collectToPython.\n: java.lang.OutOfMemoryError: Java heap space\n\tat",
             "java.lang.OutOfMemoryError: Java heap space",
         ),
+        (
+            OLD_PYTHON,
+            "Error from python worker: TypeError: unsupported operand type(s) for |: 'type' and 'type'",
+        ),
+        (
+            "An error occurred while calling o62.collectToPython.\n: org.apache.spark.SparkException: Job aborted due "
+            "to stage failure: ResultStage 3 (collect at a.py:1) has failed the maximum allowable number of times: 4. "
+            "Most recent failure reason:\norg.apache.spark.shuffle.FetchFailedException: no more room\n\tat a.B\n",
+            "org.apache.spark.SparkException: Job aborted due to stage failure: ResultStage 3 (collect at a.py:1) has "
+            "failed the maximum allowable number of times: 4. Most recent failure reason: "
+            "org.apache.spark.shuffle.FetchFailedException: no more room",
+        ),
     ],
 )
 def test_a_jobs_failure_is_told_by_the_line_that_says_why(text: str, told: str) -> None:
@@ -102,10 +130,10 @@ def test_no_more_of_a_rows_contents_is_told_than_makes_sense() -> None:
         NO_NUMPY,
         NO_NUMPY.replace("ModuleNotFoundError: No module named", "ImportError: cannot import name"),
         NO_PYTHON,
+        not_started("Exec failed, error: 13 (Permission denied)"),
         "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.12",
-        of_a_task(
-            "org.apache.spark.SparkException: Error from python worker: /a: No module named pyspark.daemon"
-        ),
+        of_a_daemon("/a: No module named pyspark.daemon"),
+        OLD_PYTHON,
     ],
 )
 def test_a_python_that_cannot_do_the_work_is_named_with_how_to_set_another(text: str) -> None:
@@ -116,7 +144,17 @@ def test_a_python_that_cannot_do_the_work_is_named_with_how_to_set_another(text:
         assert told in str(error)
 
 
-@pytest.mark.parametrize("text", [PYTHON, CRASHED])
+@pytest.mark.parametrize(
+    "text",
+    [
+        PYTHON,
+        CRASHED,
+        not_started("error=11, Resource temporarily unavailable"),
+        not_started("error=12, Cannot allocate memory"),
+        not_started("Exec failed, error: 24 (Too many open files)"),
+        of_a_daemon("OSError: [Errno 12] Cannot allocate memory"),
+    ],
+)
 def test_what_may_end_otherwise_is_tried_again(text: str) -> None:
     error = failures.as_sink_error(ValueError(text), "python3")
     assert type(error) is TryFailedError
@@ -131,6 +169,19 @@ def test_a_driver_whose_jvm_is_gone_is_not_tried_again(error: Exception) -> None
     assert type(told) is DriverGoneError
     assert not told.retried
     assert r"spark.driver.memory" in str(told)
+
+
+class Unasked(Exception):
+    """Of py4j, whose text the JVM has."""
+
+    def __str__(self) -> str:
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+
+def test_an_error_whose_text_went_with_the_jvm_is_of_a_driver_that_is_gone() -> None:
+    told = failures.as_sink_error(Unasked(), "python3")
+    assert type(told) is DriverGoneError
+    assert "Answer from Java side is empty" in str(told)
 
 
 class Option:

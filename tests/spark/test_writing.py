@@ -15,7 +15,9 @@ import pytest
 
 pyspark = pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from barnabas.spark import codes, hanging, sequences, tasks, writing
+import pyarrow as pa
+
+from barnabas.spark import codes, hanging, sequences, tasks, wire_records, writing
 from barnabas.spark.arrow_batches import Batch
 from barnabas.spark.codes import ResponseError
 from barnabas.spark.errors import DuplicateWriteError, TryFailedError
@@ -100,6 +102,27 @@ def test_a_package_that_a_worker_lacks_is_told_with_its_python() -> None:
         assert told in row["reason"]
 
 
+@pytest.mark.parametrize("name", ["snappy", "lz4", "zstd"])
+def test_a_compression_that_a_worker_lacks_is_told_with_its_package(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(wire_records.codec, name, None)
+    values = pa.RecordBatch.from_arrays([pa.array([b"x"], pa.binary())], ["value"])
+    (row,) = rows(tasks.build(replace(PLAN, compression=name), [values], [0], 1))
+    assert row["error"] == "WorkerError"
+    for told in (sys.executable, f"compression={name!r}", wire_records.PACKAGES[name]):
+        assert told in row["reason"]
+
+
+def test_an_error_that_is_no_text_is_told() -> None:
+    def blobs() -> Iterator[Blob]:
+        raise FileNotFoundError("no file \udcff")
+        yield
+
+    (row,) = rows(blobs())
+    assert row["reason"].endswith("no file \\udcff")
+
+
 def test_of_an_error_at_length_the_beginning_is_told() -> None:
     def blobs() -> Iterator[Blob]:
         raise ValueError("x" * 10_000_000)
@@ -140,6 +163,22 @@ def test_a_worker_imports_no_pandas() -> None:
         "sys.exit('pandas' in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", work], check=True)
+
+
+def test_of_many_topics_none_is_looked_for_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 3,000 of them that took 2.8 s of each 8 MB."""
+    names = [f"t{number}" for number in range(20)]
+    targets = tuple(Target(name, partition) for name in names for partition in range(2))
+    limits = dict.fromkeys(names, 1000)
+    plan = replace(PLAN, topic=None, targets=targets, leaders=(1,) * 40, max_message_bytes=limits)
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array(names * 2), pa.array([b"x"] * 40, pa.binary())], ["topic", "value"]
+    )
+    looked: list[str] = []
+    monkeypatch.setattr(Plan, "targets_of", lambda self, topic: looked.append(topic) or range(40))
+    blobs = list(tasks.build(plan, [rows], list(range(1, 40, 2)), 1))
+    assert sorted(one.target for one in blobs) == list(range(1, 40, 2))
+    assert not looked
 
 
 class Answers:
