@@ -143,6 +143,15 @@ def test_while_share_groups_arent_served_nothing_is_done() -> None:
     assert (len(shards.runtime.log), shards.deleted_before) == (3, [2])
 
 
+def test_while_share_groups_arent_served_nothing_is_pruned() -> None:
+    shards = ShareShards(cold_snapshot_interval_ms=1_000_000, prune_interval_ms=1_000)
+    shards.initialize()
+    shards.initialize()
+    shards.is_served = False
+    shards.runtime.pass_ms(10_000)
+    assert shards.deleted_before == []
+
+
 def test_a_shard_that_is_loaded_then_waits_until_they_are() -> None:
     shards = ShareShards(**SETTINGS)
     shards.initialize()
