@@ -72,6 +72,18 @@ def test_what_two_heartbeats_found_missing_before_it_was_committed_is_asked_for_
     assert [asked[3] for asked in sharers.persister.asked] == [0, 1, 2]
 
 
+def test_what_a_deleted_group_was_refused_isnt_refused_to_the_next_one() -> None:
+    sharers = Sharers()
+    sharers.persister.holds = True
+    sharers.enter("m")
+    sharers.beat("m", -1)
+    delete(sharers, "g")
+    sharers.enter("n")
+    sharers.persister.failing = Error.COORDINATOR_NOT_AVAILABLE
+    sharers.persister.answer(3)
+    assert sharers.state_partitions() == ({"t": [0, 1, 2]}, {}, [])
+
+
 def test_what_was_asked_for_when_a_group_was_deleted_is_asked_for_again_by_the_next_one() -> None:
     sharers = Sharers()
     sharers.persister.holds = True
