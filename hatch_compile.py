@@ -134,6 +134,8 @@ def mixed_with_int(root: Path, modules: Sequence[str]) -> Iterator[str]:
 def _name(base: ast.expr) -> str:
     while isinstance(base, ast.Subscript):
         base = base.value
+    if isinstance(base, ast.Attribute):
+        return base.attr
     return base.id if isinstance(base, ast.Name) else ""
 
 

@@ -41,6 +41,11 @@ UNFENCED = -1
 IN_CONTROLLED_SHUTDOWN = 1
 
 
+def serves_share_groups(image: ClusterImage) -> bool:
+    """Whether the cluster's level of `share.version` has them (Kafka: `ShareVersion.supportsShareGroups`)."""
+    return image.features.get(SHARE_VERSION, 0) >= 1
+
+
 class BrokerIncarnation(NamedTuple):
     """One run of a broker: its node id, and the epoch that its registration was given."""
 

@@ -12,7 +12,7 @@ from broker.controller.record_versions import (
     METADATA_VERSION,
     OLDEST_METADATA_VERSION,
 )
-from broker.controller.registration import ELR_VERSION, FEATURES, TRANSACTION_VERSION
+from broker.controller.registration import ELR_VERSION, FEATURES, SHARE_VERSION, TRANSACTION_VERSION
 
 _IV = {  # the metadata versions of each release, by their number in it
     "3.3": range(3, 4),
@@ -35,7 +35,7 @@ _LEVELS = dict(zip(_NAMES, range(OLDEST_METADATA_VERSION, LATEST_METADATA_VERSIO
 _LATEST_FROM = {
     ELR_VERSION: _LEVELS["4.1-IV0"],
     "group.version": _LEVELS["4.0-IV0"],
-    "share.version": _LEVELS["4.2-IV0"],
+    SHARE_VERSION: _LEVELS["4.2-IV0"],
     "streams.version": _LEVELS["4.2-IV1"],
     TRANSACTION_VERSION: _LEVELS["4.0-IV2"],
 }

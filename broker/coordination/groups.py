@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from broker.config.group_config import group_timeouts, streams_config
 from broker.controller.image import GROUP_RESOURCE
 from broker.controller.pause import Pause
-from broker.controller.registration import SHARE_VERSION
+from broker.controller.registration import serves_share_groups
 from broker.coordination.cluster_topics import ClusterTopics
 from broker.coordination.hosted_shards import HostedShards
 from broker.network.later import Later
@@ -115,7 +115,7 @@ class Groups:
     @property
     def serves_share_groups(self) -> bool:
         """Whether that of KIP-932 is, by the cluster's `share.version` alone."""
-        return self._topics.image.features.get(SHARE_VERSION, 0) >= 1
+        return serves_share_groups(self._topics.image)
 
     @property
     def serves_streams_groups(self) -> bool:

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.controller.pause import Pause
-from broker.controller.registration import SHARE_VERSION
+from broker.controller.registration import serves_share_groups
 from broker.coordination.hosted_shards import HostedShards
 from protocol.errors import Error, KafkaError
 
@@ -69,7 +69,7 @@ class ShareStates:
         )
 
     def _are_served(self) -> bool:
-        return self._image.features.get(SHARE_VERSION, 0) >= 1
+        return serves_share_groups(self._image)
 
     @cached_property
     def _settings(self) -> ShareCoordinatorSettings:

@@ -65,10 +65,8 @@ def _merged(pieces: list[_Piece]) -> list[_Piece]:
         heappop(pieces)
         if is_same:
             previous = (previous_first, max(last, previous_last), count, state)
-        elif (count, state) < (
-            previous_count,
-            previous_state,
-        ):  # only what lies behind the previous one stays
+        elif (count, state) < (previous_count, previous_state):
+            # only what lies behind the previous one stays
             if last > previous_last:
                 heappush(pieces, (previous_last + 1, last, count, state))
         else:

@@ -226,9 +226,8 @@ class InFlightRecords:
         ):
             self.may_have_available = True
         self.start_offset = log_start_offset
-        if (
-            self.gap_window is not None
-        ):  # Kafka's stays, and has the holes fetched that the log has no more, for ever
+        # Kafka's stays, and has the holes fetched that the log has no more, for ever.
+        if self.gap_window is not None:
             self.gap_window.start_offset = max(self.gap_window.start_offset, log_start_offset)
         self.terminal_count -= gone
         self.end_offset = max(self.end_offset, log_start_offset)

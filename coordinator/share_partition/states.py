@@ -1,7 +1,8 @@
 """The states of a record that a share group has in flight, and of a share partition, as tables.
 
-`ENTERED_FROM` says which moves of a record are legal, `ACKNOWLEDGED_AS` what an acknowledgement makes of it, and
-`ON_INITIALIZE` what a share partition does when a fetch wants it. Source: `RecordState`, `SharePartition` (KIP-932).
+`ENTERED_FROM` says which moves of a record are legal, but for what is out of reach, which is archived from anywhere
+(`InFlightState.archive`); `ACKNOWLEDGED_AS` what an acknowledgement makes of it, and `ON_INITIALIZE` what a share
+partition does when a fetch wants it. Source: `RecordState`, `SharePartition` (KIP-932).
 """
 
 from __future__ import annotations

@@ -70,11 +70,11 @@ def main() -> int:
     if options.serve:
         return _serve(*options.serve)
     for exchange in EXCHANGES:
-        print(_table(exchange, *_watched(exchange)), flush=True)
+        print(_table(exchange, *watched(exchange)), flush=True)
     return 0
 
 
-def _watched(exchange: Exchange) -> tuple[dict[str, list[int]], float, float]:
+def watched(exchange: Exchange) -> tuple[dict[str, list[int]], float, float]:
     """What the hops took, in ns a call, and the user's and the system's processor time of each time, in µs."""
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
         file = Path(folder) / "taken.json"

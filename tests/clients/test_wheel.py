@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hatch_compile import modules_of
+from hatch_compile import left_out, mixed_with_int, modules_of
 from protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.wire import Client, Outcome
 
@@ -178,6 +178,23 @@ def test_the_compiled_wheel_runs_what_is_compiled(
         "    consumer.close()\n"
     )
     assert run(environment / "bin" / "python", "use.py") == "commit_transaction\n"
+
+
+@pytest.mark.parametrize("parent", ["Base", "Base[int]", "base.Base"])
+def test_a_child_that_is_not_compiled_of_a_class_that_is_is_named(tmp_path: Path, parent: str) -> None:
+    (tmp_path / "protocol").mkdir()
+    (tmp_path / "protocol" / "base.py").write_text("class Base: ...\n")
+    (tmp_path / "protocol" / "child.py").write_text(f"class Child({parent}): ...\n")
+    assert [*left_out(tmp_path, ["protocol/base.py"])] == ["protocol/child.py: Child"]
+    assert [*left_out(tmp_path, ["protocol/base.py", "protocol/child.py"])] == []
+
+
+@pytest.mark.parametrize("union", ["int | Error", "errors.Error | int"])
+def test_a_union_that_is_an_int_when_it_is_compiled_is_named(tmp_path: Path, union: str) -> None:
+    (tmp_path / "protocol").mkdir()
+    (tmp_path / "protocol" / "errors.py").write_text("class Error(IntEnum): ...\n")
+    (tmp_path / "protocol" / "user.py").write_text(f"found: list[{union}]\nkept: Error | None\n")
+    assert [*mixed_with_int(tmp_path, ["protocol/user.py"])] == [f"protocol/user.py:1: {union}"]
 
 
 def test_an_editable_install_runs_the_checkout(environment: Path, outside: Path) -> None:

@@ -5,9 +5,9 @@ outside of the heartbeat, and what it has initialized is recorded in turn. Where
 up, and the next heartbeat begins anew. So it does after `group.share.initialize.retry.interval.ms` where a shard that
 was here before has asked.
 
-A conscious difference: what this shard has asked, and isn't answered yet, it doesn't ask again. Kafka does, after that
-time, and the later request may come when the earlier one was answered long ago: records were acknowledged meanwhile,
-and a state that is initialized forgets that.
+A conscious difference: what this shard has asked, for a heartbeat or for altered offsets, and isn't answered yet, no
+heartbeat asks again. In Kafka one does, after that time, and its request may come when the earlier one was answered
+long ago: a state that is initialized forgets what was acknowledged meanwhile, and where it was told to begin.
 Source: `GroupMetadataManager` (subscribedTopicsChangeMap and its neighbours), `GroupCoordinatorService`.
 """
 
@@ -19,7 +19,7 @@ from functools import partial
 
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
-from coordinator.group.share.asked_together import Ask, AskingTogether
+from coordinator.group.share.asked_together import Ask, AskingTogether, AskOutcomes
 from coordinator.group.share.group import ShareGroup
 from coordinator.group.share.records import state_partitions_record
 from coordinator.group.share.state_partitions import (
@@ -53,8 +53,8 @@ class StateInitializing:
         self._persister = parts.share.persister
         self._asking = AskingTogether(parts.runtime)
         self._retry_ms = parts.settings.share_initialize_retry_interval_ms
-        self._asked: set[tuple[str, bytes, int]] = set()
-        """Of which groups what is asked to be initialized, and isn't answered yet."""
+        self._asked: dict[tuple[str, bytes, int], object] = {}
+        """Of which groups what is asked to be initialized, and isn't answered yet; by whom last."""
 
     def name_of(self, topic_id: bytes) -> str:
         """As `NameOf`."""
@@ -95,29 +95,35 @@ class StateInitializing:
         return state_partitions_record(group.group_id, state, self.name_of)
 
     def initialize(self, group_id: str, state_epoch: int, topics: InitTopics) -> None:
-        """That these are initializing is committed: ask for it, and record what comes of it."""
-        offsets: Offsets = {
-            topic_id: dict.fromkeys(topic.partitions, NO_START_OFFSET) for topic_id, topic in topics.items()
-        }
+        """That these are initializing is committed: ask for it, and record what comes of it. An earlier heartbeat may
+        have asked since, where the commit took long."""
+        offsets: dict[bytes, dict[int, int]] = {}
+        for topic_id, topic in topics.items():
+            for index in topic.partitions:
+                if (group_id, topic_id, index) not in self._asked:
+                    offsets.setdefault(topic_id, {})[index] = NO_START_OFFSET
+        if not offsets:
+            return
 
-        asked = [(group_id, topic_id, index) for topic_id, of_topic in offsets.items() for index in of_topic]
-        self._asked.update(asked)
-
-        def answered(errors: PartitionErrors) -> None:
-            self._asked.difference_update(asked)
+        def answered(errors: PartitionErrors, current: Sequence[tuple[bytes, int]]) -> None:
             failure = next((error for error in errors.values() if error is not None), None)
             if failure is None:
-                self.succeeded(group_id, errors)
+                self.succeeded(group_id, current)
                 return
             log.error("group %s: its partitions' state can't be initialized: %s", group_id, failure)
-            self._change(group_id, lambda state: state.given_up(_by_topic(errors)))
+            self._change(group_id, lambda state: state.given_up(_by_topic(current)))
 
         self.ask(group_id, state_epoch, offsets, answered)
 
     def ask(
-        self, group_id: str, state_epoch: int, offsets: Offsets, then: Callable[[PartitionErrors], None]
+        self,
+        group_id: str,
+        state_epoch: int,
+        offsets: Offsets,
+        then: Callable[[PartitionErrors, Sequence[tuple[bytes, int]]], None],
     ) -> None:
-        """Have the share coordinator begin these partitions anew, at these offsets."""
+        """Have the share coordinator begin these partitions anew, at these offsets. `then` is told as well of which of
+        them that is the last word: others were asked to begin once more, or to be forgotten, meanwhile."""
         places = [(topic_id, index) for topic_id, of_topic in offsets.items() for index in of_topic]
         asks: list[Ask] = [
             partial(
@@ -125,10 +131,21 @@ class StateInitializing:
             )
             for topic_id, index in places
         ]
-        self._asking.ask(asks, lambda found: then(dict(zip(places, found, strict=True))))
+        asker = object()
+        self._asked |= dict.fromkeys(((group_id, *place) for place in places), asker)
 
-    def succeeded(self, group_id: str, places: Iterable[tuple[bytes, int]]) -> None:
-        """These are initialized."""
+        def answered(found: AskOutcomes) -> None:
+            current = [place for place in places if self._asked.get((group_id, *place)) is asker]
+            for place in current:
+                del self._asked[group_id, *place]
+            then(dict(zip(places, found, strict=True)), current)
+
+        self._asking.ask(asks, answered)
+
+    def succeeded(self, group_id: str, places: Sequence[tuple[bytes, int]]) -> None:
+        """These are initialized, if any are."""
+        if not places:
+            return
         topics = init_topics(_by_topic(places), self.name_of, self._runtime.now_ms())
         self._change(group_id, lambda state: state.done(topics))
 
@@ -151,8 +168,8 @@ class StateInitializing:
     ) -> None:
         """Have the share coordinator forget these partitions."""
         places = [(topic_id, index) for topic_id, indexes in topics.items() for index in indexes]
-        # who comes next begins anew, behind this
-        self._asked.difference_update((group_id, topic_id, index) for topic_id, index in places)
+        for place in places:  # who comes next begins anew, behind this
+            self._asked.pop((group_id, *place), None)
         asks: list[Ask] = [
             partial(self._persister.delete, group_id, topic_id, index) for topic_id, index in places
         ]

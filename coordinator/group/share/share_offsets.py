@@ -104,9 +104,10 @@ class ShareOffsets:
         altered: AlteredTopics,
         reply: Callable[[AlteredTopics], None],
         errors: PartitionErrors,
+        current: Sequence[tuple[bytes, int]],
     ) -> None:
-        if errors and not any(errors.values()):
-            self._initializing.succeeded(group_id, errors)
+        if not any(errors.values()):
+            self._initializing.succeeded(group_id, current)
         for topic in altered:
             for result in topic.partitions:
                 error = errors.get((topic.topic_id, result.partition_index))

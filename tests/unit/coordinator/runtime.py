@@ -144,9 +144,10 @@ class FakePersister:
         else:
             then(None if self.failing is None else KafkaError(self.failing))
 
-    def answer(self) -> None:
-        """Those who wait."""
-        held, self._held = self._held, []
+    def answer(self, count: int | None = None) -> None:
+        """Those who wait, or so many of them."""
+        held = self._held[:count]
+        del self._held[:count]
         for then in held:
             then(None if self.failing is None else KafkaError(self.failing))
 

@@ -88,6 +88,7 @@ class ShareShards:
         runtime.elapsed_ms = self.runtime.elapsed_ms
         runtime.log = [*self.runtime.log]
         again = ShareShards(runtime, **self.settings)
+        again.is_served = self.is_served
         for offset, ((key, value), producer_id) in enumerate(runtime.log):
             again.shard.replay(key, value, offset, producer_id)
         again.shard.start(len(runtime.log))

@@ -143,15 +143,25 @@ def test_while_share_groups_arent_served_nothing_is_done() -> None:
     assert (len(shards.runtime.log), shards.deleted_before) == (3, [2])
 
 
+def test_while_share_groups_arent_served_nothing_is_pruned() -> None:
+    shards = ShareShards(**PRUNING)
+    shards.initialize()
+    shards.initialize()
+    shards.is_served = False
+    shards.runtime.pass_ms(10_000)
+    assert shards.deleted_before == []
+
+
 def test_a_shard_that_is_loaded_then_waits_until_they_are() -> None:
     shards = ShareShards(**SETTINGS)
     shards.initialize()
     shards.is_served = False
     loaded = shards.restarted()
-    loaded.is_served = False
-    loaded.runtime.pass_ms(10_000)
+    loaded.runtime.pass_ms(500)
     records = len(loaded.runtime.log)
     loaded.is_served = True
     loaded.shard.served_again()
-    loaded.runtime.pass_ms(1_000)
+    loaded.runtime.pass_ms(999)
+    assert len(loaded.runtime.log) == records
+    loaded.runtime.pass_ms(1)
     assert len(loaded.runtime.log) == records + 1

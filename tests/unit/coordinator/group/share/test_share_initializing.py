@@ -61,6 +61,29 @@ def test_what_is_asked_for_and_not_answered_yet_isnt_asked_for_again_however_lon
     assert sharers.state_partitions() == ({}, {"t": [0, 1, 2]}, [])
 
 
+def test_what_two_heartbeats_found_missing_before_it_was_committed_is_asked_for_once() -> None:
+    sharers = Sharers()
+    sharers.persister.holds = True
+    sharers.runtime.lags = True
+    sharers.enter("m")
+    sharers.runtime.pass_ms(30_000)
+    sharers.beat("m", 2)
+    sharers.runtime.commit()
+    assert [asked[3] for asked in sharers.persister.asked] == [0, 1, 2]
+
+
+def test_what_a_deleted_group_was_refused_isnt_refused_to_the_next_one() -> None:
+    sharers = Sharers()
+    sharers.persister.holds = True
+    sharers.enter("m")
+    sharers.beat("m", -1)
+    delete(sharers, "g")
+    sharers.enter("n")
+    sharers.persister.failing = Error.COORDINATOR_NOT_AVAILABLE
+    sharers.persister.answer(3)
+    assert sharers.state_partitions() == ({"t": [0, 1, 2]}, {}, [])
+
+
 def test_what_was_asked_for_when_a_group_was_deleted_is_asked_for_again_by_the_next_one() -> None:
     sharers = Sharers()
     sharers.persister.holds = True
@@ -70,6 +93,13 @@ def test_what_was_asked_for_when_a_group_was_deleted_is_asked_for_again_by_the_n
     sharers.enter("n")
     asked = [each[0] for each in sharers.persister.asked]
     assert asked == [*["initialize"] * 3, *["delete"] * 3, *["initialize"] * 3]
+    sharers.persister.answer(3)  # the first group's
+    assert sharers.state_partitions() == ({"t": [0, 1, 2]}, {}, [])
+    sharers.runtime.pass_ms(30_000)
+    sharers.beat("n", sharers.group.epoch)
+    assert len(sharers.persister.asked) == 9
+    sharers.persister.answer()
+    assert sharers.state_partitions() == ({}, {"t": [0, 1, 2]}, [])
 
 
 def test_a_restart_begins_the_time_of_what_is_initializing_anew() -> None:
@@ -221,6 +251,15 @@ def test_offsets_are_altered_and_a_group_is_made_for_them() -> None:
     assert sharers.group.is_empty
     sharers.enter("m")
     assert [asked[3:] for asked in sharers.persister.asked[2:]] == [(1, 2, -1)]
+
+
+def test_an_offset_that_is_being_altered_isnt_forgotten_by_who_joins_meanwhile() -> None:
+    sharers = Sharers()
+    sharers.persister.holds = True
+    alter(sharers, t={0: 7, 1: 7, 2: 7})
+    sharers.runtime.pass_ms(30_000)
+    sharers.enter("m")
+    assert [asked[5] for asked in sharers.persister.asked] == [7, 7, 7]
 
 
 def test_offsets_of_groups_with_members_or_of_another_protocol_arent_altered() -> None:

@@ -42,9 +42,13 @@ def test_the_epoch_of_a_heartbeat_stands_to_that_of_the_member(
     assert ShareMember("m", epoch=5, previous_epoch=3).relation_of(epoch) is relation
 
 
+FENCED = {ShareEpochRelation.OLDER, ShareEpochRelation.NEWER}
+
+
 @pytest.mark.table("coordinator.group.share.states.ACCEPTED_EPOCHS")
 @pytest.mark.parametrize("relation", ShareEpochRelation)
 def test_each_relation_is_taken_or_fenced(relation: ShareEpochRelation) -> None:
+    assert ACCEPTED_EPOCHS[relation] == (relation not in FENCED)
     sharers = Sharers()
     sharers.enter("m")
     sharers.settle("m")

@@ -236,5 +236,33 @@ def test_a_step_that_has_to_give_up_is_at_the_epoch_of_its_cell(
     assert (after.state is STATES.UNREVOKED_TASKS) == (state is not STATES.UNKNOWN)
 
 
+@pytest.mark.parametrize("process_id", ["p", "q"])
+def test_a_task_that_is_to_be_active_waits_for_the_copy_in_its_process(process_id: str) -> None:
+    holders = TaskHolders()
+    holders.hold(MemberTasks(JavaMap(), sets({"0": [2]}), JavaMap()), "p")
+    member = StreamsMember("m", epoch=5, process_id=process_id, assigned=held({"0": [0]}, 3))
+    target = TargetTasks(sets({"0": [0, 2]}), *NO_TARGET_TASKS[1:])
+
+    after = reconcile_tasks(member, TaskSituation(7, target, owned(None), holders))
+
+    waits = process_id == "p"
+    assert (after.state is STATES.UNRELEASED_TASKS) == waits
+    assert [*after.assigned.active["0"]] == ([0] if waits else [0, 2])
+
+
+@pytest.mark.parametrize("process_id", ["p", "q"])
+def test_a_copy_waits_for_the_task_that_is_active_in_its_process(process_id: str) -> None:
+    holders = TaskHolders()
+    holders.hold(held({"0": [2]}, 3), "p")
+    member = StreamsMember("m", epoch=5, process_id=process_id, assigned=held({"0": [0]}, 3))
+    target = TargetTasks(sets({"0": [0]}), sets({"0": [2]}), JavaMap())
+
+    after = reconcile_tasks(member, TaskSituation(7, target, owned(None), holders))
+
+    waits = process_id == "p"
+    assert (after.state is STATES.UNRELEASED_TASKS) == waits
+    assert len(after.assigned.standby) == (0 if waits else 1)
+
+
 def test_every_cell_of_a_member_has_its_case() -> None:
     assert {(state, is_settled) for state, _, _, is_settled in STEPS} == {*TASK_STEPS}
