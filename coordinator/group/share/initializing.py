@@ -7,7 +7,7 @@ was here before has asked.
 
 A conscious difference: what this shard has asked, and isn't answered yet, it doesn't ask again. Kafka does, after that
 time, and the later request may come when the earlier one was answered long ago: records were acknowledged meanwhile,
-and a state that is initialized forgets that.
+and a state that is initialized forgets that; or an offset was altered, and is as if it had never been.
 Source: `GroupMetadataManager` (subscribedTopicsChangeMap and its neighbours), `GroupCoordinatorService`.
 """
 
@@ -19,7 +19,7 @@ from functools import partial
 
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
-from coordinator.group.share.asked_together import Ask, AskingTogether
+from coordinator.group.share.asked_together import Ask, AskingTogether, AskOutcomes
 from coordinator.group.share.group import ShareGroup
 from coordinator.group.share.records import state_partitions_record
 from coordinator.group.share.state_partitions import (
@@ -53,8 +53,8 @@ class StateInitializing:
         self._persister = parts.share.persister
         self._asking = AskingTogether(parts.runtime)
         self._retry_ms = parts.settings.share_initialize_retry_interval_ms
-        self._asked: set[tuple[str, bytes, int]] = set()
-        """Of which groups what is asked to be initialized, and isn't answered yet."""
+        self._asked: dict[tuple[str, bytes, int], object] = {}
+        """What is asked to begin anew, of which groups, and isn't answered yet; by which request it is last."""
 
     def name_of(self, topic_id: bytes) -> str:
         """As `NameOf`."""
@@ -100,11 +100,7 @@ class StateInitializing:
             topic_id: dict.fromkeys(topic.partitions, NO_START_OFFSET) for topic_id, topic in topics.items()
         }
 
-        asked = [(group_id, topic_id, index) for topic_id, of_topic in offsets.items() for index in of_topic]
-        self._asked.update(asked)
-
         def answered(errors: PartitionErrors) -> None:
-            self._asked.difference_update(asked)
             failure = next((error for error in errors.values() if error is not None), None)
             if failure is None:
                 self.succeeded(group_id, errors)
@@ -119,13 +115,23 @@ class StateInitializing:
     ) -> None:
         """Have the share coordinator begin these partitions anew, at these offsets."""
         places = [(topic_id, index) for topic_id, of_topic in offsets.items() for index in of_topic]
+        keys = [(group_id, topic_id, index) for topic_id, index in places]
+        request = object()
+        self._asked.update(dict.fromkeys(keys, request))
+
+        def answered(found: AskOutcomes) -> None:
+            for key in keys:
+                if self._asked.get(key) is request:
+                    del self._asked[key]
+            then(dict(zip(places, found, strict=True)))
+
         asks: list[Ask] = [
             partial(
                 self._persister.initialize, group_id, topic_id, index, state_epoch, offsets[topic_id][index]
             )
             for topic_id, index in places
         ]
-        self._asking.ask(asks, lambda found: then(dict(zip(places, found, strict=True))))
+        self._asking.ask(asks, answered)
 
     def succeeded(self, group_id: str, places: Iterable[tuple[bytes, int]]) -> None:
         """These are initialized."""
@@ -151,8 +157,8 @@ class StateInitializing:
     ) -> None:
         """Have the share coordinator forget these partitions."""
         places = [(topic_id, index) for topic_id, indexes in topics.items() for index in indexes]
-        # who comes next begins anew, behind this
-        self._asked.difference_update((group_id, topic_id, index) for topic_id, index in places)
+        for topic_id, index in places:
+            self._asked.pop((group_id, topic_id, index), None)  # who comes next begins anew, behind this
         asks: list[Ask] = [
             partial(self._persister.delete, group_id, topic_id, index) for topic_id, index in places
         ]
