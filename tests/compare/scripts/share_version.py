@@ -13,7 +13,7 @@ DOWNGRADE, UPGRADE = 2, 1
 UNSUPPORTED_VERSION = 35
 
 
-def _set(play: Play, level: int) -> None:
+def set_share_version(play: Play, level: int, when: str = "") -> None:
     """In force once this returns."""
     update = {
         "feature": "share.version",
@@ -21,7 +21,7 @@ def _set(play: Play, level: int) -> None:
         "upgrade_type": UPGRADE if level else DOWNGRADE,
     }
     asked = {"timeout_ms": 10_000, "feature_updates": [update], "validate_only": False}
-    play.ask(f"share.version {level}", "UpdateFeatures", 2, asked)
+    play.ask(f"share.version {level}{when}", "UpdateFeatures", 2, asked)
 
     def in_force() -> bool:
         answer = play.quietly("ShareGroupHeartbeat", 1, beat(play.name("nobody"), "m", 1))
@@ -38,10 +38,10 @@ def off_and_on_again(play: Play) -> None:
     consumer = ShareConsumer(play, group, topic)
     consumer.fetch("both batches", batch_size=3)
     consumer.ack("one of each kind", (0, 0, ACCEPT), (1, 1, RELEASE))
-    _set(play, 0)
+    set_share_version(play, 0)
     _ask_all(play, "off", group, topic)
-    _until_its_share_partitions_are_gone(play)
-    _set(play, 1)
+    until_share_partitions_are_gone(play)
+    set_share_version(play, 1)
     consumer.fetch("the session is over")
     consumer.epoch = 0
     consumer.fetch("all but the first one", batch_size=3, max_wait_ms=5_000)
@@ -49,7 +49,7 @@ def off_and_on_again(play: Play) -> None:
     play.note("written", share_records_of(play, group, topic))
 
 
-def _until_its_share_partitions_are_gone(play: Play) -> None:
+def until_share_partitions_are_gone(play: Play) -> None:
     """In Kafka the last that the broker does for a change of the metadata: another change follows on it."""
     play.topic("after")
 

@@ -12,7 +12,8 @@ Of every record (`complaints`):
    once more, as in Kafka.
 2. A delivery count is 1 at least, and the group's limit at most. In a term each delivery counts one more than the one
    before; those that are missing are answers that nobody got. Over the end of a term a count may be less: what was
-   acquired and not written has left no trace (KIP-932, as in Kafka).
+   acquired and not written has left no trace (KIP-932, as in Kafka). It is never more than there were deliveries, and
+   not less than that of a record that surely was given back before: that is written.
 3. In a term a record is one member's at a time: until its lock's time is over, renewals counted, or the member has
    given it up, or its session ends.
 4. Who surely holds a record may acknowledge it: it isn't refused as one that somebody else has. What somebody else
@@ -264,10 +265,12 @@ class Deliveries:
                 by_term.setdefault(delivery.term, []).append(delivery)
         for deliveries in by_term.values():
             yield from self._in_term(place, sorted(deliveries, key=lambda each: each.count))
+        yield from self._counted_too_high(place, of_record)
         if self.may_lose:
             return
         if not may_come_back:
             yield from _of_what_is_done(of_record)
+            yield from _of_what_was_given_back(of_record)
         yield from _of_holders(of_record)
 
     def _in_term(self, place: Place, deliveries: list[Delivery]) -> Iterator[str]:
@@ -285,6 +288,17 @@ class Deliveries:
                     f"and {first.session.member_id}'s until {first.held_until_s:.6f}"
                 )
 
+    def _counted_too_high(self, place: Place, of_record: OfRecord) -> Iterator[str]:
+        """Of all terms together."""
+        for delivery in of_record.deliveries:
+            so_far = sum(each.asked_s <= delivery.answered_s for each in of_record.deliveries)
+            lost = self._lost_of(place, until_s=delivery.answered_s)
+            if delivery.count > so_far + lost:
+                yield (
+                    f"is delivered with count {delivery.count} to {delivery.session.member_id}, "
+                    f"the {so_far}. time, and {lost} answers were lost"
+                )
+
 
 def _of_what_is_done(of_record: OfRecord) -> Iterator[str]:
     for told in of_record.acknowledgements:
@@ -299,6 +313,19 @@ def _of_what_is_done(of_record: OfRecord) -> Iterator[str]:
                 yield (
                     f"was done with by {told.session.member_id} at {told.answered_s:.6f} (type {told.kind}), "
                     f"and is given to {delivery.session.member_id} by {delivery.answered_s:.6f}"
+                )
+
+
+def _of_what_was_given_back(of_record: OfRecord) -> Iterator[str]:
+    for told in of_record.acknowledgements:
+        if told.kind != AcknowledgeType.RELEASE or told.error is not Error.NONE or not _is_held(told):
+            continue
+        count = told.delivery.count
+        for delivery in of_record.deliveries:
+            if delivery.count <= count and delivery.asked_s >= told.answered_s and not delivery.is_old:
+                yield (
+                    f"was given back by {told.session.member_id} at {told.answered_s:.6f} with count {count}, "
+                    f"and is delivered with count {delivery.count} to {delivery.session.member_id}"
                 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.shares.share_partition_manager import LedSharePartition
 from tests.simulation.shares.share_member import Leaders
 from tests.simulation.shares.share_work import ShareWork
 from tests.simulation.wire_client import WireClient
@@ -36,7 +37,7 @@ class SeveralLeaders(Leaders):
 def on_several_nodes(cluster: ClusterSimulation) -> ShareWork:
     ids: dict[str, bytes] = {}
 
-    def term_of(broker: str, group_id: str, place: Place) -> object | None:
+    def term_of(broker: str, group_id: str, place: Place) -> LedSharePartition | None:
         machine = cluster.nodes.brokers[broker]
         if machine.server is None or not machine.is_up:
             return None

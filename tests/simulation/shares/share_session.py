@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from broker.shares.share_partition_manager import LedSharePartition
 from coordinator.share_partition.states import AcknowledgeType, AcquireMode
 from protocol.errors import Error
 from protocol.messages.share_fetch import (
@@ -17,6 +18,7 @@ from protocol.messages.share_fetch import (
     ForgottenTopic,
     ShareAcknowledgeRequest,
     ShareFetchRequest,
+    ShareFetchResponse,
 )
 from protocol.records.batch import walk_batches
 from protocol.records.records import read_records
@@ -43,7 +45,7 @@ class Group:
     topics: list[str]
     ids: dict[str, bytes]
     deliveries: Deliveries
-    term_of: Callable[[str, str, Place], object | None]
+    term_of: Callable[[str, str, Place], LedSharePartition | None]
     leads: Callable[[str, Place], bool]
 
     def place(self, topic_id: bytes, index: int) -> Place:
@@ -70,6 +72,8 @@ class ShareSession:
         self._epoch = 0
         self._places: list[Place] = []
         self._session = Session(member_id)
+        self._given_by: dict[Place, LedSharePartition] = {}
+        """By what this session was given records."""
 
     @property
     def is_open(self) -> bool:
@@ -118,6 +122,7 @@ class ShareSession:
         ]
         if request.share_session_epoch == 0:
             self._session = Session(self.member_id)
+            self._given_by.clear()
         sent_s = self.client.now_s()
         told = self._acknowledging(kinds, sent_s)
         names = frozenset(wanted) | kinds.keys()
@@ -148,6 +153,7 @@ class ShareSession:
                 is_old = place not in led or not self.group.leads(self.broker, place)
                 self._take(place, partition, sent_s, terms.get(place), is_old=is_old)
         assert not any(told.values()), "acknowledgements aren't answered"
+        self._check(request, answer, names)
 
     async def acknowledge(self, kinds: Kinds, *, final: bool = False) -> None:
         """Alone; as the session's last request where it is `final`. Raises NoAnswer."""
@@ -248,16 +254,31 @@ class ShareSession:
             )
         return batches
 
+    def _check(self, request: ShareFetchRequest, answer: ShareFetchResponse, names: frozenset[Place]) -> None:
+        """It isn't given what it doesn't fetch, nor more than it has asked for where that is strict."""
+        count = 0
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                place = self.group.place(topic.topic_id, partition.partition_index)
+                assert place in names, f"{place} is answered, and isn't fetched"
+                count += sum(each.last_offset - each.first_offset + 1 for each in partition.acquired_records)
+        if request.share_acquire_mode == AcquireMode.RECORD_LIMIT:
+            assert count <= request.max_records, f"{count} records are given instead of {request.max_records}"
+
     # --- answers --------------------------------------------------------------------------------------------
 
-    def _term(self, place: Place) -> object | None:
+    def _term(self, place: Place) -> LedSharePartition | None:
         return self.group.term_of(self.broker, self.group.name, place)
 
-    def _terms(self, before: Mapping[Place, object | None]) -> dict[Place, object | None]:
-        """Those in which the answers were given, where that is known."""
-        found = {}
+    def _terms(self, before: Mapping[Place, LedSharePartition | None]) -> dict[Place, object | None]:
+        """Those in which the answers were given, where that is known. While the session goes on none ends but with the
+        leadership."""
+        found: dict[Place, object | None] = {}
         for place, known in before.items():
-            now = self._term(place)
+            now, given_by = self._term(place), self._given_by.get(place)
+            if now is not None and given_by is not None and now is not given_by:
+                is_led_anew = now.leader is not given_by.leader
+                assert is_led_anew or self.group.deliveries.may_lose, f"{place} is forgotten amid a session"
             found[place] = now if known is None or known is now else None
         return found
 
@@ -296,6 +317,8 @@ class ShareSession:
             self.finds_no_leader = True
         if not partition.acquired_records:
             return
+        if isinstance(term, LedSharePartition):
+            self._given_by[place] = term
         values: dict[int, bytes] = {}
         data = memoryview(bytes(partition.records or b""))  # type: ignore[arg-type]
         for position, header in walk_batches(data):

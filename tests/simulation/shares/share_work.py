@@ -30,6 +30,7 @@ from tests.simulation.wire_client import WireClient
 from tests.simulation.work import PLACES, Place, Work
 
 if TYPE_CHECKING:
+    from broker.shares.share_partition_manager import LedSharePartition
     from tests.simulation.course import Course
 
 GROUP_RESOURCE = 32
@@ -62,7 +63,7 @@ class ShareWork:
         self,
         course: Course,
         leaders: Callable[[str], Leaders],
-        term_of: Callable[[str, str, Place], object | None],
+        term_of: Callable[[str, str, Place], LedSharePartition | None],
         leads: Callable[[str, Place], bool],
         ids: dict[str, bytes],
     ) -> None:

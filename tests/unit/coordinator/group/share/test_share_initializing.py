@@ -253,13 +253,15 @@ def test_offsets_are_altered_and_a_group_is_made_for_them() -> None:
     assert [asked[3:] for asked in sharers.persister.asked[2:]] == [(1, 2, -1)]
 
 
-def test_an_offset_that_is_being_altered_isnt_forgotten_by_who_joins_meanwhile() -> None:
-    sharers = Sharers()
+def test_an_offset_that_is_being_altered_isnt_begun_anew_by_who_joins_meanwhile() -> None:
+    sharers = Sharers(share_initialize_retry_interval_ms=30_000)
     sharers.persister.holds = True
-    alter(sharers, t={0: 7, 1: 7, 2: 7})
+    assert alter(sharers, t={0: 7}) == []
     sharers.runtime.pass_ms(30_000)
     sharers.enter("m")
-    assert [asked[5] for asked in sharers.persister.asked] == [7, 7, 7]
+    assert [(asked[3], asked[5]) for asked in sharers.persister.asked] == [(0, 7), (1, -1), (2, -1)]
+    sharers.persister.answer()
+    assert sharers.state_partitions() == ({}, {"t": [0, 1, 2]}, [])
 
 
 def test_offsets_of_groups_with_members_or_of_another_protocol_arent_altered() -> None:
