@@ -12,6 +12,7 @@ Seconds are the system's monotonic ones. Told anything on its standard input it 
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 import threading
@@ -39,7 +40,7 @@ def say(**what: Any) -> None:
 def main(bootstrap: str, group: str, seed: str) -> None:
     luck = random.Random(seed)
     is_calm = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.readline(), is_calm.set()), daemon=True).start()
+    threading.Thread(target=_listen, args=(is_calm,), daemon=True).start()
     consumer = ShareConsumer(
         {
             "bootstrap.servers": bootstrap,
@@ -60,6 +61,13 @@ def main(bootstrap: str, group: str, seed: str) -> None:
                 _acknowledge(consumer, messages, asked_s, luck, is_calm=is_calm.is_set())
         except KafkaException as error:
             say(failed=str(error))
+
+
+def _listen(is_calm: threading.Event) -> None:
+    """One line says that all is calm now; the end of lines, that whoever started this is gone."""
+    for _ in sys.stdin:
+        is_calm.set()
+    os._exit(1)
 
 
 def _acknowledge(
