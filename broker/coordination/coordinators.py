@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.topic_requests import TopicRequests
     from broker.coordination.hosted_shard import PartitionRuntime
-    from broker.coordination.share_persister import AskShareStates, CreateTopics, SharePersister
+    from broker.coordination.share_persister import SharePersister
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
     from broker.environment.timers import LoopTimers
@@ -64,9 +64,7 @@ class Coordinators:
         self.producer_ids = ProducerIds(cluster.allocate_producer_ids)
         self.share_states = ShareStates(config, partitions, scheduler, runtime_of, image)
         elsewhere = cluster.share_states()
-        self._new_persister = partial(
-            _new_persister, node_id, image, self.share_states, scheduler, topics.auto_create, elsewhere
-        )
+        self._persister_parts = (node_id, image, self.share_states, scheduler, topics.auto_create, elsewhere)
         self.latest_offsets = LatestOffsets(node_id, image, partitions, cluster.latest_offsets())
         self.groups = Groups(
             config, partitions, scheduler, runtime_of, metadata, lambda: self.share_persister
@@ -92,7 +90,9 @@ class Coordinators:
     @cached_property
     def share_persister(self) -> SharePersister:
         """The way to share states. Made when it is first asked for: no start waits for it."""
-        persister = self._new_persister()
+        from broker.coordination.share_persister import SharePersister
+
+        persister = SharePersister(*self._persister_parts)
         if self._is_silent:
             persister.stop()
         return persister
@@ -120,19 +120,6 @@ class Coordinators:
         """The node stops: who waits is told NOT_COORDINATOR."""
         for coordinators in (self.transactions, self.groups, self.share_states):
             coordinators.unload()
-
-
-def _new_persister(
-    node_id: int,
-    image: ClusterImage,
-    share_states: ShareStates,
-    scheduler: Scheduler,
-    create_topics: CreateTopics,
-    elsewhere: AskShareStates | None,
-) -> SharePersister:
-    from broker.coordination.share_persister import SharePersister
-
-    return SharePersister(node_id, image, share_states, scheduler, create_topics, elsewhere)
 
 
 def _new_shares(

@@ -23,7 +23,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -39,7 +39,7 @@ from tests.bench import (
     transactions,
 )
 from tests.bench.checkouts import CONFIG, ROOT, START_TIMEOUT_S, OfCheckout, compile_checkout
-from tests.bench.launches import MakeServer
+from tests.bench.launches import MakeServer, running
 from tests.bench.others import AtAddress, ByCommand
 from tests.bench.report import Row, as_json, table
 from tests.support.apache_kafka import why_unavailable
@@ -163,7 +163,7 @@ def _measure_speeds(
 ) -> None:
     with contextlib.ExitStack() as stack:
         servers = {
-            side: stack.enter_context(_running(make(folder / side.split()[0])))
+            side: stack.enter_context(running(make(folder / side.split()[0])))
             for side, make in makers.items()
         }
         for number, group in itertools.product(range(rounds + 1), SPEEDS):
@@ -328,15 +328,6 @@ def _wait_for_removal(data: Path) -> None:
     while list(data.glob("*-delete")) and time.monotonic() < deadline_s:
         time.sleep(0.01)
     os.sync()
-
-
-@contextlib.contextmanager
-def _running(server: Server) -> Iterator[Server]:
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ What a suite does is what most do: some topics, some records, a group, a transac
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer
@@ -38,8 +39,7 @@ def measure(make: MakeServer, folder: Path, name: str) -> dict[str, float]:
     figures = {}
     server = make(folder / f"launch-{name}")
     started_s = time.perf_counter()
-    server.start()
-    try:
+    with running(server):
         measures.first_acknowledged(server.bootstrap)
         figures["launch"] = time.perf_counter() - started_s
         used_s = measures.processor_s(server.pid)
@@ -47,25 +47,26 @@ def measure(make: MakeServer, folder: Path, name: str) -> dict[str, float]:
         figures["idle-cpu"] = (measures.processor_s(server.pid) - used_s) / IDLE_S * 1000
         figures["rss"], figures["pss"] = measures.memory_mb(server.pid)
         figures["launch-group"] = groups.first_record(server.bootstrap, "first")
-    finally:
-        server.stop()
     server = make(folder / f"launch-commit-{name}")
     started_s = time.perf_counter()
-    server.start()
-    try:
+    with running(server):
         transactions.first_committed(server.bootstrap)
         figures["launch-commit"] = time.perf_counter() - started_s
-    finally:
-        server.stop()
     server = make(folder / f"suite-{name}")
     started_s = time.perf_counter()
-    try:
-        server.start()
+    with running(server):
         _suite(server.bootstrap)
-    finally:
-        server.stop()
     figures["suite"] = time.perf_counter() - started_s
     return figures
+
+
+@contextlib.contextmanager
+def running(server: Server) -> Iterator[Server]:
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def _suite(bootstrap: str) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import shlex
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 import psutil
 
-from tests.support.ports import free_ports
+from tests.support.ports import free_ports, is_listening
 
+HOST = "127.0.0.1"
 PATIENCE_S = 60.0
 POLL_S = 0.001
 
@@ -53,9 +53,9 @@ class ByCommand:
 
     def __init__(self, command: str, folder: Path) -> None:
         self.data = folder
-        (port,) = free_ports(1)
-        self.bootstrap = f"127.0.0.1:{port}"
-        self._command = [part.format(port=port, folder=folder) for part in shlex.split(command)]
+        (self._port,) = free_ports(1)
+        self.bootstrap = f"{HOST}:{self._port}"
+        self._command = [part.format(port=self._port, folder=folder) for part in shlex.split(command)]
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -72,7 +72,7 @@ class ByCommand:
                 self._command, stdin=subprocess.DEVNULL, stdout=written, stderr=subprocess.STDOUT
             )
         deadline_s = time.monotonic() + PATIENCE_S
-        while not self._is_listening():
+        while not is_listening(HOST, self._port):
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 self.kill()
                 raise RuntimeError(f"{shlex.join(self._command)} doesn't listen:\n{log.read_text()[-2000:]}")
@@ -89,11 +89,3 @@ class ByCommand:
             self._process.send_signal(number)
             self._process.wait(PATIENCE_S)
             self._process = None
-
-    def _is_listening(self) -> bool:
-        host, _, port = self.bootstrap.rpartition(":")
-        try:
-            socket.create_connection((host, int(port)), timeout=1).close()
-        except OSError:
-            return False
-        return True

@@ -12,7 +12,6 @@ import os
 import time
 
 from confluent_kafka import ShareConsumer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from protocol.messages.share_fetch import (
     AcknowledgementBatch,
@@ -26,6 +25,7 @@ from protocol.wire.codec import decode
 from tests.bench.heartbeats import SHARE, Group
 from tests.bench.measures import IN_FLIGHT, PATIENCE_S, RECORD_BYTES, Pace
 from tests.bench.report import Row
+from tests.clients.confluent import begin_at_the_start
 from tests.support.ready_requests import produce_frame, produce_in_flight
 from tests.support.wire import Client, request_frame
 
@@ -62,7 +62,7 @@ def fill(bootstrap: str, topic: str) -> dict[str, float]:
 def read_raw(bootstrap: str, topic: str) -> Pace:
     """ShareFetch requests, each sent when the answer before has come, with what that one brought as accepted."""
     group = Group(SHARE, bootstrap, topic, 1)
-    _begin_at_the_start(bootstrap, group.name)
+    begin_at_the_start(bootstrap, group.name)
     group.settle()
     client = Client.of(bootstrap)
     topic_id = group.members[0].assigned[0].topic_id
@@ -109,7 +109,7 @@ def _accepted(answer: ShareFetchResponse) -> list[AcknowledgementBatch]:
 def read_with_confluent(bootstrap: str, topic: str) -> Pace:
     """confluent-kafka's share consumer, which makes a Python object of each record; from its first records on."""
     group = f"share-{os.getpid()}-{next(_numbers)}"
-    _begin_at_the_start(bootstrap, group)
+    begin_at_the_start(bootstrap, group)
     read, first_came_s, first = 0, 0.0, 0
     deadline_s = time.perf_counter() + PATIENCE_S
     with ShareConsumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}) as consumer:
@@ -122,10 +122,3 @@ def read_with_confluent(bootstrap: str, topic: str) -> Pace:
         consumer.commit_sync(PATIENCE_S)
         took_s = time.perf_counter() - first_came_s
     return Pace(read - first, took_s)
-
-
-def _begin_at_the_start(bootstrap: str, group: str) -> None:
-    setting = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[setting])
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 from tests.support.apache_kafka import RUNNER, tool
-from tests.support.ports import free_ports
+from tests.support.ports import free_ports, is_listening
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 # As `kafka-server-start.sh` has it.
@@ -77,7 +76,7 @@ class KafkaServer:
         with self._log.open("ab") as log:
             self._process = _spawn(self._properties, log, self._jvm_options)
         deadline_s = time.monotonic() + self._start_timeout_s
-        while not _is_listening(self._port):
+        while not is_listening("127.0.0.1", self._port):
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 self.kill()
                 raise RuntimeError(f"Apache Kafka did not start:\n{self._log.read_text()[-3000:]}")
@@ -118,14 +117,6 @@ def _spawn(properties: Path, log: IO[bytes], jvm_options: str) -> subprocess.Pop
 
 def _environment(jvm_options: str) -> dict[str, str]:
     return {**os.environ, "KAFKA_OPTS": jvm_options}
-
-
-def _is_listening(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
 
 
 def _properties(data: Path, port: int, controller_port: int, config: Mapping[str, object]) -> str:

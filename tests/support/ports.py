@@ -28,6 +28,15 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+def is_listening(host: str, port: int) -> bool:
+    """Whether somebody takes connections there."""
+    try:
+        socket.create_connection((host, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
 def _is_free(port: int) -> bool:
     try:
         socket.create_server(("127.0.0.1", port)).close()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from ..consumer_requests import first_beat
 from ..group_requests import Fields, commit, fetch_offsets, join
+from ..group_states import Asked, AskedOf, listed, walk
 from ..play import Play, script
 from ..share_group_requests import (
     alter,
@@ -21,9 +22,6 @@ from ..share_group_requests import (
 )
 from ..share_requests import NEEDS
 from ..streams_requests import streams_beat
-
-Asked = tuple[str, int, Fields]
-"""API, version, request."""
 
 
 class Scene:
@@ -98,15 +96,11 @@ def _heartbeats(scene: Scene, group: str, epoch: int) -> dict[str, Asked]:
 def _others(scene: Scene, group: str, epoch: int) -> dict[str, Asked]:
     topic = scene.topic
     deleted = {"name": topic.name, "partitions": [{"partition_index": 0}]}
-    listed = {
-        f"listed as {state}": ("ListGroups", 5, {"states_filter": [state], "types_filter": ["share"]})
-        for state in ("empty", "stable", "dead", "assigning")
-    }
     return {
         "described by others' words": ("DescribeGroups", 6, {"groups": [group]}),
         "described as a consumer group": ("ConsumerGroupDescribe", 1, {"group_ids": [group]}),
         "described as a streams group": ("StreamsGroupDescribe", 0, {"group_ids": [group]}),
-        **listed,
+        **listed("share", "empty", "stable", "dead", "assigning"),
         "its offsets": ("DescribeShareGroupOffsets", 1, offsets(group, None)),
         "an offset altered": ("AlterShareGroupOffsets", 0, alter(group, {topic.name: {0: 0}})),
         "offsets of a topic deleted": ("DeleteShareGroupOffsets", 0, forget(group, topic.name)),
@@ -130,17 +124,13 @@ def others(play: Play) -> None:
     _walk(play, _others)
 
 
-def _walk(play: Play, asked_of: Callable[[Scene, str, int], dict[str, Asked]]) -> None:
+def _walk(play: Play, asked_of: AskedOf[Scene]) -> None:
     scene = Scene(play)
-    for state, enter in STATES.items():
-        for number, case in enumerate(asked_of(scene, "", 0)):
-            group = play.name(f"{state.replace(' ', '-')}-{number}")
-            coordinators_are_there(play, scene.topic, group)
-            epoch = enter(scene, group)
-            api, version, fields = asked_of(scene, group, epoch)[case]
-            play.ask(f"{state}, {case}", api, version, fields)
-            describe(play, f"{state}, {case}: described", group)
-            _forget(play, group)
+
+    def prepare(group: str) -> None:
+        coordinators_are_there(play, scene.topic, group)
+
+    walk(play, scene, STATES, asked_of, prepare=prepare, describe=describe, forget=_forget)
 
 
 def _forget(play: Play, group: str) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ..consumer_requests import first_beat
 from ..group_requests import LONG_MS, Fields, commit, coordinator_is_there, fetch_offsets, join
+from ..group_states import Asked, AskedOf, listed, walk
 from ..play import Play, script
 from ..share_group_requests import beat as share_beat
 from ..streams_requests import (
@@ -20,9 +21,6 @@ from ..streams_requests import (
     subtopology,
     topology,
 )
-
-Asked = tuple[str, int, Fields]
-"""API, version, request."""
 
 MOST_CASES = 20
 NO_ID = bytes(16)
@@ -159,15 +157,11 @@ def _heartbeats(scene: Scene, group: str, epoch: int) -> dict[str, Asked]:
 def _others(scene: Scene, group: str, epoch: int) -> dict[str, Asked]:
     topic = scene.topic
     deleted = {"name": topic.name, "partitions": [{"partition_index": 0}]}
-    listed = {
-        f"listed as {state}": ("ListGroups", 5, {"states_filter": [state], "types_filter": ["streams"]})
-        for state in ("empty", "not_ready", "assigning", "reconciling", "stable", "dead")
-    }
     return {
         "described by others' words": ("DescribeGroups", 6, {"groups": [group]}),
         "described as a consumer group": ("ConsumerGroupDescribe", 1, {"group_ids": [group]}),
         "described as a share group": ("ShareGroupDescribe", 1, {"group_ids": [group]}),
-        **listed,
+        **listed("streams", "empty", "not_ready", "assigning", "reconciling", "stable", "dead"),
         "a commit": (
             "OffsetCommit",
             9,
@@ -198,17 +192,11 @@ def others(play: Play) -> None:
     _walk(play, _others)
 
 
-def _walk(play: Play, asked_of: Callable[[Scene, str, int], dict[str, Asked]]) -> None:
-    scene = Scene(play)
-    for state, enter in STATES.items():
-        for number, case in enumerate(asked_of(scene, "", 0)):
-            group = play.name(f"{state.replace(' ', '-')}-{number}")
-            coordinator_is_there(play, group)
-            epoch = enter(scene, group)
-            api, version, fields = asked_of(scene, group, epoch)[case]
-            play.ask(f"{state}, {case}", api, version, fields)
-            describe_streams(play, f"{state}, {case}: described", group)
-            _forget(play, group)
+def _walk(play: Play, asked_of: AskedOf[Scene]) -> None:
+    def prepare(group: str) -> None:
+        coordinator_is_there(play, group)
+
+    walk(play, Scene(play), STATES, asked_of, prepare=prepare, describe=describe_streams, forget=_forget)
 
 
 def _forget(play: Play, group: str) -> None:
