@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 MOST_HOST_NAMES = 1_000
 """Of the hosts in one request, those that are no addresses: a name service may take seconds for each."""
 
+MOST_PARTS = 1_000
+"""Of the entity of one entry. There are three types of them, of which each counts once."""
+
 
 def handle(
     controller: Controller,
@@ -52,7 +55,10 @@ def handle(
 ) -> AlterClientQuotasResponse | Later[AlterClientQuotasResponse]:
     if not authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         denied = Error.CLUSTER_AUTHORIZATION_FAILED
-        return _refused(request, KafkaError(denied, AUTHORIZATION_FAILED[denied]))
+        return turns.answer(_refused(request, KafkaError(denied, AUTHORIZATION_FAILED[denied])), context)
+    if any(len(entry.entity) > MOST_PARTS for entry in request.entries):
+        too_long = KafkaError(Error.INVALID_REQUEST, f"An entity may have {MOST_PARTS} parts.")
+        return turns.answer(_refused(request, too_long), context)
     later: Later[AlterClientQuotasResponse] = Later()
 
     def alter(addresses: Addresses) -> None:
@@ -78,7 +84,7 @@ def handle(
         def reply(outcomes: Outcomes | KafkaError) -> None:
             forget()
             if isinstance(outcomes, KafkaError):
-                later.reply(_refused(request, outcomes))
+                turns.reply(_refused(request, outcomes), later, context)
             else:
                 turns.reply(_response(outcomes), later, context)
 
@@ -125,18 +131,25 @@ def _response(outcomes: Outcomes) -> RequestSteps[AlterClientQuotasResponse]:
     return response
 
 
-def _refused(request: AlterClientQuotasRequest, refusal: KafkaError) -> AlterClientQuotasResponse:
+def _refused(
+    request: AlterClientQuotasRequest, refusal: KafkaError
+) -> RequestSteps[AlterClientQuotasResponse]:
     """The request as a whole."""
-    return AlterClientQuotasResponse(
-        entries=[
+    response = AlterClientQuotasResponse()
+    pause = Pause(PER_TURN)
+    for entry in request.entries:
+        if pause.is_due():
+            yield None
+        parts = []
+        for part in entry.entity:
+            if pause.is_due():
+                yield None
+            parts.append(EntityData(entity_type=part.entity_type, entity_name=part.entity_name))
+        response.entries.append(
             AlterEntryResult(
-                entity=[
-                    EntityData(entity_type=part.entity_type, entity_name=part.entity_name)
-                    for part in entry.entity
-                ],
+                entity=parts,
                 error_code=refusal.error,
                 error_message=refusal.message or "The request can't be carried out.",
             )
-            for entry in request.entries
-        ]
-    )
+        )
+    return response

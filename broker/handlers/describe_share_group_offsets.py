@@ -113,6 +113,8 @@ class _Described:
         unknown = []
         hidden = []
         for asked in group.topics:
+            if self._turns.is_over:
+                yield None
             if not self._may(DESCRIBE, TOPIC, asked.topic_name):
                 hidden.append(_without_state(asked, Error.TOPIC_AUTHORIZATION_FAILED))
             elif asked.topic_name not in self._image.topics:

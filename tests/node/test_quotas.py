@@ -13,6 +13,7 @@ import pytest
 
 from broker.config.broker_config import BrokerConfig
 from broker.environment.names import SystemNames
+from broker.handlers.alter_client_quotas import MOST_PARTS
 from broker.network.addresses import HostNames
 from broker.network.connection import Connection
 from broker.quotas.client_quotas import UNLIMITED, ClientQuotas, MutationQuota, RateQuota
@@ -21,11 +22,15 @@ from broker.quotas.measures import IDLE_MS, MOST_MEASURED, Measures
 from broker.quotas.rates import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
 from broker.security.principal import ANONYMOUS, Principal
 from broker.server import Server
-from protocol.errors import KafkaError
+from protocol.errors import Error, KafkaError
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
+from protocol.messages.quotas import AlterClientQuotasRequest, AlterEntryData, OpData
+from protocol.messages.quotas import EntityData as AlteredPart
 from protocol.wire.codec import encode
+from tests.support.straight import Straight
 from tests.support.whole_server import clock_of, started
+from tests.support.wire import Client
 
 WINDOWS = Windows(samples=11, window_ms=1000)
 NOW_MS = 1_700_000_000_000
@@ -276,3 +281,20 @@ async def test_a_listener_sends_connections_away_that_come_too_often(node: Serve
     assert [each.refused_after_ms for each in newcomers] == [None] * 10 + [1000]
     for newcomer in newcomers:
         listener.forget(newcomer)  # type: ignore[arg-type]
+
+
+@pytest.mark.limit("broker.handlers.alter_client_quotas.MOST_PARTS")
+@pytest.mark.parametrize("more", [0, 1])
+async def test_an_entity_has_a_bound_on_its_parts(node: Server, more: int) -> None:
+    parts = [AlteredPart(entity_type="user", entity_name=f"u{number}") for number in range(MOST_PARTS + more)]
+    ops = [OpData(key="producer_byte_rate", value=10.0)]
+    one = [AlteredPart(entity_type="user", entity_name="one")]
+    entries = [AlterEntryData(entity=entity, ops=ops) for entity in (one, parts)]
+    answered = await Client(Straight(node)).answer(AlterClientQuotasRequest(entries=entries), 1)
+    told = [(entry.error_code, entry.error_message, len(entry.entity)) for entry in answered.entries]
+    if more:
+        refused = (Error.INVALID_REQUEST, f"An entity may have {MOST_PARTS} parts.")
+        assert told == [(*refused, 1), (*refused, MOST_PARTS + 1)]
+    else:
+        assert told == [(Error.NONE, None, 1)] * 2
+    assert node.quotas.enforced == (not more)
