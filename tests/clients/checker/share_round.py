@@ -7,6 +7,7 @@ at the earliest. A run of the broker is a term of all share partitions, as long 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import random
@@ -121,22 +122,25 @@ class _Consumer:
                 )
                 for index, of_place in kinds.items()
             }
-        for index in what.get("done", ()):
-            for told in self._said.get(index, ()):
-                self._deliveries.acknowledged(told, Error.NONE, at_s, self._run_of(told.sent_s, at_s))
+        for index, code in what.get("done", ()):
+            for told in self._said.get(index, ()) if code >= 0 else ():
+                self._deliveries.acknowledged(told, Error(code), at_s, self._run_of(told.sent_s, at_s))
 
     def calm_down(self) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write("calm\n")
-        self._process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # it has ended by itself, which its kill tells
+            self._process.stdin.write("calm\n")
+            self._process.stdin.flush()
 
-    def kill(self) -> None:
-        """What it was given and hasn't said nobody knows."""
+    def kill(self) -> int | None:
+        """What it was given and hasn't said nobody knows. Returns its status where it has ended by itself before."""
+        status = self._process.poll()
         self._session.over_s = time.monotonic()
         self._process.kill()
         self._listening.join()
-        with self._process:
+        with contextlib.suppress(BrokenPipeError), self._process:
             pass  # its pipes are closed, and it is waited for
+        return status
 
 
 class ShareRound:
@@ -153,6 +157,7 @@ class ShareRound:
         self._name = f"shared-{plan.seed}"
         self._sent: dict[int, dict[int, bytes]] = {index: {} for index in range(PARTITIONS)}
         self._consumers: list[_Consumer] = []
+        self._ended: list[str] = []
         self._started = 0
         self._runs = [_Run(time.monotonic())]
         self._is_over = False
@@ -186,9 +191,9 @@ class ShareRound:
             until(lambda: not self._due(), "all records are done with", PATIENCE_S)
         finally:
             for consumer in self._consumers:
-                consumer.kill()
+                self._kill(consumer)
         places = {(self._name, index): values for index, values in self._sent.items()}
-        return [*self.deliveries.complaints(places, None, dict.fromkeys(places, 0))]
+        return [*self._ended, *self.deliveries.complaints(places, None, dict.fromkeys(places, 0))]
 
     @property
     def done(self) -> int:
@@ -219,9 +224,14 @@ class ShareRound:
         """A fetch of its may be answered, and nobody has that."""
         consumer = self._luck.choice(self._consumers)
         self._consumers.remove(consumer)
-        consumer.kill()
+        self._kill(consumer)
         places = frozenset((self._name, index) for index in range(PARTITIONS))
         self.deliveries.lost_answer(places, time.monotonic())
+
+    def _kill(self, consumer: _Consumer) -> None:
+        status = consumer.kill()
+        if status is not None:
+            self._ended.append(f"a consumer ended by itself, with status {status}")
 
     def _due(self) -> list[int]:
         return [

@@ -4,7 +4,7 @@ It prints a line of JSON for each, before it does anything with that, so that a 
 
 - `{"given": [[partition, offset, count, value], …], "asked": seconds, "at": seconds}`
 - `{"says": [[partition, offset, kind], …], "at": seconds}` before it is sent
-- `{"done": [partition, …], "at": seconds}` of those that the broker has answered with success
+- `{"done": [[partition, error code], …], "at": seconds}` as they were answered; codes below 0 are the client's own
 
 Seconds are the system's monotonic ones. Told anything on its standard input it accepts everything from then on.
 """
@@ -87,7 +87,7 @@ def _acknowledge(
         says.append([message.partition(), message.offset(), kind])
     say(says=says)
     answered = consumer.commit_sync(COMMIT_S)
-    say(done=[place.partition for place, error in answered.items() if error is None])
+    say(done=[[place.partition, error.args[0].code() if error else 0] for place, error in answered.items()])
 
 
 if __name__ == "__main__":
