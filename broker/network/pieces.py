@@ -52,7 +52,7 @@ MOST_ENTRIES_BY_API: dict[str, int] = {
             *("DescribeProducers", "DescribeQuorum", "DescribeShareGroupOffsets", "DescribeTopicPartitions"),
             *("DescribeUserScramCredentials", "ElectLeaders", "IncrementalAlterConfigs"),
             *("ListGroups", "ListPartitionReassignments", "ListTransactions", "OffsetFetch"),
-            *("ShareAcknowledge", "ShareFetch", "SyncGroup", "UpdateFeatures"),
+            *("ShareAcknowledge", "ShareFetch", "StreamsGroupHeartbeat", "SyncGroup", "UpdateFeatures"),
         ),
         MOST_DECIDED,
     ),
