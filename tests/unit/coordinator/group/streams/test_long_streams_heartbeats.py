@@ -55,7 +55,7 @@ def test_what_is_much_waits_and_the_rest_does_not(much: str) -> None:
     )
     groups = StreamsMembers(FakeTopics(t=count if much == "tasks" else 1), of=of)
     if much == "members":
-        for number in range(count):
+        for number in range(long_heartbeat.MOST_DECIDED_IN_PASSING // long_heartbeat._PER_MEMBER):
             groups.enter(f"m{number}")
     begun(groups, join(groups, "one"))
     little = StreamsMembers()
