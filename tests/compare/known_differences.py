@@ -156,7 +156,7 @@ DIFFERENCES = (
         "Kafka's handler fails on them and the client waits forever; an answer is of more use",
     ),
     Difference(
-        "altered_configs/replace_twice",
+        "altered_configs/two_replacements",
         "a resource twice",
         {
             "answer": {
@@ -166,7 +166,7 @@ DIFFERENCES = (
                         "error_code": error,
                         "error_message": text,
                         "resource_type": 2,
-                        "resource_name": f"altered-configs-replace-twice-{name}",
+                        "resource_name": f"altered-configs-two-replacements-{name}",
                     }
                     for name, error, text in (
                         ("a", "42 INVALID_REQUEST", "<text>"),

@@ -68,6 +68,11 @@ class Script:
         return f"{ON_CLUSTER}/{self.name}" if self.is_for_one_on_cluster else self.name
 
     @property
+    def prefix(self) -> str:
+        """What the names of its topics, groups and transactional ids begin with, and those of no other script."""
+        return f"{self.family}-{self.title}-".replace("_", "-")
+
+    @property
     def is_for_one_on_cluster(self) -> bool:
         """Whether it is one that is written for a single broker, to be played to a cluster."""
         return is_cluster(self.properties) and self.properties != CLUSTER
@@ -125,7 +130,7 @@ class Play(Scene):
     """One script played to one broker: what it asks, and the transcript of what came."""
 
     def __init__(self, broker: Broker, script: Script) -> None:
-        super().__init__(broker, f"{script.family}-{script.title}-".replace("_", "-"))
+        super().__init__(broker, script.prefix)
         self.script = script
         self.transcript: list[Entry] = []
         self._cases: set[str] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -125,6 +126,12 @@ def test_each_difference_is_a_case_that_kafka_answers_otherwise(difference: Any)
 def test_every_recording_belongs_to_a_script() -> None:
     families = {script.key.rpartition("/")[0] for script in load_scripts().values()}
     assert recordings.recorded_families() == families
+
+
+def test_no_script_takes_the_topics_of_another_for_its_own() -> None:
+    prefixes = sorted({script.prefix for script in load_scripts().values()})
+    begun_alike = [pair for pair in pairwise(prefixes) if pair[1].startswith(pair[0])]
+    assert not begun_alike
 
 
 @pytest.mark.parametrize("pattern", LEFT_OUT)

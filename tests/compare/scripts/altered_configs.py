@@ -161,7 +161,7 @@ def replace(play: Play) -> None:
 
 
 @script(needs=NEEDS)
-def replace_twice(play: Play) -> None:
+def two_replacements(play: Play) -> None:
     a, b = play.topic("a"), play.topic("b")
     twice = (replacement(TOPIC, a.name), replacement(TOPIC, b.name, flush_ms="5"), replacement(TOPIC, a.name))
     play.ask("a resource twice", "AlterConfigs", 2, changed(*twice), within_s=SILENCE_S)

@@ -118,7 +118,7 @@ def coming_back(play: Play) -> None:
 
 
 @script
-def coming_back_otherwise(play: Play) -> None:
+def otherwise_coming_back(play: Play) -> None:
     """Where the protocol changes, and while a rebalance is on."""
     group = play.name("changed")
     coordinator_is_there(play, group)

@@ -120,7 +120,7 @@ def the_last_five_batches_are_known(play: Play) -> None:
 
 
 @script
-def sequences_wrap_around(play: Play) -> None:
+def wrapped_sequences(play: Play) -> None:
     topic = play.topic("a", 4)
     most = 2**31 - 1
     for case, partition, data in (

@@ -210,7 +210,7 @@ def delete_records(play: Play) -> None:
 
 
 @script(needs=("DeleteRecords",), properties="second")
-def delete_records_and_restart(play: Play) -> None:
+def restart_after_delete_records(play: Play) -> None:
     a = play.topic("a")
     play.write(a.name, *(batch(2) for _ in range(5)))
     play.ask("deleted", "DeleteRecords", 2, deleted((a.name, 0, 5)))

@@ -38,7 +38,7 @@ def special_timestamps_in_every_version(play: Play) -> None:
 
 
 @script
-def by_time(play: Play) -> None:
+def first_not_older(play: Play) -> None:
     """The first record in log order that is not older."""
     topic = play.topic("a")
     play.write(

@@ -60,7 +60,7 @@ def versions_that_are_listed_but_refused(play: Play) -> None:
 
 
 @script
-def acks(play: Play) -> None:
+def every_acks(play: Play) -> None:
     topic = play.topic("a", 2)
     nowhere = unknown("nowhere")
     for value in (1, -1):

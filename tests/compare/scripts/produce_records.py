@@ -96,7 +96,7 @@ def record_lengths_once_decompressed(play: Play) -> None:
 
 
 @script
-def records_that_do_not_parse_once_decompressed(play: Play) -> None:
+def decompressed_records_that_do_not_parse(play: Play) -> None:
     """The same inside a compressed batch, which Kafka reads record by record."""
     topic = play.topic("a")
     whole = record()
