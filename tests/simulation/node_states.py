@@ -34,9 +34,13 @@ class KnownByLog(NamedTuple):
 
 
 def by_records(state: KnownByLog) -> KnownByLog:
-    """Without the producers of which the log holds no record."""
+    """Without the producers of which the log holds no record. A transaction that one of them left open goes with it."""
     start = state.log_start_offset
-    return state._replace(producers=[each for each in state.producers if max(each[3:]) >= start])
+    kept = [each for each in state.producers if max(each[3:]) >= start]
+    stable = state.last_stable_offset
+    if any(each[4] >= 0 for each in state.producers if each not in kept):
+        stable = min((each[4] for each in kept if each[4] >= 0), default=state.log_end_offset)
+    return state._replace(producers=kept, last_stable_offset=stable)
 
 
 def of_what_both_have(one: KnownByLog, other: KnownByLog) -> tuple[KnownByLog, KnownByLog]:

@@ -50,6 +50,7 @@ class Simulation(Course):
         self.deaths = self.luck.choice([*Deaths])
         self.work.may_lose = self.deaths is Deaths.POWER_LOST
         self._leader_epochs: node_states.LeaderEpochs = {}
+        self._has_lost = False  # what it had acknowledged, since it last started
         settings = [
             *SETTINGS,
             f"group.consumer.assignment.interval.ms={self.luck.choice((0, 1000))}",
@@ -197,14 +198,16 @@ class Simulation(Course):
         power_lost = self.deaths is not Deaths.KILLED and self.luck.random() < 0.8
         before = checks.written(self.machine)
         self.machine.die(power_lost=power_lost)
-        if power_lost and self.work.may_lose:
-            # what readers were given and is lost now may be said differently
-            self.work.seen.clear()
-            self.work.seen_uncommitted.clear()
+        self._has_lost |= power_lost and self.work.may_lose
         self.work.anomalies += checks.what_is_lost(self.machine, before, power_lost=power_lost)
 
     async def _start(self, die_at: int = -1) -> bool:
         """As `Machine.start`. Each run leads in later epochs than those before it."""
+        if self._has_lost:
+            # what readers were given may be said differently now: until here the last answers were on their way
+            self._has_lost = False
+            self.work.seen.clear()
+            self.work.seen_uncommitted.clear()
         serves = await self.machine.start(die_at=die_at)
         if serves:
             epochs, complaints = node_states.leader_epochs(self.machine)
