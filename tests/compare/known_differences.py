@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 
@@ -65,8 +66,40 @@ _STREAMS_JOIN = {
     "endpoint_information_epoch": 0,
     "partitions_by_user_endpoint": [],
 }
+_DELAYED = {
+    "status_code": 5,
+    "status_detail": "Assignment delayed due to the configured assignment interval.",
+}
+
+
+def _told_again(
+    script: str, case: str, epoch: int, *partitions: int, member: str = "one", delayed: bool = False
+) -> Difference:
+    """Of a member that says that it owns less than it has: it has so many partitions of each subtopology."""
+    tasks = [
+        {"subtopology_id": f"{number}", "partitions": [*range(count)]}
+        for number, count in enumerate(partitions)
+    ]
+    answer = _STREAMS_JOIN | {"member_id": member, "member_epoch": epoch, "active_tasks": tasks}
+    answer |= {"status": [_DELAYED] if delayed else [], "partitions_by_user_endpoint": None}
+    why = "an answer may have been lost; Kafka tells a member its tasks only as they change, and it stays without"
+    return Difference(script, case, {"answer": answer}, why)
+
+
+_OF_STATES = partial(_told_again, "streams_groups_states/heartbeats")
 
 DIFFERENCES = (
+    _OF_STATES("assigning, it has a part", 2, 2, delayed=True),
+    _OF_STATES("assigning, it has nothing", 2, 2, delayed=True),
+    _OF_STATES("assigning amid reconciliation, it has nothing", 3, 1, delayed=True),
+    _OF_STATES("reconciling, it has nothing", 3, 1),
+    _OF_STATES("stable, it has nothing", 3, 1),
+    _OF_STATES("stable, it is one epoch behind, with nothing", 3, 1),
+    _OF_STATES("joined, it has nothing", 4, 1),
+    _OF_STATES("joined, it is one epoch behind, with nothing", 4, 1),
+    _told_again(
+        "streams_groups_histories/random_histories", "2.26.30 something wrong", 9, 6, 6, 2, member="anna"
+    ),
     Difference(
         "streams_groups_topologies/an_endpoint_without_topics",
         "one joins",

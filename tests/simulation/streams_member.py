@@ -29,7 +29,7 @@ STATEFUL = "1"
 
 class StreamsMember(ConsumerMember):
     version = 0
-    is_told_again = False  # as in Kafka: it is put out, and joins again
+    is_told_again = False  # of what it has to give up, as in Kafka: it is put out, and joins again
 
     def __init__(
         self, make_client: Callable[[str], WireClient], name: str, group: GroupWork, instance_id: str | None

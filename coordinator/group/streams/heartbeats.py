@@ -165,11 +165,13 @@ class StreamsHeartbeats:
             status=decision.statuses,
         )
         endpoint_epoch = group.endpoint_epoch
-        if request.member_epoch == JOIN_EPOCH or new.assigned != decision.old.assigned:
+        is_new = request.member_epoch == JOIN_EPOCH or new.assigned != decision.old.assigned
+        # An answer may have been lost. Kafka tells it no more, and a member that has nothing to give up stays without.
+        if is_new or decision.owned.lack_some_of(new.assigned):
             response.active_tasks = told_tasks(new.assigned.active)
             response.standby_tasks = told_tasks(new.assigned.standby)
             response.warmup_tasks = told_tasks(new.assigned.warmup)
-            endpoint_epoch += new.endpoint is not None
+            endpoint_epoch += is_new and new.endpoint is not None
         if endpoint_epoch != request.endpoint_information_epoch:
             response.partitions_by_user_endpoint = partitions_by_endpoint(
                 group, new, configured, self._parts.topics

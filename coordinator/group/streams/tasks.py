@@ -31,6 +31,11 @@ class MemberTasks(NamedTuple):
     def is_empty(self) -> bool:
         return not (len(self.active) or len(self.standby) or len(self.warmup))
 
+    @property
+    def total(self) -> int:
+        kinds: tuple[ActiveTasks | TaskSets, ...] = (self.active, self.standby, self.warmup)
+        return sum([len(partitions) for kind in kinds for partitions in kind.values()])
+
 
 NO_TASKS = MemberTasks(JavaMap(), JavaMap(), JavaMap())
 
@@ -73,6 +78,17 @@ class OwnedTasks(NamedTuple):
             and _is_within(self.standby, tasks.standby)
             and _is_within(self.warmup, tasks.warmup)
         )
+
+    def lack_some_of(self, tasks: MemberTasks) -> bool:
+        """Whether all of these and some more is what the member has; False where it doesn't say all."""
+        if not self.is_within(tasks):
+            return False
+        reported = [
+            len({*each.partitions})
+            for kind in (self.active, self.standby, self.warmup)
+            for each in kind or ()
+        ]
+        return sum(reported) < tasks.total
 
 
 def _is_within(owned: Sequence[TaskIds], known: ActiveTasks | TaskSets) -> bool:

@@ -41,6 +41,24 @@ def test_a_second_member_waits_for_what_the_first_gives_up() -> None:
     assert groups.state == "Stable"
 
 
+def test_a_member_that_lacks_what_it_was_told_is_told_again() -> None:
+    """The answer may have been lost. Its endpoint is no new one by that."""
+    groups = StreamsMembers()
+    groups.enter("one", port=1)
+    groups.enter("two", "q")
+    groups.settle()
+    one = groups.group.members["one"]
+    endpoint_epoch = groups.group.endpoint_epoch
+    for owned in ({}, {"0": [1]}):
+        again = groups.beat("one", one.epoch, active=owned, standby={}, endpoint_epoch=endpoint_epoch)
+        assert told(again.active_tasks) == {"0": [0, 1, 2]}
+        assert again.endpoint_information_epoch == endpoint_epoch
+    assert told(groups.beat("one", one.previous_epoch, active={}).active_tasks) == {"0": [0, 1, 2]}
+    for owned in ({"0": [0, 1, 2]}, {"0": [0, 3]}, {"0": [0, 1, 2, 3]}):
+        assert groups.beat("one", one.epoch, active=owned, standby={}).active_tasks is None
+    assert groups.beat("one", one.epoch).active_tasks is None
+
+
 def test_nothing_is_written_where_nothing_is_new() -> None:
     groups = two()
     groups.settle()
