@@ -16,6 +16,7 @@ from tests.support.requirements import REQUIRE_ALL, need_apache_kafka, need_prog
 
 pytest_plugins = [
     "pytester",
+    "tests.support.drawn",
     "tests.support.fewer_reports",
     "tests.support.hangs",
     "tests.support.shared_compiling",

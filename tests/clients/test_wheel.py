@@ -144,6 +144,7 @@ def test_the_command_of_the_wheel_runs_the_broker_until_it_is_told_to_stop(
     assert bootstrap_of_command(installed / "bin" / "barnabas", outside)
 
 
+@pytest.mark.one_run_in(3)
 def test_the_compiled_wheel_runs_what_is_compiled(
     environment: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ class Member:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.one_run_in(2)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_member_goes_on_over_every_change_of_brokers(protocol: str, tmp_path: Path) -> None:
     need_apache_kafka()

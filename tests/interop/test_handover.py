@@ -175,6 +175,7 @@ def churn(turns: Turns, name: str) -> None:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.one_run_in(2)
 @pytest.mark.parametrize(
     ("ending", "settings"),
     [("stop", {}), ("kill", SNAPSHOTS)],

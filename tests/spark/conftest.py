@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import warnings
 from collections.abc import Callable, Generator, Iterator
 from itertools import count
@@ -38,41 +37,21 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JVM)
 # Of the shared session alone: the job that is killed has Spark's own, and so has what is measured.
 QUICK_WORKERS = {"spark.python.daemon.module": "tests.support.spark_workers"}
 
-FOLDER = Path(__file__).parent
 BROKERS = ("barnabas", "kafka")
 
 OF_THE_SINK = {"test_sink", "test_hazards", "test_shuffling"}
 """Modules of the one group; the others are of the other."""
 
 
-ON_KAFKA = os.environ.get("SPARK_ON_KAFKA", "")
-"""`all`, or empty: a run tries a third of what is tried on Kafka, which its seed draws. What the sink does there
-changes with the sink alone."""
-ONE_OF = 3
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if ON_KAFKA == "all" or config.getoption("keyword"):
-        return
-    on_kafka = {item.nodeid: item for item in items if _is_on_kafka(item)}
-    chance = random.Random(str(config.getoption("randomly_seed", 0)))
-    drawn = chance.sample(sorted(on_kafka), -(-len(on_kafka) // ONE_OF))
-    left_out = [item for node_id, item in on_kafka.items() if node_id not in drawn]
-    if left_out:
-        config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
-
-
-def _is_on_kafka(item: pytest.Item) -> bool:
-    if not item.path.is_relative_to(FOLDER) or not isinstance(item, pytest.Function):
-        return False
-    return (
-        hasattr(item, "callspec")
-        and item.callspec.params.get("bootstrap", item.callspec.params.get("server")) == "kafka"
-    )
+ONE_RUN_IN = 3
+"""Of what is tried on Apache Kafka, which changes with the sink alone, a run tries one in so many."""
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
+    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        broker = item.callspec.params.get("bootstrap", item.callspec.params.get("server"))
+        if broker == "kafka":
+            item.add_marker(pytest.mark.one_run_in(ONE_RUN_IN))
     if "spark" in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.xdist_group("sink" if item.path.stem in OF_THE_SINK else "spark"))
         # Not amid py4j's talk, if it can be helped: what is read after that makes no sense.
