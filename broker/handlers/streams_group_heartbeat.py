@@ -1,7 +1,8 @@
 """StreamsGroupHeartbeat (88), version 0 (KIP-1071).
 
 As in Kafka 4.3 there are no static members, no offsets of tasks, no warm-up tasks, no expressions for source topics and
-no updates of a topology: INVALID_REQUEST. A conscious difference: see `coordinator/group/streams/user_endpoints.py`.
+no updates of a topology: INVALID_REQUEST. Conscious differences: `user_endpoints.py` in `coordinator/group/streams`,
+and what a member is told again in `heartbeats.py` there.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,16 @@ async def test_nonsense_behind_a_long_beginning_closes_the_connection(node: Serv
     while not isinstance(outcome := client.receive_frame(within_s=0), Outcome) or outcome is Outcome.SILENCE:
         await turn()
     assert outcome is Outcome.CLOSED
+
+
+def test_the_documents_name_all_that_is_decided_or_answered_as_one() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text(encoding="utf-8")
+    row = next(
+        line for line in text.splitlines() if line.startswith("| `broker.network.pieces.MOST_DECIDED`")
+    )
+    most = pieces.MOST_ENTRIES_BY_API
+    named = {name for name in {api.name for api in APIS.values()} if re.search(rf"\b{name}\b", row)}
+    assert named == {name for name in most if most[name] == pieces.MOST_DECIDED}
 
 
 @pytest.mark.limit("broker.network.pieces.MOST_DECIDED")

@@ -19,6 +19,7 @@ from tests.simulation.producers import TRANSACTION_TIMEOUT_MS
 from tests.simulation.settling import settle
 from tests.simulation.shares.one_node import on_one_node
 from tests.simulation.shares.share_work import share_settings
+from tests.simulation.virtual_links import LONGEST_DELAY_S
 from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.wire_client import WireClient
 from tests.simulation.work import PLACES, Work
@@ -204,7 +205,8 @@ class Simulation(Course):
     async def _start(self, die_at: int = -1) -> bool:
         """As `Machine.start`. Each run leads in later epochs than those before it."""
         if self._has_lost:
-            # what readers were given may be said differently now: until here the last answers were on their way
+            # what readers were given may be said differently now, once no answer of before is on its way any more
+            await asyncio.sleep(LONGEST_DELAY_S)
             self._has_lost = False
             self.work.seen.clear()
             self.work.seen_uncommitted.clear()

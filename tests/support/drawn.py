@@ -1,6 +1,6 @@
 """Tests that not each run plays: `@pytest.mark.one_run_in(3)` is for those that take long, and of which a third says as
-much of a change as all of them. The run's seed draws them; all are played where `DRAW=all` says so, or where `-k` picks
-tests.
+much of a change as all of them. The run's seed draws them; all are played where `DRAW=all` says so, and where `-k` or
+`--lf` picks tests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if EVERY_ONE or config.getoption("keyword"):
+    if EVERY_ONE or config.getoption("keyword") or config.getoption("lf", False):
         return
     marked: dict[int, dict[str, pytest.Item]] = {}
     for item in items:

@@ -166,7 +166,8 @@ class StreamsHeartbeats:
         )
         endpoint_epoch = group.endpoint_epoch
         is_new = request.member_epoch == JOIN_EPOCH or new.assigned != decision.old.assigned
-        # An answer may have been lost. Kafka tells it no more, and a member that has nothing to give up stays without.
+        # An answer may have been lost. Kafka doesn't tell it again, and a member that has nothing to give up stays
+        # without those tasks.
         if is_new or decision.owned.lack_some_of(new.assigned):
             response.active_tasks = told_tasks(new.assigned.active)
             response.standby_tasks = told_tasks(new.assigned.standby)

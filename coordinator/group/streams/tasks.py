@@ -80,7 +80,8 @@ class OwnedTasks(NamedTuple):
         )
 
     def lack_some_of(self, tasks: MemberTasks) -> bool:
-        """Whether all of these and some more is what the member has; False where it doesn't say all."""
+        """Whether the member has all of these, and more; False where it doesn't say all. A subtopology that is named
+        twice counts twice."""
         if not self.is_within(tasks):
             return False
         reported = [

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Message, Producer
 
-from protocol.errors import Error
+from protocol.errors import Error, error_of
 from tests.clients.checker.workload import OneBroker
 from tests.clients.confluent import PATIENCE_S, begin_at_the_start, create_topic
 from tests.simulation.shares.deliveries import Acknowledgement, Deliveries, Delivery, OfRecord, Session
@@ -31,6 +31,8 @@ from tests.support.waiting import until
 LIMIT = 5
 LOCK_S = 3.0
 PARTITIONS = 2
+LEAST_CODE = int(Error.UNKNOWN_SERVER_ERROR)
+"""Of what a broker says: those of librdkafka's own lie below."""
 
 SHARE_SETTINGS = {
     "group_share_min_heartbeat_interval_ms": 100,
@@ -123,14 +125,18 @@ class _Consumer:
                 for index, of_place in kinds.items()
             }
         for index, code in what.get("done", ()):
-            for told in self._said.get(index, ()) if code >= 0 else ():
-                self._deliveries.acknowledged(told, Error(code), at_s, self._run_of(told.sent_s, at_s))
+            for told in self._said.get(index, ()) if code >= LEAST_CODE else ():
+                self._deliveries.acknowledged(told, error_of(code), at_s, self._run_of(told.sent_s, at_s))
 
     def calm_down(self) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended by itself, which its kill tells
             self._process.stdin.write("calm\n")
             self._process.stdin.flush()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
 
     def kill(self) -> int | None:
         """What it was given and hasn't said nobody knows. Returns its status where it has ended by itself before."""
@@ -188,7 +194,7 @@ class ShareRound:
         for consumer in self._consumers:
             consumer.calm_down()
         try:
-            until(lambda: not self._due(), "all records are done with", PATIENCE_S)
+            until(lambda: self._some_ended or not self._due(), "all records are done with", PATIENCE_S)
         finally:
             for consumer in self._consumers:
                 self._kill(consumer)
@@ -227,6 +233,10 @@ class ShareRound:
         self._kill(consumer)
         places = frozenset((self._name, index) for index in range(PARTITIONS))
         self.deliveries.lost_answer(places, time.monotonic())
+
+    @property
+    def _some_ended(self) -> bool:
+        return any(consumer.has_ended for consumer in self._consumers)
 
     def _kill(self, consumer: _Consumer) -> None:
         status = consumer.kill()

@@ -4,7 +4,7 @@ It prints a line of JSON for each, before it does anything with that, so that a 
 
 - `{"given": [[partition, offset, count, value], …], "asked": seconds, "at": seconds}`
 - `{"says": [[partition, offset, kind], …], "at": seconds}` before it is sent
-- `{"done": [[partition, error code], …], "at": seconds}` as they were answered; codes below 0 are the client's own
+- `{"done": [[partition, error code], …], "at": seconds}` as they were answered
 
 Seconds are the system's monotonic ones. Told anything on its standard input it accepts everything from then on.
 """

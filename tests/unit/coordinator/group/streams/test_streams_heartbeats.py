@@ -59,6 +59,24 @@ def test_a_member_that_lacks_what_it_was_told_is_told_again() -> None:
     assert groups.beat("one", one.epoch).active_tasks is None
 
 
+def test_a_task_of_any_kind_is_told_again() -> None:
+    groups = StreamsMembers(
+        of=topology(subtopology("0", "t", changelogs=["log"])),
+        config=StreamsConfig(assignment_interval_ms=0, initial_rebalance_delay_ms=0, num_standby_replicas=1),
+    )
+    groups.create("log", 6)
+    groups.enter("one", "p")
+    groups.enter("two", "q")
+    groups.settle()
+    epoch, active, standby = groups.group.members["one"].epoch, groups.holds("one"), groups.copies("one")
+    assert active
+    assert standby
+    assert groups.report("one").active_tasks is None
+    for owned in ({"active": active}, {"standby": standby}, {"active": {"0": active["0"][:1] * 9}}):
+        again = groups.beat("one", epoch, **owned)
+        assert (told(again.active_tasks), told(again.standby_tasks)) == (active, standby)
+
+
 def test_nothing_is_written_where_nothing_is_new() -> None:
     groups = two()
     groups.settle()
