@@ -8,10 +8,10 @@ from broker.config.connections_per_host import CONNECTIONS_PER_HOST
 from broker.config.roles import VOTERS
 from broker.config.topic_config import log_config_of_metadata
 from broker.controller.bootstrap import bootstrap_records
+from broker.controller.features import KRAFT_VERSION_RANGE
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.log_damage import find_damage
 from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
-from broker.controller.registration import KRAFT_VERSION_RANGE
 from broker.controller.snapshots import SnapshotPolicy
 from broker.disks.opening import open_log_dirs
 from broker.network.addresses import HostNames

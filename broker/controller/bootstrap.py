@@ -7,11 +7,12 @@ on a folder that we didn't come to begin. Source: BootstrapDirectory, Activation
 
 from __future__ import annotations
 
+from broker.controller.features import ELR_VERSION
 from broker.controller.image import MetadataContradictionError
 from broker.controller.quorum_state import Quorum
 from broker.controller.record_serde import encode_metadata_record
 from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, written_version
-from broker.controller.registration import ELR_VERSION, feature_levels, min_insync_replicas
+from broker.controller.registration import feature_levels, min_insync_replicas
 from broker.controller.snapshot_file import BOOTSTRAP_FILE, SnapshotError, encode_snapshot, read_snapshot
 from protocol.messages import metadata_records as records
 from protocol.steps import at_once

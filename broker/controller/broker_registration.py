@@ -15,10 +15,11 @@ from broker.controller.broker_change import BrokerChange, LeaderAndIsrUpdates
 from broker.controller.broker_directories import is_reserved
 from broker.controller.controller_result import ControllerResult
 from broker.controller.feature_decisions import KRAFT_VERSION
+from broker.controller.features import ELR_VERSION
 from broker.controller.pause import Pause
 from broker.controller.record_bounds import check_records
 from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
-from broker.controller.registration import ELR_VERSION, BrokerIncarnation
+from broker.controller.registration import BrokerIncarnation
 from coordinator.java.texts import is_blank
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records

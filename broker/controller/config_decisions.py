@@ -18,6 +18,7 @@ from broker.config.alterations import (
     replace_topic,
 )
 from broker.config.checks.table import Occasion, Proposal, check
+from broker.controller.features import ELR_VERSION
 from broker.controller.image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -25,7 +26,6 @@ from broker.controller.image import (
     TOPIC_RESOURCE,
     ClusterImage,
 )
-from broker.controller.registration import ELR_VERSION
 from broker.controller.topic_names import invalid_name_reason
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from broker.controller.broker_image import BrokerImage
+from broker.controller.features import KRAFT_VERSION, is_supported
 from broker.controller.kept_records import KEPT, KeptRecords
-from broker.controller.record_versions import METADATA_VERSION, is_known
 from broker.controller.topic_names import collision_key
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.messages import metadata_records as records
@@ -316,8 +316,11 @@ class ClusterImage:
             self.changed_topics[record.resource_name] = None
 
     def _feature_level(self, record: records.FeatureLevelRecord) -> None:
-        if record.name == METADATA_VERSION and not is_known(record.feature_level):
-            raise MetadataContradictionError(f"there is no {METADATA_VERSION} {record.feature_level}")
+        """Kafka's controller, too, passes over kraft.version, and fails on what it doesn't support."""
+        if record.name == KRAFT_VERSION:
+            return
+        if not is_supported(record.name, record.feature_level):
+            raise MetadataContradictionError(f"there is no {record.name} {record.feature_level}")
         if record.feature_level == 0:
             self.features.pop(record.name, None)
         else:

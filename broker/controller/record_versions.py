@@ -23,11 +23,6 @@ _WRITTEN: dict[type[Message], tuple[tuple[int, int], ...]] = {
 }
 
 
-def is_known(metadata_version: int) -> bool:
-    """Of any other one it isn't known what records mean (Kafka: `MetadataVersion.fromFeatureLevel`)."""
-    return OLDEST_METADATA_VERSION <= metadata_version <= LATEST_METADATA_VERSION
-
-
 def level_in(decided: Iterable[Message]) -> int | None:
     """The metadata.version that the records themselves begin with; None where they don't."""
     for record in decided:

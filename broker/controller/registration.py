@@ -1,6 +1,6 @@
 """A broker's registration: what it says of itself, and the records that are made of it and of its fence.
 
-Source: `ClusterControlManager`, `BrokerRegistrationRequest`; the levels of features, `Feature`.
+Source: `ClusterControlManager`, `BrokerRegistrationRequest`.
 """
 
 from __future__ import annotations
@@ -9,30 +9,11 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from broker.controller.assigned_directories import is_online
+from broker.controller.features import FEATURES, KRAFT_VERSION, KRAFT_VERSION_RANGE, SHARE_VERSION
 from broker.controller.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from broker.controller.record_versions import (
-    LATEST_METADATA_VERSION,
-    METADATA_VERSION,
-    OLDEST_METADATA_VERSION,
-)
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_lifecycle import AdvertisedListener, SupportedFeature
 from protocol.wire.schema import Message
-
-TRANSACTION_VERSION = "transaction.version"
-SHARE_VERSION = "share.version"
-ELR_VERSION = "eligible.leader.replicas.version"
-
-# name → (lowest and highest level supported, level that a new cluster is given), by Kafka 4.3
-FEATURES: dict[str, tuple[int, int, int]] = {
-    METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION, LATEST_METADATA_VERSION),
-    ELR_VERSION: (0, 1, 1),
-    "group.version": (0, 1, 1),
-    SHARE_VERSION: (0, 1, 1),
-    "streams.version": (0, 1, 1),
-    TRANSACTION_VERSION: (0, 2, 2),
-}
-KRAFT_VERSION_RANGE = (0, 1)  # supported, never finalized by a FeatureLevelRecord
 
 PLAINTEXT = 0  # SecurityProtocol.PLAINTEXT.id
 
@@ -98,7 +79,7 @@ def supported_features() -> dict[str, tuple[int, int]]:
     """Name → (lowest, highest level), as a broker says them when it registers. A controller refuses one that lacks a
     feature of the cluster."""
     supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()}
-    return supported | {"kraft.version": KRAFT_VERSION_RANGE}
+    return supported | {KRAFT_VERSION: KRAFT_VERSION_RANGE}
 
 
 def feature_ranges() -> list[SupportedFeature]:

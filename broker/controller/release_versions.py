@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from broker.controller.features import ELR_VERSION, FEATURES, SHARE_VERSION, TRANSACTION_VERSION
 from broker.controller.record_versions import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     OLDEST_METADATA_VERSION,
 )
-from broker.controller.registration import ELR_VERSION, FEATURES, SHARE_VERSION, TRANSACTION_VERSION
 
 _IV = {  # the metadata versions of each release, by their number in it
     "3.3": range(3, 4),

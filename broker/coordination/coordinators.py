@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from broker.controller import registration
+from broker.controller.features import TRANSACTION_VERSION
 from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from broker.coordination.groups import Groups
 from broker.coordination.internal_topics import InternalTopics
@@ -78,7 +78,7 @@ class Coordinators:
             runtime_of,
             markers=cluster.markers(self.markers),
             next_producer_id=self.producer_ids.next,
-            transaction_version=lambda: image.features.get(registration.TRANSACTION_VERSION, 0),
+            transaction_version=lambda: image.features.get(TRANSACTION_VERSION, 0),
         )
         self.add_partitions_manager = AddPartitionsToTxnManager(
             config, clock, self.transactions, cluster.coordinators(self.transactions.partition_of)

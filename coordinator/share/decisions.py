@@ -29,8 +29,8 @@ PartitionCountOf = Callable[[bytes], int]
 """How many partitions a topic has, by its id; 0 where it isn't in the metadata."""
 
 MOST_BATCHES = 50_000
-"""Of one write. A record of so many has nearly as many bytes as a batch may have by default; Kafka puts together any
-number of them first."""
+"""Of one write, and of a share partition. A record of so many has more bytes than a batch may have by default, so that
+no snapshot could be written; Kafka puts together any number of them first."""
 
 
 class Write(NamedTuple):
@@ -86,12 +86,20 @@ class Decisions:
         return found, self._written(key, known, write, leader_epoch)
 
     def write(self, key: SharePartitionKey, write: Write) -> ShareRecord:
+        """Raises KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
         known = self._initialized(key)
         _check_leader_epoch(known, write.leader_epoch)
         _check_state_epoch(known, write.state_epoch)
         self._check_topic(key)
         if len(write.batches) > MOST_BATCHES or not begin_and_end_in_order(write.batches):
             raise KafkaError(Error.INVALID_REQUEST, "The state batches make no sense, or are too many.")
+        so_far = known.state.state_batches
+        if len(so_far) + len(write.batches) > MOST_BATCHES:
+            together = combined(so_far, write.batches, write.start_offset)
+            if len(together) > MOST_BATCHES:
+                raise KafkaError(
+                    Error.INVALID_REQUEST, f"The share partition has {len(so_far)} state batches already."
+                )
         return self._written(key, known, write, known.state.leader_epoch)
 
     def delete(self, key: SharePartitionKey) -> ShareRecord | None:

@@ -14,6 +14,10 @@ from coordinator.persister import NO_START_OFFSET, StateBatch
 _Piece = tuple[int, int, int, int]
 """First and last offset, delivery count, delivery state: in the order in which they are merged."""
 
+_STEPS_PER_PIECE = 4
+"""Of Kafka's merge. Batches that come from share partitions, each of its own offsets, take three at most; of those that
+lie over each other in the worst way it is the square."""
+
 
 def combined(
     so_far: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int
@@ -53,8 +57,12 @@ def _merged(pieces: list[_Piece]) -> list[_Piece]:
     """The first two are looked at again and again: what they have in common becomes one, and the rest goes back."""
     heapify(pieces)
     done: list[_Piece] = []
+    steps_left = _STEPS_PER_PIECE * len(pieces)
     previous = heappop(pieces)
     while pieces:
+        steps_left -= 1
+        if steps_left < 0:
+            return done + _swept([previous, *pieces])
         first, last, count, state = pieces[0]
         previous_first, previous_last, previous_count, previous_state = previous
         is_same = (count, state) == (previous_count, previous_state)
@@ -77,4 +85,34 @@ def _merged(pieces: list[_Piece]) -> list[_Piece]:
                 heappush(pieces, (previous_first, first - 1, previous_count, previous_state))
             previous = heappop(pieces)
     done.append(previous)
+    return done
+
+
+def _swept(pieces: list[_Piece]) -> list[_Piece]:
+    """In one pass over the offsets. The same of each offset, but neighbours in one state become one, whatever began
+    there."""
+    coming = sorted(pieces, reverse=True)
+    here: list[
+        tuple[int, int, int]
+    ] = []  # the highest first: count and state, both negative, and last offset
+    done: list[_Piece] = []
+    at = 0
+    while coming or here:
+        if not here:
+            at = coming[-1][0]
+        while coming and coming[-1][0] <= at:
+            _, last, count, state = coming.pop()
+            heappush(here, (-count, -state, last))
+        while here and here[0][2] < at:
+            heappop(here)
+        if not here:
+            continue
+        count, state, last = -here[0][0], -here[0][1], here[0][2]
+        if coming:
+            last = min(last, coming[-1][0] - 1)
+        if done and done[-1][1:] == (at - 1, count, state):
+            done[-1] = (done[-1][0], last, count, state)
+        else:
+            done.append((at, last, count, state))
+        at = last + 1
     return done

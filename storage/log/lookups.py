@@ -115,8 +115,7 @@ def search_for_timestamp(log: LogState, timestamp_ms: int) -> Search:
         _check_is_there(log, segment)
         if segment.load_max_timestamp() < timestamp_ms:
             continue
-        _time, indexed_offset = segment.time_index.lookup(timestamp_ms)
-        begin = segment.offset_index.lookup(max(indexed_offset, start_offset))
+        begin = segment.position_for(max(segment.offset_before_time(timestamp_ms), start_offset))
         is_reached = False
         for position, header in segment.batches(begin):
             if passed.must_pause():
@@ -178,7 +177,7 @@ def _latest_batch(log: LogState, segment: Segment, passed: _Passed) -> Steps[tup
     """Position and header of the first batch that has the largest timestamp of the segment's records; None without
     one."""
     max_timestamp_ms = segment.load_max_timestamp()
-    for position, header in segment.batches(segment.offset_index.lookup(segment.max_timestamp_offset)):
+    for position, header in segment.batches(segment.position_for(segment.max_timestamp_offset)):
         if passed.must_pause():
             yield None
             _check_is_there(log, segment)

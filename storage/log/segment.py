@@ -5,6 +5,7 @@ Only the last segment of a log, the active one, is appended to. Source: org.apac
 
 import logging
 from collections.abc import Iterator
+from itertools import islice
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import (
@@ -34,6 +35,8 @@ from storage.log.log_config import LogConfig
 logger = logging.getLogger(__name__)
 
 _HEADERS_CHUNK_BYTES = 8192
+_LOOKED_AT = 200
+"""Batches from an index entry to the one that has a timestamp: where that takes more, it isn't looked for."""
 _REINDEXED_BYTES = 4096  # index.interval.bytes' default, for an index that is made anew while it is used
 
 
@@ -255,6 +258,42 @@ class Segment:
         logger.warning("%s leads to no batch: it is made anew", self.offset_index.file.path)
         self._index_anew()
         return self.find(offset, 0)
+
+    def position_for(self, offset: int) -> int:
+        """Where to look for the offset from, as the index says: see `find_by_index`."""
+        position = self.offset_index.lookup(offset)
+        if position == 0 or self._ends_by(offset, position):
+            return position
+        logger.warning("%s leads to no batch: it is made anew", self.offset_index.file.path)
+        self._index_anew()
+        return self.offset_index.lookup(offset)
+
+    def _ends_by(self, offset: int, position: int) -> bool:
+        """Whether a batch begins at the position, and ends at the offset or before it."""
+        if not 0 <= position < self.size:
+            return False
+        try:
+            return all(header.last_offset <= offset for _, header in islice(self.batches(position), 1))
+        except KafkaError:
+            return False
+
+    def offset_before_time(self, timestamp_ms: int) -> int:
+        """No batch that ends before that offset reaches the time, as the time index says. An entry leads to a batch
+        that has its timestamp: one that doesn't has been damaged, and the index isn't believed. Kafka believes it, and
+        passes over records."""
+        found_ms, offset = self.time_index.lookup(timestamp_ms)
+        if found_ms == NO_TIMESTAMP or self._has_time(found_ms, offset):
+            return offset
+        logger.warning("%s leads to no batch of its time: it isn't looked at", self.time_index.file.path)
+        return self.base_offset
+
+    def _has_time(self, timestamp_ms: int, offset: int) -> bool:
+        looked = 0
+        for _, header in islice(self.batches(self.position_for(offset)), _LOOKED_AT):
+            looked += 1
+            if header.last_offset >= offset:
+                return header.max_timestamp == timestamp_ms or header.base_offset > offset
+        return looked == _LOOKED_AT
 
     def _index_anew(self) -> None:
         entries = bytearray()

@@ -74,7 +74,6 @@ class Churn:
         create_topic(bootstrap, streams.FLIGHTS, partitions=streams.PARTITIONS)
         for topic in (streams.COUNTS, streams.SUMS):
             create_topic(bootstrap, topic, partitions=streams.OUTPUT_PARTITIONS)
-        self._state = folder / "state"
         self.application = streams.Application(bootstrap, java_classes(), folder, streams.SETTINGS)
         self.connect = Connect(bootstrap, folder)
         self.registry = Registry(bootstrap, seed)
@@ -141,7 +140,7 @@ class Churn:
     def _look(self) -> list[str]:
         wrong: list[str] = []
         self.application.end(signal.SIGKILL)
-        shutil.rmtree(self._state)
+        self.application.forget_state()
         self.application.start()
         self._feed()
         expected = streams.words_of(self.fed)

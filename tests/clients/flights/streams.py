@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,6 +96,10 @@ class Application:
         assert self._process is not None
         assert self._process.poll() is None, self.log.read_text()[-5000:]
         return True
+
+    def forget_state(self) -> None:
+        """Once it has ended: it reads its changelogs then."""
+        shutil.rmtree(self._state)
 
     @property
     def tasks(self) -> int:

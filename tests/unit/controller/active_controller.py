@@ -10,8 +10,9 @@ from broker.controller.broker_fencing import BrokerHeartbeatReply, fence_stale_b
 from broker.controller.broker_heartbeats import BrokerHeartbeats
 from broker.controller.broker_registration import RegistrationTerms, register, unregister
 from broker.controller.controller_result import ControllerResult
+from broker.controller.features import ELR_VERSION
 from broker.controller.image import ClusterImage
-from broker.controller.registration import ELR_VERSION, BrokerIncarnation
+from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_lifecycle import (

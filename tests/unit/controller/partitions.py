@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 
 from broker.controller.broker_change import BrokerChange
 from broker.controller.controller_result import ControllerResult
+from broker.controller.features import ELR_VERSION
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, PartitionImage
 from broker.controller.partition_terms import OwnSettings
 from broker.controller.partition_updates import leader_and_isr_updates
 from broker.controller.record_versions import DIRECTORIES_SINCE, LATEST_METADATA_VERSION, METADATA_VERSION
-from broker.controller.registration import ELR_VERSION, FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED
+from broker.controller.registration import FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED
 from protocol.messages import metadata_records as records
 from protocol.steps import Steps, at_once
 from protocol.wire.schema import Message

@@ -244,3 +244,23 @@ def test_the_largest_time_is_looked_for_in_one_pass_where_times_grow_up_to_an_em
         pauses(lookups.search_for_max_timestamp(log)) == 9
     )  # over the hundred twice, and the segment itself
     assert counted.count < 10
+
+
+@pytest.mark.parametrize("index", ["index", "timeindex"])
+def test_a_flipped_bit_of_an_index_leads_no_search_astray(tmp_path: Path, index: str) -> None:
+    """Of an entry amid the others; what the last one says is looked at as a log is opened."""
+    log = open_log(tmp_path, index_interval_bytes=0)
+    for number in range(20):
+        append(log, batch(timestamps=[100 + 10 * number]))
+    log.close()
+    path = tmp_path / "orders-0" / f"{0:020}.{index}"
+    whole = path.read_bytes()
+    entry_size = {"index": 8, "timeindex": 12}[index]
+    for bit in range(8 * 5 * entry_size, 8 * 6 * entry_size):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(damaged)
+        log = open_log(tmp_path, index_interval_bytes=0)
+        found = [log.offset_for_timestamp(95 + 10 * number) for number in range(20)]
+        assert found == [TimestampOffset(100 + 10 * number, number, 0) for number in range(20)], bit
+        log.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.persister import StateBatch
+from coordinator.share import decisions
 from coordinator.share.decisions import MOST_BATCHES
 from coordinator.share.records import HIGHEST_SNAPSHOT_EPOCH, ShareRecord, decode_record, encode_record
 from coordinator.share.share_group_offset import ShareGroupOffset
@@ -318,3 +319,18 @@ def test_a_write_has_so_many_batches_at_most() -> None:
     assert shards.write(*batches, (0, 0, 0, 1)) is Error.INVALID_REQUEST
     assert shards.write(*batches) is None
     assert shards.read()[2] == [(0, MOST_BATCHES - 1, 2, 1)]
+
+
+@pytest.mark.limit("coordinator.share.decisions.MOST_BATCHES")
+def test_a_share_partition_has_so_many_batches_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "MOST_BATCHES", 10)
+    shards = ShareShards()
+    shards.initialize()
+    apart = [(offset, offset, 2, 1) for offset in range(0, 40, 2)]
+    assert shards.write(*apart[:6]) is None
+    assert shards.write(*apart[6:10]) is None
+    assert shards.write(apart[10]) is Error.INVALID_REQUEST
+    assert len(shards.read()[2]) == 10
+    assert shards.write((0, 0, 4, 2)) is None  # of an offset that it has
+    assert shards.write((1, 1, 4, 2), (apart[11]), start=apart[3][0]) is None  # it has let go of others
+    assert shards.read()[2][0] == apart[3]

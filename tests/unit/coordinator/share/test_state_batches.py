@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from heapq import heappop
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from coordinator.persister import NO_START_OFFSET, StateBatch
+from coordinator.share import state_batches
 from coordinator.share.state_batches import begin_and_end_in_order, combined
 
 Plain = tuple[int, int, int, int]
@@ -84,3 +87,51 @@ def test_of_each_offset_the_highest_count_holds_and_then_the_highest_state() -> 
 def test_batches_that_end_before_they_begin_are_found() -> None:
     assert begin_and_end_in_order([StateBatch(3, 3, 0, 0), StateBatch(0, 9, 0, 0)])
     assert not begin_and_end_in_order([StateBatch(0, 9, 0, 1), StateBatch(5, 2, 0, 2)])
+
+
+@pytest.mark.parametrize("over_each_other", [True, False])
+def test_one_pass_tells_the_same_of_each_offset(
+    monkeypatch: pytest.MonkeyPatch, over_each_other: bool
+) -> None:
+    chance = random.Random(8)
+    for _ in range(300):
+        span = 20 if over_each_other else 3
+        batches = [
+            (first, first + chance.randrange(span), chance.choice((0, 2, 4)), chance.randrange(3))
+            for first in (chance.randrange(40) for _ in range(chance.randrange(2, 12)))
+        ]
+        expected = of_each_offset(combine(batches, []))
+        with monkeypatch.context() as patched:
+            patched.setattr(state_batches, "_STEPS_PER_PIECE", chance.choice((0, 1)))
+            found = combine(batches, [])
+        assert of_each_offset(found) == expected
+        assert found == sorted(found)
+
+
+def of_each_offset(batches: list[Plain]) -> dict[int, tuple[int, int]]:
+    told = [
+        (offset, (state, count)) for first, last, state, count in batches for offset in range(first, last + 1)
+    ]
+    assert len(dict(told)) == len(told)
+    return dict(told)
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_batches_that_lie_over_each_other_in_the_worst_way_take_no_longer(
+    monkeypatch: pytest.MonkeyPatch, far: bool
+) -> None:
+    """Each step of the merge takes one piece from the heap."""
+    steps = [0]
+
+    def counted(pieces: list[Any]) -> Any:
+        steps[0] += 1
+        return heappop(pieces)
+
+    monkeypatch.setattr(state_batches, "heappop", counted)
+    count = 2_000
+    worst = [(0, number + 1, 0, 32_000 - number) for number in range(count)]
+    if far:
+        worst = [(number, 4 * count - number, 0, number) for number in range(count)]
+    found = combine(worst, [])
+    assert steps[0] < 10 * count
+    assert len(found) == (2 * count - 1 if far else count)
