@@ -187,22 +187,22 @@ class _ShareFetch:
         """Find what is to be read, in turns where that is much, and wait for what is asked for."""
         found = turns.answer(reading.want(keys, turns))
         if not isinstance(found, Later):
-            self._wait(reading, scheduler)
+            self._wait(reading, scheduler, turns)
             return
 
         def go_on(found: Later[None]) -> None:
             found.result()  # raises what it failed with
-            self._wait(reading, scheduler)
+            self._wait(reading, scheduler, turns)
 
         found.when_answered(partial(self.later.guarded(go_on), found))
         self.later.waits_for(found.abandon)
 
-    def _wait(self, reading: ShareReading, scheduler: Scheduler) -> None:
+    def _wait(self, reading: ShareReading, scheduler: Scheduler, turns: Turns) -> None:
         def reply(answers: Answers) -> None:
             self._refused |= reading.errors
             self.fetched(answers)
 
-        delayed = DelayedShareFetch(reading, scheduler, self.later.guarded(reply), self.later.fail)
+        delayed = DelayedShareFetch(reading, scheduler, turns, self.later.guarded(reply), self.later.fail)
         if not delayed.is_over:
             self.later.waits_for(delayed.abandon)
 

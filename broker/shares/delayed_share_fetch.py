@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.network.later import Later
+
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.network.turns import RequestSteps, Turns
     from broker.shares.share_fetching import Acquirable, Answers, ShareReading
 
 MOST_RECHECKED_IN_PASSING = 20
@@ -24,13 +27,13 @@ class DelayedShareFetch:
     called once it was abandoned."""
 
     __slots__ = (
-        "_call_soon",
         "_fail",
         "_is_rechecking",
         "_next_turn",
         "_reading",
         "_reply",
         "_timer",
+        "_turns",
         "is_over",
     )
 
@@ -38,15 +41,16 @@ class DelayedShareFetch:
         self,
         reading: ShareReading,
         scheduler: Scheduler,
+        turns: Turns,
         reply: Callable[[Answers], None],
         fail: Callable[[BaseException], None],
     ) -> None:
         self._reading = reading
         self._reply = reply
         self._fail = fail
-        self._call_soon = scheduler.call_soon
+        self._turns = turns
         self._timer: Scheduled | None = None
-        self._next_turn: Scheduled | None = None
+        self._next_turn: Later[None] | None = None
         self._is_rechecking = False
         self.is_over = False
         reading.changed = self.recheck
@@ -69,10 +73,17 @@ class DelayedShareFetch:
         if self._timer is None or len(self._reading.wanted) <= MOST_RECHECKED_IN_PASSING:
             self._recheck()
         elif self._next_turn is None:
-            self._next_turn = self._call_soon(self._recheck)
+            recheck = self._turns.answer(self._recheck_in_its_turn())
+            assert isinstance(recheck, Later)
+            self._next_turn = recheck
+
+    def _recheck_in_its_turn(self) -> RequestSteps[None]:
+        """Of many that wait for one record each has a turn: others are served in between."""
+        yield None
+        self._next_turn = None
+        self._recheck()
 
     def _recheck(self) -> None:
-        self._next_turn = None
         self._is_rechecking = True
         try:
             if self._reading.is_hopeless:
@@ -101,9 +112,10 @@ class DelayedShareFetch:
         """It doesn't wait any more: it is answered, or its client has gone."""
         self.is_over = True
         self._reading.changed = None  # no cycle is to stay
-        for scheduled in (self._timer, self._next_turn):
-            if scheduled is not None:
-                scheduled.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._next_turn is not None:
+            self._next_turn.abandon()
         for led in self._reading.wanted:
             led.waiting.discard(self)
             led.partition.waiting.discard(self)

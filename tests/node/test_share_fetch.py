@@ -348,6 +348,30 @@ async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(
     assert acquired(two.result()) == {0: [], 1: [(0, 0, 1)]}
 
 
+async def test_fetches_of_many_partitions_that_wait_for_one_record_have_a_turn_each(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delayed_share_fetch, "MOST_RECHECKED_IN_PASSING", 1)
+    members = [shares.client().fetch(0, 0, 1, member=f"m{at}", max_wait_ms=60_000) for at in range(5)]
+    rechecked: list[object] = []
+    recheck = delayed_share_fetch.DelayedShareFetch._recheck
+    monkeypatch.setattr(
+        delayed_share_fetch.DelayedShareFetch,
+        "_recheck",
+        lambda self: (rechecked.append(self), recheck(self)),
+    )
+    shares.produce(1)
+    assert not rechecked
+    members[1].abandon()
+    for turns in range(1, 5):
+        shares.node.turns._take_turn()
+        assert len(rechecked) == turns
+    assert not shares.node.turns._waiting
+    assert acquired(members[0].result()) == {0: [(0, 0, 1)], 1: []}
+    for waiting in members[2:]:
+        waiting.abandon()
+
+
 async def test_the_first_fetch_of_many_partitions_holds_nobody_up(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
