@@ -38,7 +38,7 @@ simulation: .venv/.quick  ## crash a broker in memory by 500 seeds (ARGS="--seed
 	$(BIN)/python -m tests.simulation $(ARGS)
 
 test: .venv/.dev reference  ## run the tests (ARGS="tests/unit -x" and the like are passed on)
-	SIMULATED_SEEDS=200 SIMULATED_CLUSTER_SEEDS=12 SIMULATED_SHARE_SEEDS=15 SIMULATED_SHARE_CLUSTER_SEEDS=3 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	SIMULATED_SEEDS=200 SIMULATED_CLUSTER_SEEDS=8 SIMULATED_SHARE_SEEDS=10 SIMULATED_SHARE_CLUSTER_SEEDS=3 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 compare: .venv/.dev reference  ## play every script to Apache Kafka and to barnabas (the tests play some to Kafka)
 	COMPARE=all $(BIN)/python -m pytest tests/compare $(ARGS)

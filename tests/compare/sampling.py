@@ -23,7 +23,7 @@ WANTED = os.environ.get("COMPARE", "")
 
 COMMON = "plain"
 """The properties that most scripts are played with."""
-ONE_OF = 4
+ONE_OF = 6
 """Of the scripts with those, one in so many."""
 OTHERS = 2
 """Of the other sets of properties so many, with all of their scripts."""

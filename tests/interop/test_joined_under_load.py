@@ -56,6 +56,7 @@ def in_sync(asking: AdminClient) -> bool:
     return all(len(partition.isrs) == 2 for partition in described(asking).values())
 
 
+@pytest.mark.one_run_in(2)
 def test_nothing_is_lost_doubled_or_out_of_order_while_leaders_move_and_ours_is_killed(
     tmp_path: Path, kafka: ApacheKafka, ours: barnabas.Broker
 ) -> None:
