@@ -22,7 +22,7 @@ from protocol.records.records import read_records
 from protocol.wire.codec import encode
 from protocol.wire.schema import Message
 
-from .group_requests import LONG_MS, Fields
+from .group_requests import LONG_MS, Fields, coordinator_is_there
 from .mask_actions import member_id
 from .plain import plain
 from .play import Play
@@ -58,6 +58,18 @@ def beat(
 def first_beat(group: str, member: str, *names: str, **more: Any) -> Fields:
     """A member joins."""
     return beat(group, member, 0, names=names, owned=(), rebalance_timeout_ms=LONG_MS, **more)
+
+
+def topic_is_known(play: Play, topic: Topic) -> None:
+    """Wait until groups are assigned it: Kafka's coordinator learns of a topic after clients do."""
+    group = play.name("knows")
+    coordinator_is_there(play, group)
+
+    def is_assigned() -> bool:
+        answer = play.quietly("ConsumerGroupHeartbeat", 1, first_beat(group, "m", topic.name))
+        return answer.assignment is not None and bool(answer.assignment.topic_partitions)
+
+    play.until(f"{topic.name} is assigned", is_assigned)
 
 
 def owned_in(answer: Any, *topics: Topic) -> list[tuple[Topic, list[int]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..consumer_requests import beat, describe, first_beat, owned_in, records_of
+from ..consumer_requests import beat, describe, first_beat, owned_in, records_of, topic_is_known
 from ..group_requests import (
     commit,
     coordinator_is_there,
@@ -21,6 +21,7 @@ def refused(play: Play) -> None:
     group = play.name("g")
     none = play.name("none")
     coordinator_is_there(play, group, none)
+    topic_is_known(play, topic)
     play.quietly("ConsumerGroupHeartbeat", 1, first_beat(group, "m", topic.name))
     for version in VERSIONS:
         for case, fields in {
