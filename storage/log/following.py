@@ -26,6 +26,9 @@ def append_as_follower(
 ) -> None:
     """The batches that were fetched, as they are. `has_gaps`: offsets may be missing, since the leader's was compacted.
 
+    The leader's log may begin amid a batch, where records were deleted: a log that has nothing yet begins with that
+    batch then (Kafka: `Partition.appendRecordsToFollowerOrFutureReplica`). Its log start follows as any other.
+
     What is of a later epoch than that of the leader, and all behind it, is left out: there is another leader, whom the
     next answer tells of (KAFKA-18723).
 
@@ -40,6 +43,9 @@ def append_as_follower(
         if header.last_offset_delta < 0:
             raise CorruptRecordError(f"the batch at offset {header.base_offset} ends before it begins")
         end_offset = log.log_end_offset
+        if header.base_offset < end_offset == log.log_start_offset <= header.last_offset:
+            log.truncate_fully_and_start_at(header.base_offset, now_ms)
+            end_offset = header.base_offset
         if header.base_offset < end_offset or (header.base_offset > end_offset and not has_gaps):
             raise CorruptRecordError(
                 f"a batch begins at offset {header.base_offset}, and the log ends at {end_offset}"

@@ -18,6 +18,7 @@ from protocol.messages.offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
+from protocol.records.records import build_batch
 from tests.node.followers import (
     FAILED,
     FETCHING,
@@ -100,6 +101,18 @@ def test_a_log_that_ends_before_the_leaders_begins_is_begun_anew(
     following.until_level(leader)
     assert (following.log.log_start_offset, following.log.log_end_offset) == (6, 7)
     assert bytes_of(following.log) == bytes_of(leader.log, 6)
+
+
+def test_a_log_that_has_nothing_yet_begins_amid_a_batch_where_the_leaders_does(
+    leader: Leading, following: Following
+) -> None:
+    three = [(0, None, text, ()) for text in (b"d", b"e", b"f")]
+    leader.log.append(build_batch(three), leader_epoch=leader.epoch, now_ms=0)
+    leader.log.update_high_watermark(leader.log.log_end_offset)
+    leader.log.delete_records_before(4)
+    following.until_level(leader)
+    assert (following.log.log_start_offset, following.log.log_end_offset) == (4, 6)
+    assert bytes_of(following.log) == bytes_of(leader.log, 4)
 
 
 def test_a_log_that_ends_behind_the_leaders_is_cut_off_there(tmp_path: Path, following: Following) -> None:

@@ -47,3 +47,31 @@ def test_a_batch_that_does_not_follow_is_not_believed(
         append_as_follower(
             log, fetched(base_offset=base_offset), leader_epoch=1, now_ms=NOW_MS, has_gaps=has_gaps
         )
+
+
+def test_an_empty_log_begins_amid_a_batch_where_the_leaders_does(tmp_path: Path) -> None:
+    """As Kafka's: with the whole batch, of which the log start hides a part later."""
+    log = open_log(tmp_path)
+    append_as_follower(log, fetched(), leader_epoch=1, now_ms=NOW_MS, has_gaps=True)
+    log.truncate_fully_and_start_at(11, NOW_MS)
+    data = fetched(base_offset=10) + fetched(base_offset=13)
+    append_as_follower(log, data, leader_epoch=1, now_ms=NOW_MS, has_gaps=True)
+    assert (log.log_start_offset, log.log_end_offset) == (10, 16)
+    log.update_high_watermark(16)
+    log.delete_records_before(11)
+    assert b"".join(bytes(found) for _, found in log.batches(11, upper_bound=16)) == data
+    log.close()
+    again = open_log(tmp_path, log_start_offset=11)
+    assert (again.log_start_offset, again.log_end_offset) == (11, 16)
+
+
+@pytest.mark.parametrize("base_offset", [8, 12])
+def test_an_empty_log_begins_with_no_batch_that_does_not_hold_its_offset(
+    tmp_path: Path, base_offset: int
+) -> None:
+    log = open_log(tmp_path)
+    log.truncate_fully_and_start_at(11, NOW_MS)
+    with pytest.raises(CorruptRecordError, match="and the log ends at 11"):
+        append_as_follower(
+            log, fetched(base_offset=base_offset), leader_epoch=1, now_ms=NOW_MS, has_gaps=False
+        )
