@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from broker.controller.broker_change import BrokerChange, LeaderAndIsrUpdates
 from broker.controller.broker_directories import is_reserved
 from broker.controller.controller_result import ControllerResult
-from broker.controller.feature_decisions import KRAFT_VERSION
-from broker.controller.features import ELR_VERSION
+from broker.controller.features import ELR_VERSION, KRAFT_VERSION
 from broker.controller.pause import Pause
 from broker.controller.record_bounds import check_records
 from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION

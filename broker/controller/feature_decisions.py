@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from broker.controller.config_decisions import MIN_INSYNC_REPLICAS
-from broker.controller.features import ELR_VERSION, FEATURES, KRAFT_VERSION_RANGE
+from broker.controller.features import ELR_VERSION, FEATURES, KRAFT_VERSION, KRAFT_VERSION_RANGE
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.pause import Pause
 from broker.controller.record_versions import METADATA_VERSION
@@ -20,8 +20,6 @@ from protocol.steps import Steps
 from protocol.wire.schema import Message
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-
-KRAFT_VERSION = "kraft.version"
 
 # metadata.version at which records came that an older one doesn't know: no way back over it (`MetadataVersion`).
 _METADATA_CHANGED_AT = (7, 8, 11, 13, 14, 15, 17, 23, 30)

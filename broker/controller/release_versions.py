@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.controller.features import ELR_VERSION, FEATURES, SHARE_VERSION, TRANSACTION_VERSION
+from broker.controller.features import (
+    ELR_VERSION,
+    FEATURES,
+    KRAFT_VERSION,
+    SHARE_VERSION,
+    TRANSACTION_VERSION,
+)
 from broker.controller.record_versions import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
@@ -74,7 +80,7 @@ def initial_levels(metadata_version: int, wished: Mapping[str, int]) -> dict[str
     levels = {METADATA_VERSION: metadata_version}
     for name, level in wished.items():
         if name not in FEATURES:
-            supported = ", ".join(sorted([*_LATEST_FROM, "kraft.version"]))
+            supported = ", ".join(sorted([*_LATEST_FROM, KRAFT_VERSION]))
             raise ValueError(f"Unsupported feature: {name}. Supported features are: {supported}")
         lowest, highest, _ = FEATURES[name]
         if not lowest <= level <= highest:

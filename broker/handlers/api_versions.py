@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from broker.controller.features import FEATURES, KRAFT_VERSION_RANGE
+from broker.controller.features import FEATURES, KRAFT_VERSION, KRAFT_VERSION_RANGE
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.errors import Error
 from protocol.messages.api_versions import (
@@ -43,7 +43,7 @@ def handle(
         context.connection.client_software = (name, software_version)
     image = metadata.image
     supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()} | {
-        "kraft.version": KRAFT_VERSION_RANGE
+        KRAFT_VERSION: KRAFT_VERSION_RANGE
     }
     return ApiVersionsResponse(
         api_keys=served_versions(handlers),

@@ -18,6 +18,7 @@ from broker.config.errors import UsageError
 from broker.config.properties import read_properties
 from broker.config.roles import VOTERS, controls
 from broker.config.settings import Setting
+from broker.controller.features import KRAFT_VERSION
 from broker.controller.initial_voters import voters_of
 from broker.controller.quorum_state import KRAFT_VERSION_OF_VOTERS, Quorum
 from broker.controller.record_serde import encode_metadata_record
@@ -38,7 +39,6 @@ from storage.directory.log_directory import METADATA_TOPIC
 from storage.disk_files import DiskFiles
 from storage.files import Files
 
-KRAFT_VERSION = "kraft.version"
 SALT_BYTES = 16
 
 

@@ -92,9 +92,8 @@ def _swept(pieces: list[_Piece]) -> list[_Piece]:
     """In one pass over the offsets. The same of each offset, but neighbours in one state become one, whatever began
     there."""
     coming = sorted(pieces, reverse=True)
-    here: list[
-        tuple[int, int, int]
-    ] = []  # the highest first: count and state, both negative, and last offset
+    # the highest first: count and state, both negative, and last offset
+    here: list[tuple[int, int, int]] = []
     done: list[_Piece] = []
     at = 0
     while coming or here:

@@ -255,7 +255,6 @@ class Segment:
                 is_true = found is None or found[0] != position or found[1].last_offset == offset
             if is_true:
                 return found
-        logger.warning("%s leads to no batch: it is made anew", self.offset_index.file.path)
         self._index_anew()
         return self.find(offset, 0)
 
@@ -264,7 +263,6 @@ class Segment:
         position = self.offset_index.lookup(offset)
         if position == 0 or self._ends_by(offset, position):
             return position
-        logger.warning("%s leads to no batch: it is made anew", self.offset_index.file.path)
         self._index_anew()
         return self.offset_index.lookup(offset)
 
@@ -296,6 +294,7 @@ class Segment:
         return looked == _LOOKED_AT
 
     def _index_anew(self) -> None:
+        logger.warning("%s leads to no batch: it is made anew", self.offset_index.file.path)
         entries = bytearray()
         indexed = 0
         for position, header in self.batches():

@@ -72,25 +72,26 @@ def test_what_two_heartbeats_found_missing_before_it_was_committed_is_asked_for_
     assert [asked[3] for asked in sharers.persister.asked] == [0, 1, 2]
 
 
-def test_what_a_deleted_group_was_refused_isnt_refused_to_the_next_one() -> None:
+def begun_again() -> Sharers:
+    """A group that was deleted while its share partitions were initializing, and the next one of its name."""
     sharers = Sharers()
     sharers.persister.holds = True
     sharers.enter("m")
     sharers.beat("m", -1)
     delete(sharers, "g")
     sharers.enter("n")
+    return sharers
+
+
+def test_what_a_deleted_group_was_refused_isnt_refused_to_the_next_one() -> None:
+    sharers = begun_again()
     sharers.persister.failing = Error.COORDINATOR_NOT_AVAILABLE
     sharers.persister.answer(3)
     assert sharers.state_partitions() == ({"t": [0, 1, 2]}, {}, [])
 
 
 def test_what_was_asked_for_when_a_group_was_deleted_is_asked_for_again_by_the_next_one() -> None:
-    sharers = Sharers()
-    sharers.persister.holds = True
-    sharers.enter("m")
-    sharers.beat("m", -1)
-    delete(sharers, "g")
-    sharers.enter("n")
+    sharers = begun_again()
     asked = [each[0] for each in sharers.persister.asked]
     assert asked == [*["initialize"] * 3, *["delete"] * 3, *["initialize"] * 3]
     sharers.persister.answer(3)  # the first group's
