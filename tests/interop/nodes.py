@@ -19,6 +19,10 @@ from tests.support.wire import Client
 
 START_ATTEMPTS = 3
 NO_PRODUCER = -1
+LIVING_CLIENTS = {"controlled.shutdown.enable": "false"}
+"""For clients of librdkafka that outlive a Kafka that is stopped. Alone and fenced, in its controlled shutdown, it may
+still answer a Metadata request: without any broker, and from then on such a client knows of none, for ever
+(confluentinc/librdkafka#5301). All else of a clean stop remains."""
 _VERSION = 1
 
 

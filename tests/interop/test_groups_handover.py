@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.interop.nodes import Turns
+from tests.interop.nodes import LIVING_CLIENTS, Turns
 from tests.support.requirements import need_apache_kafka
 from tests.support.waiting import until_answered
 
@@ -60,7 +60,7 @@ class Member:
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_member_goes_on_over_every_change_of_brokers(protocol: str, tmp_path: Path) -> None:
     need_apache_kafka()
-    with Turns(tmp_path) as turns:
+    with Turns(tmp_path, LIVING_CLIENTS) as turns:
         turns.start(TURNS[0][0])
         AdminClient({"bootstrap.servers": turns.bootstrap}).create_topics([NewTopic("t", 1, 1)])
         producer = Producer({"bootstrap.servers": turns.bootstrap, "reconnect.backoff.max.ms": 200})
@@ -79,6 +79,8 @@ def test_a_member_goes_on_over_every_change_of_brokers(protocol: str, tmp_path: 
                 f"the group with {who}",
                 PATIENCE_S,
             )
+            if number == len(TURNS) - 1:
+                member.consumer.close()
             end(turns)
 
         assert member.values == [b"%d" % number for number in range(len(TURNS))]

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from tests.interop.nodes import Turns
+from tests.interop.nodes import LIVING_CLIENTS, Turns
 from tests.support.requirements import need_apache_kafka
 
 TOPIC = "numbers"
@@ -188,7 +188,7 @@ def test_kafka_and_barnabas_take_turns_and_nothing_is_lost_or_doubled(
     producer_ids: list[int] = []
     described = None
     names: list[str] = []
-    with Turns(tmp_path, settings) as turns:
+    with Turns(tmp_path, settings | LIVING_CLIENTS) as turns:
         sender = Sender(turns.bootstrap)
         for turn in range(2 * ROUNDS + 1):
             who = ("barnabas", "kafka")[turn % 2]
