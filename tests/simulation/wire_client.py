@@ -47,6 +47,8 @@ class NoAnswer(Exception):
 
 class WireClient:
     patience_s = PATIENCE_S
+    reads_anywhere = False
+    """Whether it fetches from followers, too, where there are any."""
 
     def __init__(self, network: VirtualNetwork, name: str, port: int, luck: random.Random) -> None:
         self.name = name

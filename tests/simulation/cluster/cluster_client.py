@@ -45,14 +45,13 @@ class ClusterClient(WireClient):
             client.patience_s = patience_s
         self._tries = luck.choice((1, 4, 20))
         """Where others give up after so many tries, it tries so many times as often."""
-        self._reads_anywhere = luck.random() < 0.3
-        """Whether it fetches from followers, too."""
+        self.reads_anywhere = luck.random() < 0.3
         self._found: dict[Route, str] = {}
 
     async def ask(self, request: Any, version: int) -> Any:
         route = route_of(request)
         broker = self._found.get(route) or await self._find(route)
-        if isinstance(request, FetchRequest) and self._reads_anywhere:
+        if isinstance(request, FetchRequest) and self.reads_anywhere:
             broker = self.luck.choice(BROKERS)
         self.asked_in = None
         before = self._term(route, broker)

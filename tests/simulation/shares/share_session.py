@@ -272,13 +272,14 @@ class ShareSession:
 
     def _terms(self, before: Mapping[Place, LedSharePartition | None]) -> dict[Place, object | None]:
         """Those in which the answers were given, where that is known. While the session goes on none ends but with the
-        leadership."""
+        leadership, of which the share coordinator may know before the broker does: it fences the state that a leader
+        writes which another one has replaced."""
         found: dict[Place, object | None] = {}
         for place, known in before.items():
             now, given_by = self._term(place), self._given_by.get(place)
             if now is not None and given_by is not None and now is not given_by:
-                is_led_anew = now.leader is not given_by.leader
-                assert is_led_anew or self.group.deliveries.may_lose, f"{place} is forgotten amid a session"
+                is_led_on = now.leader is given_by.leader and self.group.leads(self.broker, place)
+                assert not is_led_on or self.group.deliveries.may_lose, f"{place} is forgotten amid a session"
             found[place] = now if known is None or known is now else None
         return found
 

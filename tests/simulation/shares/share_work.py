@@ -232,6 +232,7 @@ class ShareWork:
             work = self.tickets if place in TICKETS else self.course.work
             for committed in (False, True):
                 client = self.course.client(f"share-checker-{place}")
+                client.reads_anywhere = False  # what is at the leader counts: a follower learns of it late
                 reader = Reader(client, work, place, committed=committed)
                 found = await reader.read_all(from_start=True)
                 (self._is_stable if committed else self._everything)[place] = found
