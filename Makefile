@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark bench-spark-memory instructions profile golden dist dist-compiled test-compiled docs clean attacks day
+.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark bench-spark-memory instructions growth profile golden dist dist-compiled test-compiled docs clean attacks day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -111,6 +111,9 @@ attacks: .venv/.quick  ## let one client hold up the others by all it can, with 
 
 bench: .venv/.dev reference  ## measure beside Apache Kafka
 	$(BIN)/python -m tests.bench $(ARGS)
+
+growth: .venv/.dev  ## measure what a request costs a broker that has little of a thing, and one that has much
+	$(BIN)/python -m tests.bench.growth $(ARGS)
 
 instructions: .venv/.dev  ## count what requests cost in instructions, whatever else the machine does (ARGS="--beside CHECKOUT")
 	$(BIN)/python -m tests.bench.instructions $(ARGS)

@@ -89,10 +89,15 @@ def unsynced(log: LogState, target: int) -> tuple[list[str], list[str]]:
     paths = []
     new_names = False
     recovery_point = log.flushing.recovery_point
-    for slot, segment in enumerate(log.segments):
-        next_base = log.segments.next_base_offset(slot)
+    segments = log.segments
+    # only those that there is something to be synced of are looked at: a log may have very many
+    for slot in range(segments.slot_of(recovery_point), len(segments)):
+        segment = segments[slot]
+        next_base = segments.next_base_offset(slot)
         end = log.log_end_offset if next_base is None else next_base
-        if end <= recovery_point or segment.base_offset >= target:
+        if segment.base_offset >= target:
+            break
+        if end <= recovery_point:
             continue
         new_names = new_names or segment.base_offset >= recovery_point
         paths.append(file_path(log.directory, segment.base_offset, LOG_SUFFIX))
@@ -105,7 +110,7 @@ def unsynced(log: LogState, target: int) -> tuple[list[str], list[str]]:
     if epochs_path is not None:
         paths.append(epochs_path)
     directories = [log.directory] if new_names or epochs_path is not None else []
-    if new_names and recovery_point <= log.segments.base_offsets[0]:
+    if new_names and recovery_point <= segments.base_offsets[0]:
         directories.append(os.path.dirname(log.directory))  # its own name is new too
     return paths, directories
 

@@ -80,15 +80,18 @@ def _spawned(command: list[str], properties: Path, environment: Mapping[str, str
         )
 
 
-class _Nodes:
-    def __init__(self, folder: Path, spawn: Spawn) -> None:
-        controller_port, *ports = free_ports(1 + len(BROKERS))
+class Nodes:
+    """A controller and `brokers`, by their ids."""
+
+    def __init__(self, folder: Path, spawn: Spawn, brokers: tuple[int, ...] = BROKERS) -> None:
+        controller_port, *ports = free_ports(1 + len(brokers))
         quorum = {"controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}"}
+        self.ports = dict(zip(brokers, ports, strict=True))
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
         self._spawn = spawn
         listens = {CONTROLLER: f"CONTROLLER://127.0.0.1:{controller_port}"}
-        listens |= {each: f"PLAINTEXT://127.0.0.1:{port}" for each, port in zip(BROKERS, ports, strict=True)}
+        listens |= {each: f"PLAINTEXT://127.0.0.1:{port}" for each, port in self.ports.items()}
         self._properties: dict[int, Path] = {}
         for node_id, listeners in listens.items():
             roles = "controller" if node_id == CONTROLLER else "broker"
@@ -120,8 +123,8 @@ class _Nodes:
 
 
 @contextmanager
-def _running(folder: Path, spawn: Spawn) -> Iterator[_Nodes]:
-    nodes = _Nodes(folder, spawn)
+def _running(folder: Path, spawn: Spawn) -> Iterator[Nodes]:
+    nodes = Nodes(folder, spawn)
     try:
         yield nodes
     finally:

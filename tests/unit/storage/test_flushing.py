@@ -9,6 +9,7 @@ from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from storage.log.flushing import Flushing
 from storage.log.partition_log import PartitionLog
+from storage.log.segments import Segments
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, open_log, produced
 
@@ -47,6 +48,24 @@ def test_flush_messages_syncs_once_so_many_records_are_unsynced(tmp_path: Path, 
     assert append(log, batch(2)).flushing
     assert "00000000000000000000.log" in synced
     assert log.recovery_point == 11
+
+
+def test_a_flush_looks_at_no_segment_that_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_log(tmp_path, flush_messages=1)
+    for _ in range(50):
+        append(log, batch())
+        log.roll(NOW_MS)
+    looked_at: list[int] = []
+    next_base_offset = Segments.next_base_offset
+
+    def note(segments: Segments, slot: int) -> int | None:
+        looked_at.append(slot)
+        return next_base_offset(segments, slot)
+
+    monkeypatch.setattr(Segments, "next_base_offset", note)
+    assert append(log, batch()).flushing
+    assert log.recovery_point == 51
+    assert set(looked_at) <= {49, 50}
 
 
 def test_an_answer_can_wait_for_the_sync(tmp_path: Path, background: HeldBackground) -> None:
