@@ -9,6 +9,7 @@ them: `--only many-created` or `--only cluster-launch` (or any other of their ro
 else.
 
 `--beside CHECKOUT` measures the broker of another checkout in turn with this one's: what a change costs or gains.
+`--busy COUNT` has so many processes compute beside them, as other tests of a suite do.
 `--other NAME=HOST:PORT` measures one that runs at an address, `--other "NAME=COMMAND"` one that a command starts
 (`{port}` and `{folder}` in it are filled in); neither has 5,000 partitions made or a cluster.
 """
@@ -38,6 +39,7 @@ from tests.bench import (
     shares,
     transactions,
 )
+from tests.bench.busy import busy
 from tests.bench.checkouts import CONFIG, ROOT, START_TIMEOUT_S, OfCheckout, compile_checkout
 from tests.bench.launches import MakeServer, running
 from tests.bench.others import AtAddress, ByCommand
@@ -51,6 +53,7 @@ ROWS = [
     Row("produce", "produce, confluent-kafka", "MB/s"),
     Row("produce-idempotent", "produce, confluent-kafka, idempotent", "MB/s"),
     Row("fetch-raw", "fetch, raw client", "MB/s", 700),
+    Row("fetch-8", "fetch, eight raw clients of one topic", "MB/s"),
     Row("fetch", "fetch, confluent-kafka", "MB/s"),
     Row("single", "one by one, confluent-kafka", "requests/s", 8_500),
     Row("single-raw", "one by one, raw client", "requests/s"),
@@ -93,7 +96,10 @@ def main() -> int:
     makers |= options.other
     sides: dict[str, Figures] = {side: {} for side in makers}
     load_before = os.getloadavg()
-    with tempfile.TemporaryDirectory(dir=options.folder, prefix="barnabas-bench-") as folder:
+    with (
+        busy(options.busy),
+        tempfile.TemporaryDirectory(dir=options.folder, prefix="barnabas-bench-") as folder,
+    ):
         if options.only is None or options.only & LAUNCHES:
             launched = {side: make for side, make in makers.items() if not _is_at_address(make)}
             _measure_launches(launched, Path(folder), options.rounds, sides)
@@ -123,6 +129,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--beside", type=lambda text: Path(text).resolve(), metavar="CHECKOUT")
     parser.add_argument("--other", type=_other, action="append", metavar="NAME=WHERE", default=[])
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
+    parser.add_argument(
+        "--busy",
+        type=int,
+        default=0,
+        metavar="COUNT",
+        help="processes that compute all the while beside them",
+    )
     parser.add_argument(
         "--folder", type=Path, help="where the data goes (default: the system's temporary folder)"
     )
@@ -219,6 +232,7 @@ SPEEDS: list[list[Speed]] = [
     [
         ("produce-raw", measures.produce_ready_batches),
         ("fetch-raw", measures.fetch_raw),
+        ("fetch-8", measures.fetch_raw_by_eight),
         ("fetch", measures.fetch_with_confluent),
     ],
     [("produce", measures.produce_with_confluent)],
