@@ -1,32 +1,49 @@
-"""CreateDelegationToken (38), versions 1 to 3 (KIP-48): no tokens over an unauthenticated connection, as in Kafka."""
+"""CreateDelegationToken (38), versions 1 to 3 (KIP-48): no tokens over an unauthenticated connection, as in
+Kafka; its controller, which allows them of whom a broker has authenticated, has none without a secret key.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.security.authorizer import USER, Operation
+from broker.security.principal import Principal
 from protocol.errors import Error
 from protocol.messages.delegation_tokens import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
+    from broker.security.authorizer import Authorizer
 
 
-def handle(context: RequestContext, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
-    principal_type, principal_name = context.principal
+def handle(
+    authorizer: Authorizer, context: RequestContext, request: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    owner = requester = context.principal
+    error = None
+    if context.api_version >= 3 and request.owner_principal_name:
+        if request.owner_principal_type is None:
+            error = Error.UNKNOWN_SERVER_ERROR  # Kafka's handler fails
+        else:
+            owner = Principal(request.owner_principal_type, request.owner_principal_name)
+    if error is None:
+        error = _refusal(authorizer, context, owner)
     response = CreateDelegationTokenResponse(
-        error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        principal_type=principal_type,
-        principal_name=principal_name,
-        issue_timestamp_ms=-1,
-        expiry_timestamp_ms=-1,
-        max_timestamp_ms=-1,
+        error_code=error, principal_type=owner.type, principal_name=owner.name
     )
     if context.api_version >= 3:
-        response.token_requester_principal_type = principal_type
-        response.token_requester_principal_name = principal_name
-        owner_type, owner_name = request.owner_principal_type, request.owner_principal_name
-        if owner_name and owner_type is None:
-            response.error_code = Error.UNKNOWN_SERVER_ERROR  # Kafka's handler fails
-        elif owner_name:
-            response.principal_type, response.principal_name = owner_type or "", owner_name
+        response.token_requester_principal_type = requester.type
+        response.token_requester_principal_name = requester.name
+    if error is not Error.DELEGATION_TOKEN_AUTH_DISABLED:
+        response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = -1
     return response
+
+
+def _refusal(authorizer: Authorizer, context: RequestContext, owner: Principal) -> Error:
+    if not context.is_forwarded:
+        return Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    if owner != context.principal and not authorizer.allows(
+        context, Operation.CREATE_TOKENS, USER, f"{owner.type}:{owner.name}"
+    ):
+        return Error.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    return Error.DELEGATION_TOKEN_AUTH_DISABLED

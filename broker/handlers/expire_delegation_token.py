@@ -1,4 +1,6 @@
-"""ExpireDelegationToken (40), versions 1 to 2 (KIP-48): no tokens over an unauthenticated connection, as in Kafka."""
+"""ExpireDelegationToken (40), versions 1 to 2 (KIP-48): no tokens over an unauthenticated connection, as in
+Kafka; its controller, which allows them of whom a broker has authenticated, has none without a secret key.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 
 
 def handle(context: RequestContext, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+    if context.is_forwarded:
+        return ExpireDelegationTokenResponse(error_code=Error.DELEGATION_TOKEN_AUTH_DISABLED)
     return ExpireDelegationTokenResponse(
         error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
     )

@@ -1,4 +1,6 @@
-"""RenewDelegationToken (39), versions 1 to 2 (KIP-48): no tokens over an unauthenticated connection, as in Kafka."""
+"""RenewDelegationToken (39), versions 1 to 2 (KIP-48): no tokens over an unauthenticated connection, as in
+Kafka; its controller, which allows them of whom a broker has authenticated, has none without a secret key.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
 
 
 def handle(context: RequestContext, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
+    if context.is_forwarded:
+        return RenewDelegationTokenResponse(error_code=Error.DELEGATION_TOKEN_AUTH_DISABLED)
     return RenewDelegationTokenResponse(
         error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
     )

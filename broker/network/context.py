@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 class RequestContext:
     """One request: who sent it, and by which header."""
 
+    is_forwarded = False
+    """Whether a broker handed it on, whose connection it came by."""
+
     __slots__ = ("api_key", "api_version", "client_id", "computed_s", "connection", "correlation_id")
 
     def __init__(

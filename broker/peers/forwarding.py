@@ -39,6 +39,10 @@ TIMEOUT_MS = 60_000
 _PREPROCESSED = (33, 44)
 """Of these APIs the broker that is asked does a part, and what is left goes to the controller: `Forwarding.ask`."""
 
+_REFUSED_HERE = (38, 39, 40)
+"""Delegation tokens: of a connection that nobody authenticates, as none is here, the broker asks the controller for
+none (`KafkaApis.allowTokenRequests`)."""
+
 _SIZE_BYTES = _CORRELATION_ID_BYTES = _INT32_BYTES = 4
 
 
@@ -72,7 +76,7 @@ class Forwarding:
 
     def route(self, api_key: int, api_version: int) -> Route | None:
         """That of a version of an API that goes to the controller as it came; None for another API."""
-        if api_key not in FORWARDED or api_key in _PREPROCESSED:
+        if api_key not in FORWARDED or api_key in _PREPROCESSED or api_key in _REFUSED_HERE:
             return None
         return ForwardedRoute(api_version, self.forward, ForwardedAnswer)
 

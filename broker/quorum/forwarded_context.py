@@ -32,6 +32,8 @@ class Sender(NamedTuple):
 class ForwardedContext(RequestContext):
     """The client's, who is at another node."""
 
+    is_forwarded = True
+
     __slots__ = ("_sender",)
 
     def __init__(self, sender: Sender, header: RequestHeader) -> None:

@@ -127,6 +127,35 @@ def envelopes(play: Play) -> None:
 
 
 @script(properties=CLUSTER)
+def tokens_in_envelopes(play: Play) -> None:
+    """Which a broker hands on of whom it has authenticated."""
+    renewers = [{"principal_type": "User", "principal_name": "b"}]
+    owners = {
+        "nobody named": (None, None),
+        "itself": ("User", "ANONYMOUS"),
+        "another one": ("User", "c"),
+        "no name": ("User", ""),
+        "no type": (None, "c"),
+    }
+    for version in versions("CreateDelegationToken"):
+        for case, (kind, name) in owners.items():
+            asked: dict[str, Any] = {"max_lifetime_ms": -1, "renewers": renewers}
+            if version >= 3:
+                asked |= {"owner_principal_type": kind, "owner_principal_name": name}
+            elif kind is not None or name is not None:
+                continue
+            in_it = _envelope("CreateDelegationToken", version, asked)
+            play.ask(f"created: {case} (v{version})", "Envelope", 0, in_it, on=f"{CONTROLLER}: tokens")
+    for version in versions("RenewDelegationToken"):
+        for api, period in (
+            ("RenewDelegationToken", "renew_period_ms"),
+            ("ExpireDelegationToken", "expiry_time_period_ms"),
+        ):
+            in_it = _envelope(api, version, {"hmac": b"h", period: 1})
+            play.ask(f"{api} (v{version})", "Envelope", 0, in_it, on=f"{CONTROLLER}: tokens")
+
+
+@script(properties=CLUSTER)
 def metadata_log(play: Play) -> None:
     """What is in it differs; what isn't told of it doesn't."""
     end = 10**9
