@@ -17,6 +17,7 @@ from coordinator.group.deferred import MOST_TRIES, Deferred
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from protocol.messages.groups_share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 R = TypeVar("R")
+
+HeartbeatRequest = ConsumerGroupHeartbeatRequest | ShareGroupHeartbeatRequest | StreamsGroupHeartbeatRequest
 
 Begin = Callable[["GroupShard"], A | Deferred[A] | Later[A]]
 """What the shard makes of the request: the answer, one that waits to be decided, or one that comes later. Raises
@@ -55,6 +58,22 @@ def heartbeat(
     return _answered(groups, turns, context, request, begin, respond)
 
 
+def share_heartbeat(
+    groups: Groups,
+    turns: Turns,
+    context: RequestContext,
+    client: Client,
+    request: ShareGroupHeartbeatRequest,
+    respond: Callable[[ShareGroupHeartbeatResponse | KafkaError], R],
+) -> R | Later[R]:
+    """As `heartbeat`, of a member of a share group."""
+
+    def begin(shard: GroupShard) -> ShareGroupHeartbeatResponse | Deferred[ShareGroupHeartbeatResponse]:
+        return shard.share_groups.heartbeat(client, request)
+
+    return _answered(groups, turns, context, request, begin, respond)
+
+
 def streams_heartbeat(
     groups: Groups,
     turns: Turns,
@@ -75,7 +94,7 @@ def _answered(
     groups: Groups,
     turns: Turns,
     context: RequestContext,
-    request: ConsumerGroupHeartbeatRequest | StreamsGroupHeartbeatRequest,
+    request: HeartbeatRequest,
     begin: Callable[[GroupShard], A | Deferred[A]],
     respond: Callable[[A | KafkaError], R],
 ) -> R | Later[R]:
@@ -122,7 +141,7 @@ def join(
 
 def _in_turn(
     groups: Groups,
-    request: ConsumerGroupHeartbeatRequest | StreamsGroupHeartbeatRequest | JoinGroupRequest,
+    request: HeartbeatRequest | JoinGroupRequest,
     begin: Begin[A],
     respond: Callable[[A | KafkaError], R],
 ) -> RequestSteps[R]:

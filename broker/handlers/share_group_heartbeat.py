@@ -1,13 +1,13 @@
 """ShareGroupHeartbeat (76), version 1 (KIP-932).
 
-Conscious gaps: however much there is to decide, it is decided at once. A share group has a thousand members at most,
-and here each of them subscribes to 10,000 topics at most.
+A share group has a thousand members at most. Conscious gap: here each of them subscribes to 10,000 topics at most.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
 from broker.handlers.consumer_group_heartbeat import check_text, invalid
 from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
     from broker.network.later import Later
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 LONGEST_MEMBER_ID = 36
@@ -29,7 +30,11 @@ MOST_NAMES = 10_000
 
 
 def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: ShareGroupHeartbeatRequest
+    groups: Groups,
+    authorizer: Authorizer,
+    turns: Turns,
+    context: RequestContext,
+    request: ShareGroupHeartbeatRequest,
 ) -> ShareGroupHeartbeatResponse | Later[ShareGroupHeartbeatResponse]:
     if not groups.serves_share_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
@@ -47,9 +52,8 @@ def handle(
         _check(request)
     except KafkaError as error:
         return _refused(error)
-    client = client_of(context, authorizer)
-    return groups.answer(
-        request.group_id, lambda shard: shard.share_groups.heartbeat(client, request), _response
+    return deferred_requests.share_heartbeat(
+        groups, turns, context, client_of(context, authorizer), request, _response
     )
 
 

@@ -42,7 +42,7 @@ class Deferred(ABC, Generic[A]):
 
 
 class AnyDecision(Protocol):
-    """Of a consumer group or a streams group: what becomes of it, see `consumer/decision.py`."""
+    """Of a group that the server assigns: what becomes of it, see `consumer/decision.py`."""
 
     group: Any
     records: list[AnyRecord]
@@ -121,23 +121,25 @@ class DeferredDecision(Deferred[A]):
         """Whoever changed topics meanwhile told the groups that subscribed to them, and this one may only do so from
         here on."""
         group_id = self._decision.group.group_id
-        group = self._store.consumer.get(group_id) or self._store.streams.get(group_id)
+        group = self._assigned_group(group_id)
         if group is not None and self._hashes.forgotten != self._forgotten:
             group.request_refresh()
 
-    def _group_of_now(self) -> tuple[AssignedGroup[Any] | None, int, ClassicGroup | None, int, bool]:
+    def _group_of_now(self) -> tuple[AssignedGroup[Any] | None, int, ClassicGroup | None, int]:
         """What is another one once the group has changed."""
         group_id = self._decision.group.group_id
-        group: AssignedGroup[Any] | None = self._store.consumer.get(group_id)
-        group = group or self._store.streams.get(group_id)
+        group = self._assigned_group(group_id)
         classic = self._store.classic.get(group_id)
         return (
             group,
             -1 if group is None else group.changes,
             classic,
             -1 if classic is None else classic.changes,
-            group_id in self._store.share,
         )
+
+    def _assigned_group(self, group_id: str) -> AssignedGroup[Any] | None:
+        store = self._store
+        return store.consumer.get(group_id) or store.share.get(group_id) or store.streams.get(group_id)
 
 
 class DeferredHeartbeat(DeferredDecision[A]):

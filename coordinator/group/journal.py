@@ -7,11 +7,9 @@ from typing import NamedTuple
 
 from coordinator.gate import Gate
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer
 from coordinator.group.records import AnyRecord, OffsetRecord, encode_record
-from coordinator.group.store import GroupStore, StagedGroup
-from coordinator.group.streams.group import StreamsGroup
+from coordinator.group.store import GroupStore, StageableGroup, StagedGroup
 from coordinator.ports import CoordinatorRecord
 from protocol.broken_invariant import cannot_apply
 
@@ -55,7 +53,7 @@ class Journal:
         if part:
             self._write(part, encoded, NO_PRODUCER)
 
-    def staged(self, group: ConsumerGroup | StreamsGroup, records: Sequence[AnyRecord]) -> StagedRecords:
+    def staged(self, group: StageableGroup, records: Sequence[AnyRecord]) -> StagedRecords:
         """All that is long in writing records of a group that the server assigns: they are encoded, and applied to a
         copy of it. It changes nothing, so that another thread may do it."""
         return StagedRecords(

@@ -63,6 +63,7 @@ from protocol.messages.groups_classic import (
 )
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.messages.groups_offsets import OffsetFetchRequestTopics, OffsetFetchResponseTopics
+from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 from protocol.wire.primitives import Bytes
 
@@ -215,12 +216,17 @@ class GroupShard:
         return self._streams.heartbeat(client, request)
 
     def deciding(
-        self, request: ConsumerGroupHeartbeatRequest | StreamsGroupHeartbeatRequest | JoinGroupRequest
+        self,
+        request: ConsumerGroupHeartbeatRequest
+        | ShareGroupHeartbeatRequest
+        | StreamsGroupHeartbeatRequest
+        | JoinGroupRequest,
     ) -> AbstractContextManager[None]:
         """While one that is deferred waits to be decided its member isn't late."""
+        instance_id: str | None = None
         if isinstance(request, JoinGroupRequest):
             instance_id = request.group_instance_id
-        else:
+        elif not isinstance(request, ShareGroupHeartbeatRequest):
             instance_id = request.instance_id
         return self._undecided.waits(request.group_id, request.member_id, instance_id)
 

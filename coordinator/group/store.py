@@ -7,6 +7,7 @@ the same `apply`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.group.classic.group import ClassicGroup
@@ -31,14 +32,16 @@ from coordinator.group.streams.group import StreamsGroup
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_ID
 
-G = TypeVar("G", ConsumerGroup, StreamsGroup)
-R = TypeVar("R", ConsumerGroupRecord, StreamsGroupRecord)
+G = TypeVar("G", ConsumerGroup, ShareGroup, StreamsGroup)
+R = TypeVar("R", ConsumerGroupRecord, ShareGroupRecord, StreamsGroupRecord)
+
+StageableGroup = ConsumerGroup | ShareGroup | StreamsGroup
 
 
 class StagedGroup(NamedTuple):
-    """A consumer or a streams group as some records make it, and the records that are of something else."""
+    """A group that the server assigns as some records make it, and the records that are of something else."""
 
-    group: ConsumerGroup | StreamsGroup
+    group: StageableGroup
     others: list[AnyRecord]
     left: frozenset[str] = frozenset()
     """Members of a consumer group whose joins aren't awaited any more by these records."""
@@ -122,13 +125,18 @@ class GroupStore:
 
     # --- what becomes of groups that are decided beside the loop --------------------------------------------
 
-    def staged(self, group: ConsumerGroup | StreamsGroup, records: Iterable[AnyRecord]) -> StagedGroup:
+    def staged(self, group: StageableGroup, records: Iterable[AnyRecord]) -> StagedGroup:
         """What the records make of a group, and of what else they name; nothing here is changed before `adopt`. `group`
         is the one of now, or one that isn't here yet."""
         if isinstance(group, StreamsGroup):
             is_here = self.streams.get(group.group_id) is group
             streams = group.copy() if is_here else StreamsGroup(group.group_id)
             return StagedGroup(streams, _staged(streams, records, StreamsGroupRecord, streams_replay.apply))
+        if isinstance(group, ShareGroup):
+            is_here = self.share.get(group.group_id) is group
+            share = group.copy() if is_here else ShareGroup(group.group_id)
+            apply = partial(share_replay.apply, now_ms=self._now_ms())
+            return StagedGroup(share, _staged(share, records, ShareGroupRecord, apply))
         is_here = self.consumer.get(group.group_id) is group
         made = group.copy() if is_here else ConsumerGroup(group.group_id)
         awaited = frozenset(made.awaited_joins)
@@ -145,6 +153,10 @@ class GroupStore:
             if group.group_id in self.streams:
                 group.follow(self.streams[group.group_id])
             self.streams[group.group_id] = group
+        elif isinstance(group, ShareGroup):
+            if group.group_id in self.share:
+                group.follow(self.share[group.group_id])
+            self.share[group.group_id] = group
         else:
             if group.group_id in self.consumer:
                 group.follow(self.consumer[group.group_id])

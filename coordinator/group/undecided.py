@@ -12,7 +12,7 @@ from coordinator.group.store import GroupStore
 
 
 class Undecided:
-    """Members of classic, consumer and streams groups, by the ids alone: a group may go over from one protocol to
+    """Members of groups of every kind, by the ids alone: a group may go over from one protocol to
     another by what is decided."""
 
     def __init__(self, store: GroupStore) -> None:

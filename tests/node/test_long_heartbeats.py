@@ -1,4 +1,4 @@
-"""Heartbeats of consumer groups that are much to decide: others are served meanwhile, and each has its turn."""
+"""Heartbeats of consumer and share groups that are much to decide: others are served meanwhile, each has its turn."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from broker.replicas.follower import Follower
 from broker.server import Server
 from coordinator.group.consumer import long_heartbeat
 from coordinator.group.deferred import MOST_TRIES
+from coordinator.group.share import long_heartbeat as share_long_heartbeat
 from protocol.errors import Error, KafkaError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from tests.node.admin_requests import create
 from tests.node.computing import Held
 from tests.node.replicated import without_a_controller
@@ -88,6 +90,30 @@ async def test_those_of_one_group_take_turns_and_another_group_waits_for_none(
     assert told(two.receive(second)) == (Error.NONE, 2)  # the next assignment is due in a second
     assert node.groups.shard_of("g").groups.consumer["g"].epoch == 3
     assert not node.groups.deciding
+
+
+async def test_those_of_a_share_group_take_turns_as_well(
+    node: Server, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(share_long_heartbeat, "MOST_OF_SHARES_IN_PASSING", -1)
+    one, two = Client(Straight(node)), Client(Straight(node))
+    asked = [
+        ShareGroupHeartbeatRequest(group_id="g", member_id=member, subscribed_topic_names=["t"])
+        for member in ("one", "two")
+    ]
+    first, second = one.send(asked[0], 1), two.send(asked[1], 1)
+    assert len(held.waiting) == 1
+    before = end_of_offsets(node)
+    held.compute()
+    assert end_of_offsets(node) == before
+    await held.let_go()
+    assert told(one.receive(first)) == (Error.NONE, 2)
+    assert two.receive(second, within_s=0) is Outcome.SILENCE
+    while held.waiting:
+        await held.let_go()  # anew, where states were initialized meanwhile
+    assert told(two.receive(second))[0] is Error.NONE
+    assert not node.groups.deciding
+    assert {*node.groups.shard_of("g").groups.share["g"].members} == {"one", "two"}
 
 
 async def test_who_hangs_up_is_passed_over_and_nothing_is_written_for_it(node: Server, held: Held) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.environment.computing import ComputingAtOnce
 from broker.handlers import HANDLERS
 from broker.handlers.alter_share_group_offsets import MOST_ALTERED_PARTITIONS
 from broker.handlers.delete_groups import MOST_SHARE_GROUPS
@@ -271,8 +272,11 @@ async def test_a_heartbeat_has_to_make_sense_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.limit("broker.handlers.share_group_heartbeat.MOST_NAMES")
-async def test_a_member_subscribes_to_so_many_topics_at_most(tmp_path: Path) -> None:
+async def test_a_member_subscribes_to_so_many_topics_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = await sharing(tmp_path)
+    monkeypatch.setattr(node.turns, "_computing", ComputingAtOnce())
     names = [f"n{number}" for number in range(MOST_NAMES)]
     assert beat(node, "m", 0, *names, "more").error_code == Error.INVALID_REQUEST
     assert beat(node, "m", 0, *names).error_code == Error.NONE

@@ -33,6 +33,26 @@ class ShareGroup(ModernGroup[ShareMember]):
         self.settled = -1
         """As of which of its `changes` nothing is to be initialized or assigned, whatever the time."""
 
+    def copy(self) -> ShareGroup:
+        """One that can be changed by itself. Members, targets and what states its partitions have are never changed, so
+        they are the same ones."""
+        made = ShareGroup(self.group_id)
+        made.changes = self.changes
+        made.epoch, made.metadata_hash = self.epoch, self.metadata_hash
+        made.assignment_epoch = self.assignment_epoch
+        made.assignment_timestamp_ms = self.assignment_timestamp_ms
+        made.members = self.members.copy()
+        made.targets = dict(self.targets)
+        made.topics = dict(self.topics)
+        made.homogeneous = self.homogeneous
+        made.state_partitions = self.state_partitions
+        made.follow(self)
+        return made
+
+    def follow(self, other: ShareGroup) -> None:
+        """What isn't durable is as of the other one from here on. It hasn't settled: records have made it."""
+        self.refresh_deadline_ms, self.refresh_epoch = other.refresh_deadline_ms, other.refresh_epoch
+
     @property
     def state(self) -> ShareGroupState:
         return SHARE_GROUP_STATES[bool(self.members)]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.gate import Gate
 from coordinator.group.client import Client
+from coordinator.group.deferred import Deferred
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
 from coordinator.group.share.initializing import PartitionErrors, StateInitializing
@@ -35,7 +36,9 @@ class ShareGroups:
         self._heartbeats = ShareHeartbeats(parts, gate, self._sessions, self._initializing)
         self.offsets = ShareOffsets(parts, gate, self._initializing)
 
-    def heartbeat(self, client: Client, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
+    def heartbeat(
+        self, client: Client, request: ShareGroupHeartbeatRequest
+    ) -> ShareGroupHeartbeatResponse | Deferred[ShareGroupHeartbeatResponse]:
         """See `ShareHeartbeats.heartbeat`."""
         return self._heartbeats.heartbeat(client, request)
 

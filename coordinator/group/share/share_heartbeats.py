@@ -2,26 +2,29 @@
 
     admission → subscription → target → assignment → what is to be initialized → answer
 
-Everything is decided on the group as it is; the records of one heartbeat are written together and then applied.
+Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. Where
+that is much, all but the writing is done beside the loop: see `deferred.py`.
 Source: `GroupMetadataManager.shareGroupHeartbeat`, in its order.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 
 from coordinator.gate import Gate
 from coordinator.group.client import Client
+from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import brought_by_share_heartbeat
 from coordinator.group.modern.assignors.simple import SIMPLE, assign_simply
 from coordinator.group.modern.assignors.spec import AssignorError, GroupSpec, MemberSpec
 from coordinator.group.modern.targets import NO_TARGET, Target, same_target
 from coordinator.group.parts import ShardParts
-from coordinator.group.records import AnyRecord
+from coordinator.group.share.decision import ShareDecision
 from coordinator.group.share.group import ShareGroup
 from coordinator.group.share.initializing import StateInitializing
+from coordinator.group.share.long_heartbeat import LongShareHeartbeat, is_little
 from coordinator.group.share.member import ShareMember
 from coordinator.group.share.records import (
     share_assignment_record,
@@ -31,6 +34,7 @@ from coordinator.group.share.records import (
     share_target_record,
 )
 from coordinator.group.share.share_sessions import ShareSessions
+from coordinator.group.share.state_partitions import InitTopics
 from coordinator.group.share.states import (
     ACCEPTED_EPOCHS,
     JOIN_EPOCH,
@@ -50,27 +54,13 @@ from protocol.messages.groups_share import (
 log = logging.getLogger("barnabas.groups")
 
 
-@dataclass(slots=True)
-class _Decision:
-    """What becomes of a group by one heartbeat, while it goes from one step to the next."""
-
-    group: ShareGroup
-    old: ShareMember
-    new: ShareMember
-    epoch: int
-    topics: Iterable[str]
-    homogeneous: bool
-    records: list[AnyRecord] = field(default_factory=list)
-    bumped: bool = False
-    """Whether the group has a new epoch."""
-
-
 class ShareHeartbeats:
     """Heartbeats of the members of share groups."""
 
     def __init__(
         self, parts: ShardParts, gate: Gate, sessions: ShareSessions, initializing: StateInitializing
     ) -> None:
+        self._parts = parts
         self._store = parts.store
         self._runtime = parts.runtime
         self._journal = parts.journal
@@ -83,50 +73,72 @@ class ShareHeartbeats:
         self._sessions = sessions
         self._initializing = initializing
 
-    def heartbeat(self, client: Client, request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse:
-        """The answer. Raises KafkaError; the group is as before then: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED,
-        UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH; the log's (`append_error`)."""
+    def heartbeat(
+        self, client: Client, request: ShareGroupHeartbeatRequest
+    ) -> ShareGroupHeartbeatResponse | Deferred[ShareGroupHeartbeatResponse]:
+        """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then:
+        GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH; the log's
+        (`append_error`)."""
         if request.member_epoch == LEAVE_EPOCH:
             return self._sessions.leave(request)
         decision = self._admitted(client, request)
-        group, old, new = decision.group, decision.old, decision.new
-        if new is not old or not group.has_settled(old, self._runtime.now_ms()):
-            new = self._decide(decision)
-        else:
+        group, old = decision.group, decision.old
+        if decision.new is old and group.has_settled(old, self._runtime.now_ms()):
             self._sessions.restart(group.group_id, old.member_id)
+            return self._answered(decision, request)
+        decide = partial(self._decide, decision, request)
+        if not is_little(group, request.subscribed_topic_names or (), self._topics):
+            return LongShareHeartbeat(self._parts, self._sessions, decision, decide)
+        try:
+            answer = decide()
+        finally:
+            decision.take_effect()
+        self._sessions.restart(group.group_id, old.member_id)
+        self._journal.write(decision.records)
+        decision.was_written()
+        return answer
+
+    def _answered(
+        self, decision: ShareDecision, request: ShareGroupHeartbeatRequest
+    ) -> ShareGroupHeartbeatResponse:
+        new = decision.new
         is_full = request.member_epoch == JOIN_EPOCH or request.subscribed_topic_names is not None
-        shows = is_full or new.assigned != old.assigned
+        shows = is_full or new.assigned != decision.old.assigned
         return ShareGroupHeartbeatResponse(
             member_id=new.member_id,
             member_epoch=new.epoch,
-            heartbeat_interval_ms=self._timeouts_of(group.group_id).heartbeat_interval_ms,
+            heartbeat_interval_ms=self._timeouts_of(decision.group.group_id).heartbeat_interval_ms,
             assignment=_shown(new.assigned) if shows else None,
         )
 
-    def _decide(self, decision: _Decision) -> ShareMember:
-        """Take all steps; the member as it is then. Raises KafkaError."""
+    def _decide(
+        self, decision: ShareDecision, request: ShareGroupHeartbeatRequest
+    ) -> ShareGroupHeartbeatResponse:
+        """Take all steps; the answer once the decision is taken. Nothing but the decision is changed. Raises
+        KafkaError."""
         group = decision.group
         self._subscribe(decision)
         target_epoch, target = self._take_target(decision)
-        new = self._assigned(decision, target_epoch, target)
+        decision.new = self._assigned(decision, target_epoch, target)
         missing = self._initializing.missing(group, decision.topics)
         if len(missing):
             decision.records.append(self._initializing.record_of(group, missing))
-        self._sessions.restart(group.group_id, new.member_id)
-        self._journal.write(decision.records)
-        if len(missing):
-            group_id, epoch = group.group_id, decision.epoch
-            self._gate.when_committed(
-                lambda lost: None if lost else self._initializing.initialize(group_id, epoch, missing)
-            )
+            initialize = partial(self._initialize, group.group_id, decision.epoch, missing)
+            decision.once_written.append(initialize)
         state = group.state_partitions
         if not decision.records and (state is None or not len(state.initializing)):
-            group.settled = group.changes
-        return new
+            decision.once_written.append(partial(_settle, group))
+        return self._answered(decision, request)
+
+    def _initialize(self, group_id: str, epoch: int, missing: InitTopics) -> None:
+        """Once it is committed that they are missing; what somebody else asks for by then is left out."""
+        self._gate.when_committed(
+            lambda lost: None if lost else self._initializing.initialize(group_id, epoch, missing)
+        )
 
     # --- admission ------------------------------------------------------------------------------------------
 
-    def _admitted(self, client: Client, request: ShareGroupHeartbeatRequest) -> _Decision:
+    def _admitted(self, client: Client, request: ShareGroupHeartbeatRequest) -> ShareDecision:
         member_id, joins = request.member_id, request.member_epoch == JOIN_EPOCH
         group = self._store.share_group_to_join(request.group_id) if joins else None
         group = group or self._store.share_group(request.group_id)
@@ -141,11 +153,11 @@ class ShareHeartbeats:
         if brought_bytes > 0:
             self._member_memory.check(brought_bytes, self._runtime.now_ms())
         new = _as_requested(old, client, request)
-        return _Decision(group, old, new, group.epoch, group.topics, group.homogeneous)
+        return ShareDecision(group, old, new, group.epoch, group.topics, group.homogeneous)
 
     # --- subscription ---------------------------------------------------------------------------------------
 
-    def _subscribe(self, decision: _Decision) -> None:
+    def _subscribe(self, decision: ShareDecision) -> None:
         """Record what changed of the member; the group has its next epoch where its topics changed, or partitions are
         initialized that nobody has."""
         group, old, new = decision.group, decision.old, decision.new
@@ -159,17 +171,27 @@ class ShareHeartbeats:
         if not bump and not group.needs_refresh(now_ms):
             return
         decision.topics, decision.homogeneous = group.subscriptions_with(old, new)
-        metadata_hash = self._hashes.of(decision.topics)
+        hashed = self._hashes.look(decision.topics)
+        decision.effects.append(partial(self._hashes.keep, hashed))
+        metadata_hash = hashed.value
         if bump or metadata_hash != group.metadata_hash:
             decision.bumped = True
             decision.epoch = group.epoch + 1
             decision.records.append(share_epoch_record(group.group_id, decision.epoch, metadata_hash))
-            log.info("group %s is at epoch %d", group.group_id, decision.epoch)
-        group.was_refreshed(now_ms, decision.epoch)
+            decision.effects.append(
+                partial(log.info, "group %s is at epoch %d", group.group_id, decision.epoch)
+            )
+        decision.effects.append(partial(self._was_refreshed, group.group_id, now_ms, decision.epoch))
+
+    def _was_refreshed(self, group_id: str, now_ms: int, epoch: int) -> None:
+        """A group that isn't there yet looks once more at its next heartbeat."""
+        group = self._store.share.get(group_id)
+        if group is not None:
+            group.was_refreshed(now_ms, epoch)
 
     # --- target ---------------------------------------------------------------------------------------------
 
-    def _take_target(self, decision: _Decision) -> tuple[int, Target]:
+    def _take_target(self, decision: ShareDecision) -> tuple[int, Target]:
         """The epoch of the target assignment, and the member's part of it. A new one goes to the records.
 
         Raises KafkaError (UNKNOWN_SERVER_ERROR) where no assignment is possible.
@@ -193,9 +215,8 @@ class ShareHeartbeats:
                 spec, {topic_id: frozenset(topic.partitions) for topic_id, topic in initialized.items()}
             )
         except AssignorError as error:
-            log.error(
-                "group %s: no target assignment for epoch %d: %s", group.group_id, decision.epoch, error
-            )
+            said = "group %s: no target assignment for epoch %d: %s"
+            decision.effects.append(partial(log.error, said, group.group_id, decision.epoch, error))
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
         for member_id in specs:
             target = assignments.get(member_id, NO_TARGET)
@@ -203,7 +224,8 @@ class ShareHeartbeats:
                 decision.records.append(share_target_record(group.group_id, member_id, target))
         now_ms = self._runtime.now_ms()
         decision.records.append(share_target_epoch_record(group.group_id, decision.epoch, now_ms))
-        log.info("group %s: assignment %d by %s", group.group_id, decision.epoch, SIMPLE)
+        said = "group %s: assignment %d by %s"
+        decision.effects.append(partial(log.info, said, group.group_id, decision.epoch, SIMPLE))
         return decision.epoch, assignments.get(new.member_id, NO_TARGET)
 
     def _may_compute(self, group: ShareGroup) -> bool:
@@ -221,7 +243,7 @@ class ShareHeartbeats:
 
     # --- assignment -----------------------------------------------------------------------------------------
 
-    def _assigned(self, decision: _Decision, target_epoch: int, target: Target) -> ShareMember:
+    def _assigned(self, decision: ShareDecision, target_epoch: int, target: Target) -> ShareMember:
         """The member goes to the target's epoch in one step: it needn't give anything up first."""
         member = decision.new
         if not decision.bumped and member.is_reconciled_to(target_epoch):
@@ -252,6 +274,11 @@ class ShareHeartbeats:
                     kept = JavaMap.copy_of(target)
                 kept.pop(topic_id)
         return kept
+
+
+def _settle(group: ShareGroup) -> None:
+    """Nothing was written: it still is as it was decided by."""
+    group.settled = group.changes
 
 
 def _check_epoch(member: ShareMember, epoch: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.shard import GroupShard
 from coordinator.group.share.group import ShareGroup
@@ -64,9 +65,20 @@ class Sharers(Groups):
             subscribed_topic_names=[*names] if names or epoch == 0 else None,
         )
         try:
-            return self.shard.share_groups.heartbeat(asker(client), request)
+            return self.answer(request, client)
         except KafkaError as error:
             return ShareGroupHeartbeatResponse(error_code=error.error, assignment=None)
+
+    def answer(self, request: ShareGroupHeartbeatRequest, client: str = "c") -> ShareGroupHeartbeatResponse:
+        """The answer, whether it is deferred or not. Raises KafkaError."""
+        answer = self.shard.share_groups.heartbeat(asker(client), request)
+        while isinstance(answer, Deferred):
+            answer.decide()
+            settled = answer.settle()
+            if settled is not None:
+                return settled
+            answer = self.shard.share_groups.heartbeat(asker(client), request)
+        return answer
 
     def enter(self, member: str, *names: str, **more: Any) -> ShareGroupHeartbeatResponse:
         """Join; subscribed to `t` where nothing else is said."""

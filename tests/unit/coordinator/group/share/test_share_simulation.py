@@ -14,6 +14,7 @@ import pytest
 
 from coordinator.group.known_topics import KnownTopic
 from coordinator.group.shard import GroupShard
+from coordinator.group.share import long_heartbeat
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.share.sharers import Sharers
@@ -172,8 +173,12 @@ class History:
         assert durable(self.sharers.restarted().shard) == durable(self.sharers.shard)
 
 
+@pytest.mark.parametrize("most_in_passing", [long_heartbeat.MOST_OF_SHARES_IN_PASSING, -1])
 @pytest.mark.parametrize("seed", range(16))
-def test_once_all_is_well_again_each_partition_is_initialized_and_somebodys(seed: int) -> None:
+def test_once_all_is_well_again_each_partition_is_initialized_and_somebodys(
+    monkeypatch: pytest.MonkeyPatch, seed: int, most_in_passing: int
+) -> None:
+    monkeypatch.setattr(long_heartbeat, "MOST_OF_SHARES_IN_PASSING", most_in_passing)
     history = History(seed)
     history.run(150)
     history.check_settled()
