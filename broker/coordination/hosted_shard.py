@@ -224,6 +224,9 @@ def _records_of(header: BatchHeader, batch: memoryview) -> list[Record]:
 
 def reason(error: Exception) -> str:
     """In one line. What nobody foresaw is told with its kind; where it came from is in the log of level debug."""
+    cause = error.__cause__
+    if isinstance(error, KafkaError) and isinstance(cause, CodecError):
+        return str(cause)  # a client isn't told of it
     if isinstance(error, CodecError | CorruptRecordError | KafkaError | ReplayError):
         return str(error)
     log.debug("what nobody foresaw", exc_info=error)

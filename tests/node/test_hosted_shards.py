@@ -17,7 +17,7 @@ from broker.replicas.leader import Leader
 from broker.server import Server
 from coordinator.java.hashes import partition_of_key
 from coordinator.transaction.records import encode_key
-from protocol.errors import Error, KafkaError
+from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.topics import CreatePartitionsTopic
 from tests.node.hosting import NONSENSE, Hosting, RecordedShard, elect_again
 from tests.node.transactional import Producer, coordinating, create, delete, state
@@ -127,6 +127,13 @@ async def test_a_new_leader_epoch_loads_a_shard_anew_that_asks_for_it(node: Serv
     assert hosting.events == ["unload", "replay a", "start"]
     assert [hosting.shards.at(index).leader_epoch for index in (0, 1)] == [1, 0]
     assert hosting.shards.at(1) is of_one
+
+
+def test_the_reason_is_told_that_a_client_is_not_told() -> None:
+    error = KafkaError(Error.UNKNOWN_SERVER_ERROR)
+    error.__cause__ = CodecError("a topology of epoch -1")
+    assert hosted_shard.reason(error) == "a topology of epoch -1"
+    assert hosted_shard.reason(KafkaError(Error.UNKNOWN_SERVER_ERROR)) == "UNKNOWN_SERVER_ERROR"
 
 
 async def test_a_partition_that_can_not_be_read_holds_up_no_other(

@@ -15,6 +15,8 @@ MOST_DECIDED_IN_PASSING = 10_000
 """What is decided in passing: some 10 ms, the unit being about a microsecond."""
 
 _PER_TASK, _PER_TOPIC, _PER_MEMBER = 50, 80, 30
+_PER_SETTING = 5
+"""Of a topic that the application has for itself."""
 _PER_TAG, _CHARACTERS = 10, 10
 """Of a tag: itself, and so many characters of its key, which is hashed."""
 
@@ -40,6 +42,8 @@ def is_little(decision: StreamsDecision, request: StreamsGroupHeartbeatRequest, 
             work += _PER_TOPIC * (
                 len(subtopology.state_changelog_topics) + len(subtopology.repartition_sink_topics)
             )
+            for topics_of in (repartitions, subtopology.state_changelog_topics):
+                work += _PER_SETTING * sum([len(topic.topic_configs) for topic in topics_of])
     return (
         work <= MOST_DECIDED_IN_PASSING
         and work + task_count(group, request, topics) * _PER_TASK <= MOST_DECIDED_IN_PASSING

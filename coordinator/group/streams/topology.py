@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from coordinator.group.streams.tasks import by_name
 from coordinator.java.maps import JavaMap, JavaSet
-from protocol.errors import Error, KafkaError
+from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages import groups_streams
 from protocol.messages.group_records_streams import (
     CopartitionGroup,
@@ -28,13 +28,14 @@ class StreamsTopology:
     def __init__(self, value: StreamsGroupTopologyValue) -> None:
         """Raises KafkaError (UNKNOWN_SERVER_ERROR) for an epoch below 0, and a subtopology that is there twice."""
         if value.epoch < 0:
-            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka: an IllegalArgumentException
+            raise _makes_no_sense(f"a topology of epoch {value.epoch}")  # Kafka: an IllegalArgumentException
         self.value = value
         self.epoch = value.epoch
         self.subtopologies: JavaMap[str, Subtopology] = JavaMap()
         for subtopology in value.subtopologies:
             if subtopology.subtopology_id in self.subtopologies:
-                raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka: an IllegalStateException
+                twice = f"a topology that has subtopology {subtopology.subtopology_id} twice"
+                raise _makes_no_sense(twice)  # Kafka: an IllegalStateException
             self.subtopologies[subtopology.subtopology_id] = subtopology
         self.sources: dict[str, str] = {}
         self.required: JavaSet[str] = JavaSet()
@@ -59,6 +60,13 @@ class StreamsTopology:
                 for subtopology_id in sorted(self.subtopologies, key=by_name)
             ],
         )
+
+
+def _makes_no_sense(why: str) -> KafkaError:
+    """A client isn't told why, as by Kafka; the log is, where a record says it."""
+    error = KafkaError(Error.UNKNOWN_SERVER_ERROR)
+    error.__cause__ = CodecError(why)
+    return error
 
 
 def source_names(subtopology: Subtopology) -> list[str]:

@@ -10,7 +10,7 @@ from coordinator.group.streams import long_heartbeat
 from coordinator.group.streams.config import StreamsConfig
 from coordinator.group.streams.heartbeat_answer import StreamsAnswer
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_streams import KeyValue, StreamsGroupHeartbeatRequest
+from protocol.messages.groups_streams import KeyValue, StreamsGroupHeartbeatRequest, TopicInfo
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.streams.members import (
     StreamsMembers,
@@ -103,6 +103,23 @@ def test_tags_without_end_are_seen_to_beside_the_loop(tags: list[KeyValue]) -> N
         twice.settle()
     assert refused.value.error is Error.UNKNOWN_SERVER_ERROR
     assert [*groups.group.members] == ["one"]
+
+
+@pytest.mark.parametrize("kind", ["changelogs", "repartitions"])
+def test_settings_of_a_topic_without_end_are_seen_to_beside_the_loop(kind: str) -> None:
+    settings = [
+        KeyValue(key=str(number), value="1") for number in range(long_heartbeat.MOST_DECIDED_IN_PASSING)
+    ]
+    groups = StreamsMembers()
+    request = join(groups, "one")
+    assert request.topology is not None
+    (sent,) = request.topology.subtopologies
+    topic = TopicInfo(name="c", topic_configs=settings)
+    if kind == "changelogs":
+        sent.state_changelog_topics = [topic]
+    else:
+        sent.repartition_source_topics = [topic]
+    begun(groups, request)
 
 
 @pytest.mark.usefixtures("all_is_much")

@@ -10,13 +10,16 @@ from coordinator.group.records import HIGHEST_EPOCH_READ, StreamsGroupRecord, en
 from coordinator.group.streams.group import StreamsGroup
 from coordinator.group.streams.states import StreamsMemberState
 from coordinator.ports import CoordinatorRecord
-from protocol.errors import CodecError, Error
+from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.group_records_streams import (
     CurrentTaskIds,
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMetadataKey,
     StreamsGroupMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+    Subtopology,
 )
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.streams.members import StreamsMembers, subtopology, topology
@@ -111,3 +114,23 @@ def test_an_epoch_that_leaves_no_room_is_not_read() -> None:
     value = StreamsGroupMetadataValue(epoch=HIGHEST_EPOCH_READ + 1)
     with pytest.raises(CodecError):
         loaded([encode_record(StreamsGroupRecord(key, value))])
+
+
+@pytest.mark.parametrize(
+    ("value", "why"),
+    [
+        (StreamsGroupTopologyValue(epoch=-1), "a topology of epoch -1"),
+        (
+            StreamsGroupTopologyValue(subtopologies=[Subtopology(subtopology_id="0")] * 2),
+            "a topology that has subtopology 0 twice",
+        ),
+    ],
+)
+def test_a_topology_that_makes_no_sense_is_refused_with_the_reason_for_the_log_alone(
+    value: StreamsGroupTopologyValue, why: str
+) -> None:
+    record = encode_record(StreamsGroupRecord(StreamsGroupTopologyKey(group_id="g"), value))
+    with pytest.raises(KafkaError) as refused:
+        loaded([record])
+    assert (refused.value.error, refused.value.message) == (Error.UNKNOWN_SERVER_ERROR, None)
+    assert str(refused.value.__cause__) == why
