@@ -7,6 +7,7 @@ fails, or where another acknowledgement of the same list is wrong. Renewed locks
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from coordinator.persister import StateBatch
 from coordinator.share_partition.in_flight_batch import InFlightBatch
@@ -65,23 +66,25 @@ class Changes:
     def complete(self, *, is_written: bool) -> None:
         """All of them hold, or none."""
         records = self._records
-        for state, batch in self._begun:
-            state.complete(is_written=is_written)
-            if state.state is AVAILABLE and batch.first_offset < records.start_offset:
-                self._archive_before_start(state, batch)
-            if state.state is AVAILABLE:
-                records.may_have_available = True
-            if not is_written and batch.delivery_state in TERMINAL and not state.is_terminal:
-                records.terminal_count -= records.count_from_start(batch.first_offset, batch.last_offset)
+        for begun, batch in self._begun:
+            for first, last, state in begun.parts(batch.first_offset, batch.last_offset):
+                state.complete(is_written=is_written)
+                if not is_written and batch.delivery_state in TERMINAL and not state.is_terminal:
+                    records.terminal_count -= records.count_from_start(first, last)
+                if state.state is AVAILABLE:
+                    records.may_have_available |= last >= records.start_offset
+                    if first < records.start_offset:
+                        self._archive_before_start(state, first, last)
 
-    def _archive_before_start(self, state: InFlightState, given_back: StateBatch) -> None:
-        """The log begins behind it, or within. In Kafka it is fetched, for ever: the log has it no more."""
+    def _archive_before_start(self, state: InFlightState, first: int, last: int) -> None:
+        """The log begins behind what was given back, or within. In Kafka it is fetched, for ever: the log has it no
+        more."""
         records = self._records
-        if given_back.last_offset < records.start_offset:
+        if last < records.start_offset:
             state.archive()
         else:
-            first = given_back.first_offset
-            batches = records.between(first, first)
+            batch = records.floor(first)
+            batches = [] if batch is None else [batch]
             records.archive(first, records.start_offset, batches, AVAILABLE, counts=False)
 
 
@@ -155,13 +158,19 @@ class Acknowledgement:
     def _acknowledge_each(self, batch: AcknowledgementBatch, in_flight: InFlightBatch) -> None:
         types = batch.acknowledge_types
         first = max(batch.first_offset, self._records.start_offset)
-        for offset, state in in_flight.states(first, batch.last_offset):
+        for run_first, run_last, state in in_flight.runs(first, batch.last_offset):
             if state.state is not ACQUIRED:
                 raise KafkaError(Error.INVALID_RECORD_STATE, _OFFSET_NOT_ACQUIRED)
             if state.member_id != self._member_id:
                 raise KafkaError(Error.INVALID_RECORD_STATE, _NOT_OWNER_OF_OFFSET)
-            kind = types[0] if len(types) == 1 else types[offset - batch.first_offset]
-            self._change(state, kind, offset, offset)
+            if len(types) == 1:
+                self._change(in_flight.cut(run_first, run_last), types[0], run_first, run_last)
+                continue
+            of_run = types[run_first - batch.first_offset : run_last - batch.first_offset + 1]
+            for kind, neighbours in groupby(of_run):
+                last = run_first + sum(1 for _ in neighbours) - 1
+                self._change(in_flight.cut(run_first, last), kind, run_first, last)
+                run_first = last + 1
 
     def _change(self, state: InFlightState, kind: int, first_offset: int, last_offset: int) -> None:
         if kind != AcknowledgeType.RENEW:
@@ -185,6 +194,12 @@ def release(records: InFlightRecords, member_id: str, changes: Changes) -> None:
                 changes.begin(whole, to, batch.first_offset, batch.last_offset)
                 continue
             batch.split()
-        for offset, state in batch.states(batch.first_offset, batch.last_offset):
-            if state.state is ACQUIRED and state.member_id == member_id:
-                changes.begin(state, ARCHIVED if offset < start else AVAILABLE, offset, offset)
+        for first, last, state in batch.runs(batch.first_offset, batch.last_offset):
+            if state.state is not ACQUIRED or state.member_id != member_id:
+                continue
+            if first < start:
+                archived_to = min(last, start - 1)
+                changes.begin(batch.cut(first, archived_to), ARCHIVED, first, archived_to)
+                first = archived_to + 1
+            if first <= last:
+                changes.begin(batch.cut(first, last), AVAILABLE, first, last)

@@ -156,7 +156,7 @@ class Acquisition:
             return batch.whole.is_available and batch.whole.delivery_count >= least
         return any(
             state.is_available and state.delivery_count >= least
-            for _, state in batch.states(self._first_fetched, self._last_offset)
+            for _, _, state in batch.runs(self._first_fetched, self._last_offset)
         )
 
     def _acquire_each(self, batch: InFlightBatch, left: int) -> int:
@@ -167,24 +167,28 @@ class Acquisition:
         lock: Lock | None = None
         found: list[AcquiredRecords] = []
         count = 0
-        for offset, state in batch.states(self._first_fetched, self._last_offset):
+        for first, last, state in batch.runs(self._first_fetched, self._last_offset):
             if not state.is_available:
                 continue
-            if limit > 2 and state.delivery_count == limit - 1 and count > 0:
+            is_last_time = limit > 2 and state.delivery_count == limit - 1
+            if is_last_time and count > 0:
                 break
             if most_throttled is None and state.delivery_count >= throttled:
                 most_throttled = max(1, batch.size >> (state.delivery_count - throttled + 1))
+            most = 1 if is_last_time else last - first + 1
+            if self._limits_records:
+                most = min(most, left - count)
+            if most_throttled is not None and count < most_throttled:  # where it is passed it holds no more
+                most = min(most, most_throttled - count)
+            last = min(last, first + most - 1)
+            state = batch.cut(first, last)
             if not self._deliver(state):
                 continue
             lock = lock or self._lock(batch.first_offset, batch.last_offset)
             state.relock(lock)
-            found.append(AcquiredRecords(offset, offset, state.delivery_count))
-            count += 1
-            if (
-                (limit > 2 and state.delivery_count == limit)
-                or (self._limits_records and count == left)
-                or count == most_throttled
-            ):
+            found.append(AcquiredRecords(first, last, state.delivery_count))
+            count += last - first + 1
+            if is_last_time or (self._limits_records and count == left) or count == most_throttled:
                 break
         self._acquired += merged(found)
         return count

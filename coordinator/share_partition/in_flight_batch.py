@@ -1,10 +1,12 @@
 """Offsets in a row that were acquired together (Kafka: `InFlightBatch`).
 
-They have one state until anything touches some of them alone; from then on each has its own, and that stays so.
+They have one state until anything touches some of them alone. From then on they are told apart, and that stays so: in
+Kafka each of them has a state of its own then; here those in a row that have all of it in common share one, a *run*.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from coordinator.share_partition.in_flight_state import InFlightState
@@ -12,15 +14,16 @@ from coordinator.share_partition.states import AVAILABLE
 
 
 class InFlightBatch:
-    """`whole` is the state of all of them, None once they are told apart: then `each` has one for every offset."""
+    """`whole` is the state of all of them, None once they are told apart."""
 
-    __slots__ = ("_done", "each", "first_offset", "last_offset", "whole")
+    __slots__ = ("_done", "_firsts", "_states", "first_offset", "last_offset", "whole")
 
     def __init__(self, first_offset: int, last_offset: int, whole: InFlightState) -> None:
         self.first_offset = first_offset
         self.last_offset = last_offset
         self.whole: InFlightState | None = whole
-        self.each: list[InFlightState] = []
+        self._firsts: list[int] = []  # of each run, once they are told apart
+        self._states: list[InFlightState] = []
         self._done = 0  # so many of the first of them are terminal and written, which they stay
 
     @property
@@ -28,8 +31,13 @@ class InFlightBatch:
         """How many offsets."""
         return self.last_offset - self.first_offset + 1
 
+    @property
+    def run_count(self) -> int:
+        """How many runs of offsets that are told apart."""
+        return len(self._firsts)
+
     def state_at(self, offset: int) -> InFlightState:
-        return self.each[offset - self.first_offset] if self.whole is None else self.whole
+        return self._states[bisect_right(self._firsts, offset) - 1] if self.whole is None else self.whole
 
     def split(self) -> None:
         """Tell the offsets apart, each with what all of them had. Nothing where that was done.
@@ -39,38 +47,59 @@ class InFlightBatch:
         whole = self.whole
         if whole is None:
             return
-        state, count, member_id, lock = whole.state, whole.delivery_count, whole.member_id, whole.lock
-        if whole.is_pending:
-            lock = None
-        self.each = [InFlightState(state, count, member_id, lock) for _ in range(self.size)]
+        lock = None if whole.is_pending else whole.lock
+        self._firsts = [self.first_offset]
+        self._states = [InFlightState(whole.state, whole.delivery_count, whole.member_id, lock)]
         whole.relock(None)
         self.whole = None
 
     def split_behind(self, last_acquired: int) -> None:
         """Tell the offsets apart: those behind `last_acquired` weren't delivered after all."""
-        whole = self.whole
-        assert whole is not None
         self.split()
-        for offset in range(last_acquired + 1, self.last_offset + 1):
-            state = self.each[offset - self.first_offset]
-            state.relock(None)
-            self.each[offset - self.first_offset] = InFlightState(AVAILABLE, whole.delivery_count - 1)
+        behind = self.cut(last_acquired + 1, self.last_offset)
+        behind.relock(None)
+        self._states[-1] = InFlightState(AVAILABLE, behind.delivery_count - 1)
 
-    def states(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, InFlightState]]:
-        """Offset and state of those told apart, in this range."""
-        first = max(first_offset, self.first_offset)
-        for offset in range(first, min(last_offset, self.last_offset) + 1):
-            yield offset, self.each[offset - self.first_offset]
+    def runs(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, int, InFlightState]]:
+        """First and last offset and state of what is told apart, as far as it lies in this range. What was given out
+        may be cut before the next one is asked for."""
+        firsts = self._firsts
+        offset, last = max(first_offset, self.first_offset), min(last_offset, self.last_offset)
+        place = bisect_right(firsts, offset) - 1
+        while offset <= last:
+            while place + 1 < len(firsts) and firsts[place + 1] <= offset:
+                place += 1
+            behind = firsts[place + 1] if place + 1 < len(firsts) else self.last_offset + 1
+            run_last = min(behind - 1, last)
+            yield offset, run_last, self._states[place]
+            offset = run_last + 1
+
+    def cut(self, first_offset: int, last_offset: int) -> InFlightState:
+        """Tell these offsets, all of one run, apart from the rest of it; their state."""
+        firsts = self._firsts
+        place = bisect_right(firsts, first_offset) - 1
+        if firsts[place] < first_offset:
+            self._part(place, first_offset)
+            place += 1
+        following = firsts[place + 1] if place + 1 < len(firsts) else self.last_offset + 1
+        if last_offset + 1 < following:
+            self._part(place, last_offset + 1)
+        return self._states[place]
+
+    def _part(self, place: int, offset: int) -> None:
+        """A run is two from here on, the second of which begins at the offset."""
+        self._firsts.insert(place + 1, offset)
+        self._states.insert(place + 1, self._states[place].parted(offset))
 
     def leading_done(self) -> int:
         """How many of them, from the first one on, are terminal and written."""
         if self.whole is not None:
             return self.size if self.whole.is_terminal and not self.whole.is_pending else 0
-        each, done = self.each, self._done
-        while done < len(each) and each[done].is_terminal and not each[done].is_pending:
-            done += 1
-        self._done = done
-        return done
+        for _, last, state in self.runs(self.first_offset + self._done, self.last_offset):
+            if state.is_pending or not state.is_terminal:
+                break
+            self._done = last - self.first_offset + 1
+        return self._done
 
     def is_within(self, first_offset: int, last_offset: int) -> bool:
         """Whether all of it lies in this range."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from coordinator.share_partition.in_flight_batch import InFlightBatch
 from coordinator.share_partition.in_flight_state import InFlightState
-from coordinator.share_partition.states import TERMINAL, RecordState
+from coordinator.share_partition.states import RecordState
 
 
 class GapWindow:
@@ -127,9 +127,9 @@ class InFlightRecords:
                 if batch.whole.is_available:
                     return batch.first_offset
                 continue
-            for place, state in enumerate(batch.each):
+            for first, _, state in batch.runs(batch.first_offset, batch.last_offset):
                 if state.is_available:
-                    return batch.first_offset + place
+                    return first
         return None
 
     def can_acquire(self, most: int) -> bool:
@@ -239,8 +239,8 @@ class InFlightRecords:
                 if batch.whole.is_terminal:
                     count += self.count_from_start(batch.first_offset, min(end - 1, batch.last_offset))
             else:
-                states = batch.states(self.start_offset, end - 1)
-                count += sum(state.state in TERMINAL for _, state in states)
+                runs = batch.runs(self.start_offset, end - 1)
+                count += sum(last - first + 1 for first, last, state in runs if state.is_terminal)
         return count
 
     # --- what is out of reach -------------------------------------------------------------------------------
@@ -266,9 +266,10 @@ class InFlightRecords:
                     any_archived = True
                     continue
                 batch.split()
-            for _, state in batch.states(first, end - 1):
+            for run_first, run_last, state in batch.runs(first, end - 1):
                 if state.state is in_state:
-                    self._archive(state, 1 if counts else 0)
+                    count = run_last - run_first + 1
+                    self._archive(batch.cut(run_first, run_last), count if counts else 0)
                     any_archived = True
         return any_archived
 

@@ -1,4 +1,4 @@
-"""The state of one offset in flight, or of a whole batch of them (Kafka: `InFlightState`).
+"""The state of offsets in a row that are in flight: of a whole batch, or of a run of it (Kafka: `InFlightState`).
 
 What an acknowledgement says is the state at once, and can be taken back until its write has succeeded: meanwhile
 the change is *pending*, and nobody else may make one.
@@ -23,7 +23,15 @@ NO_MEMBER = ""
 class InFlightState:
     """State, number of deliveries, owner and lock."""
 
-    __slots__ = ("_before", "_is_archived_for_good", "delivery_count", "lock", "member_id", "state")
+    __slots__ = (
+        "_before",
+        "_is_archived_for_good",
+        "_parted",
+        "delivery_count",
+        "lock",
+        "member_id",
+        "state",
+    )
 
     def __init__(
         self, state: RecordState, delivery_count: int, member_id: str = NO_MEMBER, lock: Lock | None = None
@@ -34,6 +42,7 @@ class InFlightState:
         self.lock = None if lock is None else lock.hold()
         self._before: tuple[RecordState, str, int] | None = None  # state, owner, delivery limit then
         self._is_archived_for_good = False
+        self._parted: tuple[int, InFlightState] | None = None  # while a change is pending: see `parts`
 
     @property
     def is_pending(self) -> bool:
@@ -54,6 +63,27 @@ class InFlightState:
         before, self.lock = self.lock, None if lock is None else lock.hold()
         if before is not None:
             before.drop()
+
+    def parted(self, offset: int) -> InFlightState:
+        """From this offset on they have a state of their own, which is the same so far, with the change that is
+        pending."""
+        behind = InFlightState(self.state, self.delivery_count, self.member_id, self.lock)
+        behind._before, behind._is_archived_for_good = self._before, self._is_archived_for_good
+        if self._before is not None:
+            behind._parted, self._parted = self._parted, (offset, behind)
+        return behind
+
+    def parts(self, first_offset: int, last_offset: int) -> list[tuple[int, int, InFlightState]]:
+        """What has become of the offsets that it was the state of when the change was begun: first, last, and state of
+        each part that they have been told apart into since."""
+        found: list[tuple[int, int, InFlightState]] = []
+        part, first = self, first_offset
+        while part._parted is not None:
+            behind, following = part._parted
+            found.append((first, behind - 1, part))
+            part, first = following, behind
+        found.append((first, last_offset, part))
+        return found
 
     def move(self, to: RecordState, delivery_limit: int, member_id: str = NO_MEMBER) -> bool:
         """Change the state where that is legal; whether it was. What has been delivered as often as it may be is
@@ -83,6 +113,7 @@ class InFlightState:
         lock's time is over meanwhile."""
         assert self._before is not None, "nothing was begun"
         (state, member_id, limit), self._before = self._before, None
+        self._parted = None
         if is_written or self._is_archived_for_good:
             self.relock(None)
         elif self.lock is not None and self.lock.has_expired:

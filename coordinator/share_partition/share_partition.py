@@ -7,7 +7,6 @@ given back. What is acquired and never written about comes back after a restart 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 
 from coordinator.persister import NO_START_OFFSET, Persister, ShareState, StateBatch
 from coordinator.ports import WhenCommitted
@@ -51,8 +50,7 @@ PERSISTER_ERRORS: dict[Error, Error] = {
 
 
 MOST_GIVEN_BACK = 1_000_000
-"""Offsets in a row that durable state says are to be given again: far more than a record batch has. Whoever fetches
-part of them has each told apart, in memory."""
+"""Offsets in a row that durable state says are to be given again: far more than a record batch has."""
 MOST_EXPIRED_AT_ONCE = 500
 """Offsets of one lock that are given back in one turn: each of those that are told apart is a write."""
 
@@ -301,11 +299,12 @@ class SharePartition:
         self._write(changes.written, written)
 
     def _lock_expired(self, lock: Lock) -> None:
-        """What it held is available again. That is written, and doesn't wait for it: one write for each state."""
+        """What it held is available again. That is written, and doesn't wait for it: one write for each state, and for
+        each offset that is told apart, as in Kafka."""
         limit = self._settings().delivery_count_limit
-        held = [*islice(self._held_by(lock), MOST_EXPIRED_AT_ONCE + 1)]
+        held, following = self._held_by(lock, limit)
         self._is_expiring = True  # who waits is to find all of it
-        for first, last, state in held[:MOST_EXPIRED_AT_ONCE]:
+        for first, last, state, size in held:
             records = self.records
             if state.state is not ACQUIRED or state.lock is not lock:
                 continue  # by the write before it
@@ -315,31 +314,64 @@ class SharePartition:
                 records.may_have_available = True
             if state.is_terminal:
                 records.terminal_count += records.count_from_start(first, last)
-            self._write([StateBatch(first, last, state.state, state.delivery_count)], self._expiry_written)
+            now, count = state.state, state.delivery_count
+            for offset in range(first, last + 1, size):
+                self._write([StateBatch(offset, offset + size - 1, now, count)], self._expiry_written)
         self._is_expiring = False
-        if len(held) > MOST_EXPIRED_AT_ONCE:
-            lock.first_offset = held[-1][0]  # all before it is done with
-            self._locks.go_on_expiring(lock)
-        else:
+        if following is None:
             self._changed()
+        else:
+            lock.first_offset = following  # all before it is done with
+            self._locks.go_on_expiring(lock)
 
-    def _held_by(self, lock: Lock) -> Iterator[tuple[int, int, InFlightState]]:
-        """First and last offset and state of what is acquired under a lock."""
+    def _held_by(
+        self, lock: Lock, limit: int
+    ) -> tuple[list[tuple[int, int, InFlightState, int]], int | None]:
+        """First and last offset and state of what is acquired under a lock, and of how many of the offsets each write
+        is: as much as is given back in one turn, and where the next one goes on. What becomes terminal is moved offset
+        by offset, since the start may move over it with each write."""
+        found: list[tuple[int, int, InFlightState, int]] = []
+        left = MOST_EXPIRED_AT_ONCE
+        for batch, first, last, state in self._runs_of(lock):
+            if not left:
+                return found, first
+            if batch is None:
+                found.append((first, last, state, last - first + 1))
+                left -= 1
+                continue
+            here = min(last, first + left - 1)
+            if here < self.records.start_offset or state.delivery_count >= limit:
+                found += [(offset, offset, batch.cut(offset, offset), 1) for offset in range(first, here + 1)]
+            else:
+                found.append((first, here, batch.cut(first, here), 1))
+            left -= here - first + 1
+            if here < last:
+                return found, here + 1
+        return found, None
+
+    def _runs_of(self, lock: Lock) -> Iterator[tuple[InFlightBatch | None, int, int, InFlightState]]:
+        """What is acquired under a lock, on one side of the start each, with the batch where its offsets are told
+        apart."""
         records = self.records
         floor = records.floor(lock.first_offset)
         if floor is None:
             return
+        start = records.start_offset
         for batch in records.between(floor.first_offset, lock.last_offset):
             whole = batch.whole
             if whole is not None and whole.lock is lock and whole.state is ACQUIRED:
-                if not batch.first_offset < records.start_offset <= batch.last_offset:
-                    yield batch.first_offset, batch.last_offset, whole
+                if not batch.first_offset < start <= batch.last_offset:
+                    yield None, batch.first_offset, batch.last_offset, whole
                     continue
                 batch.split()
             if batch.whole is None:
-                for offset, state in batch.states(lock.first_offset, lock.last_offset):
-                    if state.lock is lock and state.state is ACQUIRED:
-                        yield offset, offset, state
+                for first, last, state in batch.runs(lock.first_offset, lock.last_offset):
+                    if state.lock is not lock or state.state is not ACQUIRED:
+                        continue
+                    if first < start <= last:
+                        yield batch, first, start - 1, state
+                        first, state = start, batch.cut(start, last)
+                    yield batch, first, last, state
 
     def _expiry_written(self, error: KafkaError | None) -> None:
         """Whatever came of the write."""

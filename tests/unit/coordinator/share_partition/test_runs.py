@@ -1,0 +1,134 @@
+"""Offsets that are told apart, but for those in a row that have all in common: a batch may have millions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from coordinator.persister import StateBatch
+from coordinator.share_partition.share_partition import MOST_EXPIRED_AT_ONCE
+from protocol.errors import Error
+from tests.support.share_persister import MemoryPersister
+from tests.unit.coordinator.share_partition.partition import (
+    ACCEPT,
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    AVAILABLE,
+    LOCK_MS,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Shared,
+)
+
+LAST = 10**12
+"""Of one batch: whoever looked at each offset would never come to its end."""
+
+
+class Forgetful(MemoryPersister):
+    """It says that it has written, and doesn't look at each offset."""
+
+    def _keep(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
+        pass
+
+
+def runs(shared: Shared) -> list[tuple[int, int, int]]:
+    """First and last offset and state of each run of the first batch."""
+    batch = next(iter(shared.partition.records))
+    return [(first, last, state.state) for first, last, state in batch.runs(0, LAST)]
+
+
+def huge(last: int = LAST) -> Shared:
+    shared = Shared([(0, last)], persister=Forgetful())
+    assert shared.fetch("m") == [(0, last, 1)]
+    return shared
+
+
+def test_one_offset_of_a_huge_batch_is_acknowledged_and_the_rest_is_given_back_with_the_session() -> None:
+    shared = huge()
+    assert shared.ack((5, 5, ACCEPT)) == 0
+    assert runs(shared) == [(0, 4, ACQUIRED), (5, 5, ACKNOWLEDGED), (6, LAST, ACQUIRED)]
+    assert shared.leave() == 0
+    assert shared.persister.writes[-1][2] == [
+        StateBatch(0, 4, AVAILABLE, 1),
+        StateBatch(6, LAST, AVAILABLE, 1),
+    ]
+    assert shared.span == (0, LAST, 1)
+    assert shared.fetch("n") == [(0, 4, 2), (6, LAST, 2)]
+    assert shared.ack((0, 4, ACCEPT), member="n") == 0
+    assert shared.span == (6, LAST, 0)
+    assert shared.ack((0, LAST, ACCEPT), member="n") == 0
+    assert shared.span == (LAST + 1, LAST + 1, 0)
+
+
+def test_a_lock_of_a_huge_batch_ends_some_offsets_at_a_time() -> None:
+    shared = huge()
+    assert shared.ack((5, 5, REJECT)) == 0
+    shared.runtime.elapsed_ms += LOCK_MS
+    for turn in (1, 2):
+        shared.runtime.timers.fire_due()
+        given_back = turn * MOST_EXPIRED_AT_ONCE
+        assert len(shared.persister.writes) == 1 + given_back  # one for each offset, as in Kafka
+        assert runs(shared)[:2] == [(0, 4, AVAILABLE), (5, 5, ARCHIVED)]
+        assert runs(shared)[-1] == (given_back + 1, LAST, ACQUIRED)
+        assert len(runs(shared)) == 3 + turn
+    assert shared.partition.lock_count == 1
+
+
+def test_types_in_a_row_that_are_the_same_are_one_change() -> None:
+    shared = huge()
+    types = [ACCEPT] * 3 + [RELEASE] * 2 + [REJECT] + [ACCEPT] * 4
+    assert shared.ack((10, 19, types)) == 0
+    assert shared.persister.writes[-1][2] == [
+        StateBatch(10, 12, ACKNOWLEDGED, 1),
+        StateBatch(13, 14, AVAILABLE, 1),
+        StateBatch(15, 15, ARCHIVED, 1),
+        StateBatch(16, 19, ACKNOWLEDGED, 1),
+    ]
+
+
+def test_so_many_as_are_asked_for_are_taken_of_a_run() -> None:
+    shared = huge()
+    assert shared.ack((5, 5, ACCEPT)) == 0
+    assert shared.leave() == 0
+    assert shared.fetch("n", 10, limits=True) == [(0, 4, 2), (6, 10, 2)]
+    assert shared.ack((6, 6, RENEW), member="n") == 0
+    assert [run[:2] for run in runs(shared)] == [(0, 4), (5, 5), (6, 6), (7, 10), (11, LAST)]
+    assert shared.next == 11
+
+
+@pytest.mark.parametrize("is_written", [True, False])
+def test_a_log_that_begins_within_what_is_pending_archives_its_part_for_good(is_written: bool) -> None:
+    shared = huge()
+    assert shared.ack((0, 0, ACCEPT)) == 0
+    shared.persister.holds = True
+    assert shared.ack((10, 29, RELEASE)) is None
+    shared.partition.begin_at(15)
+    shared.partition.begin_at(20)
+    assert (10, 14, ARCHIVED) in runs(shared)
+    assert (15, 19, ARCHIVED) in runs(shared)
+    shared.persister.error = None if is_written else Error.NOT_COORDINATOR
+    shared.persister.go_on()
+    states = {run[:2]: run[2] for run in runs(shared)}
+    assert states[15, 19] == ARCHIVED
+    assert states[20, 29] == (AVAILABLE if is_written else ACQUIRED)
+    assert shared.span == (20, LAST, 0)
+    assert shared.partition.lock_count == 1
+
+
+@pytest.mark.parametrize("begins", [15, 25, 40])
+def test_what_is_taken_back_counts_on_either_side_of_where_the_log_begins(begins: int) -> None:
+    shared = huge(99)
+    shared.persister.holds = True
+    assert shared.ack((10, 29, ACCEPT)) is None
+    assert shared.span == (0, 99, 20)
+    shared.partition.begin_at(begins)
+    shared.runtime.pass_ms(LOCK_MS)
+    shared.persister.error = Error.NOT_COORDINATOR
+    shared.persister.go_on()
+    start, _, done = shared.span
+    assert start == begins
+    assert done == 0
+    assert shared.next == begins
