@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.coordination.group_lines import in_line
 from broker.network.later import Later
+from broker.network.lines import in_line
 from coordinator.group.client import Client
 from coordinator.group.deferred import MOST_TRIES, Deferred
 from protocol.errors import Error, KafkaError

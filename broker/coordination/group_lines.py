@@ -6,11 +6,10 @@ Requests stand in that line, and what a coordinator decides by itself.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from broker.network.later import Later
+from broker.network.lines import Lines, in_line
 from protocol.broken_invariant import stops_the_broker
 
 if TYPE_CHECKING:
@@ -20,32 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("barnabas.coordination")
 
-A = TypeVar("A")
-
-Deciding = dict[str, deque[Later[None]]]
-"""By group, who waits for its turn; a group that nothing long is being decided of isn't in it."""
-
-
-def in_line(deciding: Deciding, group_id: str, steps: RequestSteps[A]) -> RequestSteps[A]:
-    """The steps, once it is their turn in the group."""
-    place: Later[None] = Later()
-    waiting = deciding.get(group_id)
-    is_first = waiting is None
-    if waiting is None:
-        waiting = deciding[group_id] = deque()
-    else:
-        waiting.append(place)
-    try:
-        if not is_first:
-            yield place
-        return (yield from steps)
-    finally:
-        if place in waiting:  # it has hung up before its turn came
-            waiting.remove(place)
-        elif waiting:
-            waiting.popleft().reply(None)
-        else:
-            del deciding[group_id]
+Deciding = Lines[str]
+"""By group; a group that nothing long is being decided of isn't in it."""
 
 
 def carry_out(

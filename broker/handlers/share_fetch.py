@@ -185,7 +185,8 @@ class _ShareFetch:
 
     def read(self, reading: ShareReading, keys: list[ShareKey], scheduler: Scheduler, turns: Turns) -> None:
         """Find what is to be read, in turns where that is much, and wait for what is asked for."""
-        found = turns.answer(reading.want(keys, turns))
+        member = (self._group_id, self._member_id)
+        found = turns.answer(self._shares.lines.behind(member, reading.want(keys, turns)))
         if not isinstance(found, Later):
             self._wait(reading, scheduler, turns)
             return
@@ -202,7 +203,9 @@ class _ShareFetch:
             self._refused |= reading.errors
             self.fetched(answers)
 
-        delayed = DelayedShareFetch(reading, scheduler, turns, self.later.guarded(reply), self.later.fail)
+        delayed = DelayedShareFetch(
+            reading, scheduler, turns, self._shares.looking, self.later.guarded(reply), self.later.fail
+        )
         if not delayed.is_over:
             self.later.waits_for(delayed.abandon)
 

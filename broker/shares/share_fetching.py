@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from broker.network.turns import PER_TURN
 from broker.replicas.delayed_fetch import bytes_to_read
 from broker.replicas.fetch_targets import FetchTarget
-from broker.replicas.fetching import CONSUMER, FetchParameters, Reading
+from broker.replicas.fetching import CONSUMER, FetchParameters, Reading, Results
 from broker.shares.fetched_records import FetchedRecords
 from coordinator.share_partition.ports import AbortedFrom, AcquiredRecords
 from protocol.errors import Error, KafkaError
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
     from broker.shares.share_partition_manager import LedSharePartition, SharePartitionManager
     from broker.shares.share_session_cache import ShareKey
     from coordinator.share_partition.states import AcquireMode
+    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.shares")
+
+MOST_ACQUIRED_IN_PASSING = 200
+"""Share partitions that are read and acquired of in one turn of the loop, at some 50 µs each."""
 
 _VERSION = 17
 """Of Fetch: reading knows partitions by topic ids."""
@@ -82,9 +87,12 @@ class ShareFetchParameters:
 
 
 class ShareReading:
-    """One pass: which share partitions have something to acquire, whether that is enough, and the acquisition.
+    """One pass: which share partitions have something to acquire, whether that is enough, and the acquisition. Of many
+    it takes several turns.
 
-    While it holds a share partition no other fetch reads for that. `errors` are told in the answer, whatever else is.
+    While it holds a share partition no other fetch reads for that, in whatever turn; acknowledgements and locks that
+    end don't wait for it: what is acquired is decided by what there is then. Whoever would have read meanwhile is woken
+    when it lets go. `errors` are told in the answer, whatever else is.
     """
 
     def __init__(
@@ -136,14 +144,14 @@ class ShareReading:
         """Whether nothing can be acquired any more, however long it waits."""
         return not any(led.is_led and not led.share.is_over for led in self.wanted)
 
-    def is_enough(self) -> Acquirable | None:
+    def is_enough(self) -> Steps[Acquirable | None]:
         """What can be acquired, and is held then, if all together is as much as is asked for or reading it fails; None
         where it isn't."""
-        acquirable = self.hold()
+        acquirable = yield from self.hold()
         if not acquirable:
             return None
         try:
-            if self._is_readable(acquirable):
+            if (yield from self._is_readable(acquirable)):
                 return acquirable
         except BaseException:
             self.let_go(acquirable)
@@ -151,11 +159,13 @@ class ShareReading:
         self.let_go(acquirable)
         return None
 
-    def _is_readable(self, acquirable: Acquirable) -> bool:
+    def _is_readable(self, acquirable: Acquirable) -> Steps[bool]:
         parameters = self.parameters.reading
         readable = 0
         try:
-            for led, target in acquirable:
+            for number, (led, target) in enumerate(acquirable, 1):
+                if number % PER_TURN == 0:
+                    yield None
                 if target.fetch_offset < led.partition.log.log_start_offset:
                     return True
                 # An unclean election, or a power loss, has left the log shorter than the state. In Kafka each fetch is
@@ -167,24 +177,24 @@ class ShareReading:
             return True  # reading finds the same fault, and says it with its partition
         return readable >= parameters.min_bytes
 
-    def hold(self) -> Acquirable:
+    def hold(self) -> Steps[Acquirable]:
         """Those that something can be acquired of, from which offset, and how many bytes of each may be read."""
-        held: list[LedSharePartition] = [led for led in self.wanted if led.share.begin_fetch(self)]
-        sizes = self._sizes(len(held))
-        return [
-            (
-                led,
-                FetchTarget(
-                    led.share.topic_id,
-                    FetchPartition(
-                        partition=led.share.partition,
-                        fetch_offset=led.share.next_fetch_offset(),
-                        partition_max_bytes=size,
-                    ),
-                ),
-            )
-            for led, size in zip(held, sizes, strict=True)
-        ]
+        held: list[LedSharePartition] = []
+        acquirable: Acquirable = []
+        try:
+            for number, led in enumerate(self.wanted, 1):
+                if number % PER_TURN == 0:
+                    yield None
+                if led.share.begin_fetch(self):
+                    held.append(led)
+            for led, size in zip(held, self._sizes(len(held)), strict=True):
+                acquirable.append((led, _target(led, size)))
+                if len(acquirable) % PER_TURN == 0:
+                    yield None
+        except BaseException:
+            self._let_go(held)
+            raise
+        return acquirable
 
     def _sizes(self, count: int) -> list[int]:
         """The bytes in equal parts, what is over to a random one; one byte each, in a row from a random one on, where
@@ -204,24 +214,34 @@ class ShareReading:
 
     def let_go(self, held: Acquirable) -> None:
         """Others may read for these."""
-        for led, _ in held:
-            led.share.end_fetch(self)
+        self._let_go([led for led, _ in held])
 
-    def acquire(self, held: Acquirable) -> Answers:
+    def _let_go(self, held: Iterable[LedSharePartition]) -> None:
+        refusing = [led for led in held if led.share.end_fetch(self)]
+        for led in refusing:
+            self._shares.wake(led)
+
+    def acquire(self, held: Acquirable) -> Steps[Answers]:
         """Read what is held, acquire of it, and let it go."""
         answers: Answers = {}
         try:
-            reading = Reading(
-                self._partitions, self.parameters.reading, [target for _, target in held], lambda topic: True
-            )
             shares = {(led.share.topic_id, led.share.partition): led for led, _ in held}
             left = self.parameters.max_records
-            for target, read in reading.results:
-                key = (target.topic, target.index)
-                led = shares[key]  # type: ignore[index]
-                answer, count = self._answer_of(led, target, read, left)
-                answers[key] = answer  # type: ignore[index]
-                left -= count
+            part: Reading | None = None
+            refused: Results = []
+            for start in range(0, len(held), MOST_ACQUIRED_IN_PASSING):
+                if part is not None:
+                    yield None
+                targets = [target for _, target in held[start : start + MOST_ACQUIRED_IN_PASSING]]
+                part = Reading(self._partitions, self.parameters.reading, targets, lambda topic: True, part)
+                refused += part.refused
+                for target, read in part.results[: len(part.found)]:
+                    key: ShareKey = (target.topic, target.index)  # type: ignore[assignment]
+                    answers[key], count = self._answer_of(shares[key], target, read, left)
+                    left -= count
+            for target, read in refused:
+                key = (target.topic, target.index)  # type: ignore[assignment]
+                answers[key], _ = self._answer_of(shares[key], target, read, left)
         finally:
             self.let_go(held)
         for led, _ in held:
@@ -278,3 +298,14 @@ class ShareReading:
         if not acquired:
             return b"", []
         return [*records.cut(batches, positions, acquired)], acquired
+
+
+def _target(led: LedSharePartition, max_bytes: int) -> FetchTarget:
+    return FetchTarget(
+        led.share.topic_id,
+        FetchPartition(
+            partition=led.share.partition,
+            fetch_offset=led.share.next_fetch_offset(),
+            partition_max_bytes=max_bytes,
+        ),
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ from broker.controller.pause import Pause
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.leader import Leader
 from broker.replicas.searches_by_time import search_by_time
+from broker.shares.member_lines import MemberLines
 from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache
 from broker.shares.share_settings import duration_ms, share_settings
 from coordinator.share_partition.share_partition import SharePartition
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
     from broker.environment.clock import Clock
+    from broker.network.lines import Lines
     from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
@@ -89,7 +91,11 @@ class SharePartitionManager:
         carry_out: Callable[[RequestSteps[None]], None],
     ) -> None:
         """`carry_out`: steps that nobody waits for, in turns."""
-        self.sessions = ShareSessionCache(most_sessions, self._session_lost, self.forget_group)
+        self.sessions = ShareSessionCache(most_sessions, self._session_lost, self._emptied)
+        self.lines = MemberLines(carry_out, self._done_in_turns)
+        self._emptied_meanwhile: set[str] = set()
+        self.looking: Lines[str] = {}
+        """By group, the fetches of many share partitions: see `delayed_share_fetch.py`."""
         self.settings_of = share_settings_of
         self._partitions = partitions
         self._persister = persister
@@ -197,6 +203,19 @@ class SharePartitionManager:
         for led in [*self._groups.get(group_id, {}).values()]:
             self.drop(led)
 
+    def _emptied(self, group_id: str) -> None:
+        """As `forget_group`, behind what is still given back of it."""
+        if self.lines.has_any(group_id):
+            self._emptied_meanwhile.add(group_id)
+        else:
+            self.forget_group(group_id)
+
+    def _done_in_turns(self, group_id: str) -> None:
+        if group_id in self._emptied_meanwhile and not self.lines.has_any(group_id):
+            self._emptied_meanwhile.discard(group_id)
+            if not self.sessions.has_any(group_id):
+                self.forget_group(group_id)
+
     def forget_all(self) -> Steps[None]:
         """Share groups aren't served any more: all sessions end, and nothing is given back. (Kafka:
         `onShareVersionToggle`.)"""
@@ -210,7 +229,7 @@ class SharePartitionManager:
 
     def _drop_unused(self) -> None:
         for group_id in [*self._groups]:
-            if not self.sessions.has_any(group_id):
+            if not self.sessions.has_any(group_id) and not self.lines.has_any(group_id):
                 self.forget_group(group_id)
 
     # --- waking ---------------------------------------------------------------------------------------------
@@ -245,7 +264,7 @@ class SharePartitionManager:
         def ask(led: LedSharePartition, key: ShareKey, done: WhenCommitted) -> None:
             led.share.acknowledge(member_id, batches[key], done)
 
-        self._of_each(group_id, batches, ask, then)
+        self._of_each(group_id, member_id, batches, ask, then)
 
     def release(
         self,
@@ -259,12 +278,13 @@ class SharePartitionManager:
         def ask(led: LedSharePartition, key: ShareKey, done: WhenCommitted) -> None:
             led.share.release(member_id, done)
 
-        self._of_each(group_id, [*keys], ask, then)
+        self._of_each(group_id, member_id, [*keys], ask, then)
 
     def _of_each(
         self,
         group_id: str,
-        keys: Iterable[ShareKey],
+        member_id: str,
+        keys: Collection[ShareKey],
         ask: Callable[[LedSharePartition, ShareKey, WhenCommitted], None],
         then: Callable[[AcknowledgedPartitions], None],
     ) -> None:
@@ -280,15 +300,20 @@ class SharePartitionManager:
             if asked_all and not awaited:
                 then(answers)
 
-        for key in keys:
+        def ask_one(key: ShareKey) -> None:
             led = self.find(group_id, key)
             if led is None:
                 answered(None, key, KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN))
             else:
                 ask(led, key, partial(answered, led, key))
-        asked_all = True
-        if not awaited:
-            then(answers)
+
+        def all_are_asked() -> None:
+            nonlocal asked_all
+            asked_all = True
+            if not awaited:
+                then(answers)
+
+        self.lines.ask_each((group_id, member_id), keys, ask_one, all_are_asked)
 
     # --- sessions -------------------------------------------------------------------------------------------
 

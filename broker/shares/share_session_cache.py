@@ -23,7 +23,7 @@ MOST_SHARE_SESSION_PARTITIONS = 500_000
 """In all sessions: a client may name any, whether they exist or not. Whoever wants more is told that there are too many
 sessions."""
 MOST_PARTITIONS_OF_ONE = 5_000
-"""In one session: each of its fetches looks at all of them in one turn."""
+"""In one session: each of its fetches looks at all of them, some 60 ms, in turns."""
 
 ShareKey = tuple[bytes, int]
 """Topic id and number of a partition."""

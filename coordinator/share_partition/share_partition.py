@@ -84,6 +84,7 @@ class SharePartition:
         self._reset_offset = reset_offset
         self._changed = changed
         self._fetching: object | None = None
+        self._was_refused = False
         self._is_expiring = False
         self._locks = Locks(runtime, self._lock_expired)
 
@@ -197,7 +198,10 @@ class SharePartition:
 
     def begin_fetch(self, fetch: object) -> bool:
         """One fetch at a time reads for it; whether this is the one, and finds something to acquire."""
-        if not self.is_active or self._fetching is not None:
+        if not self.is_active:
+            return False
+        if self._fetching is not None:
+            self._was_refused = True
             return False
         most = self._settings().partition_max_record_locks
         records = self.records
@@ -208,10 +212,13 @@ class SharePartition:
         self._fetching = fetch
         return True
 
-    def end_fetch(self, fetch: object) -> None:
-        """Nothing happens where it isn't the one that reads."""
-        if self._fetching is fetch:
-            self._fetching = None
+    def end_fetch(self, fetch: object) -> bool:
+        """Whether another one would have read meanwhile. Nothing happens where it isn't the one that reads."""
+        if self._fetching is not fetch:
+            return False
+        self._fetching = None
+        was_refused, self._was_refused = self._was_refused, False
+        return was_refused
 
     def next_fetch_offset(self) -> int:
         return self.records.next_fetch_offset()

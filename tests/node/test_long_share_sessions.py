@@ -1,0 +1,204 @@
+"""Share sessions of many partitions: in turns of the loop, and as if nobody had come in between."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.network.later import Later
+from broker.server import Server
+from broker.shares import delayed_share_fetch, member_lines, share_fetching
+from tests.node.shares import ACCEPT, GROUP, Client, Shares, ack_errors, acquired
+from tests.support.whole_server import take_turns
+
+
+@pytest.fixture
+def shares(node: Server, monkeypatch: pytest.MonkeyPatch) -> Shares:
+    """Two partitions are many, one isn't; each has a record batch of three."""
+    for module, name in (
+        (delayed_share_fetch, "MOST_ACQUIRED_IN_PASSING"),
+        (member_lines, "MOST_ASKED_IN_PASSING"),
+        (share_fetching, "MOST_ACQUIRED_IN_PASSING"),
+    ):
+        monkeypatch.setattr(module, name, 1)
+    monkeypatch.setattr(share_fetching, "PER_TURN", 1)
+    shares = Shares(node)
+    for index in range(2):
+        shares.produce(3, index=index)
+    return shares
+
+
+def turn(shares: Shares) -> None:
+    shares.node.turns._take_turn()
+
+
+def done(shares: Shares, answer: Any) -> Any:
+    """What is answered once all turns are taken."""
+    take_turns(shares.node)
+    return answer.result() if isinstance(answer, Later) else answer
+
+
+def writes(shares: Shares) -> list[int]:
+    """How often each partition's state was written."""
+    return [len(shares.persisters.states[GROUP, shares.topic_id, index].writes) for index in range(2)]
+
+
+def opened(shares: Shares, connection: Any = None, member: str = "m") -> Client:
+    """A client whose session has both partitions, and all their records."""
+    client = shares.client(connection)
+    answer = done(shares, client.fetch(0, 0, 1, member=member))
+    assert acquired(answer).keys() == {0, 1}
+    return client
+
+
+BOTH = {0: [(0, 2, ACCEPT)], 1: [(0, 2, ACCEPT)]}
+
+
+@pytest.mark.limit("broker.shares.member_lines.MOST_ASKED_IN_PASSING")
+async def test_many_partitions_are_acknowledged_in_turns(shares: Shares) -> None:
+    client = opened(shares)
+    answer = client.acknowledge(1, BOTH)
+    assert isinstance(answer, Later)
+    assert writes(shares) == [1, 0]
+    turn(shares)
+    assert writes(shares) == [1, 1]
+    assert ack_codes(answer.result()) == [0, 0]
+
+
+def ack_codes(response: Any) -> list[int]:
+    return [answer.error_code for topic in response.responses for answer in topic.partitions]
+
+
+async def test_what_was_acknowledged_before_a_connection_s_end_counts(shares: Shares) -> None:
+    connection = SimpleNamespace(when_lost=None)
+    client = opened(shares, connection)
+    answer = client.acknowledge(1, BOTH)
+    answer.abandon()
+    connection.when_lost()
+    assert writes(shares) == [1, 0]  # nothing is given back before
+    take_turns(shares.node)
+    assert [*shares.persisters.states[GROUP, shares.topic_id, 1].offsets.values()] == [(1, 2)] * 3
+    assert len(shares.shares) == 0
+    assert not shares.shares.lines.has_any(GROUP)
+
+
+async def test_a_group_is_forgotten_once_all_is_given_back(shares: Shares) -> None:
+    connection = SimpleNamespace(when_lost=None)
+    opened(shares, connection)
+    connection.when_lost()
+    assert (writes(shares), len(shares.shares)) == ([1, 0], 2)
+    turn(shares)
+    assert (writes(shares), len(shares.shares)) == ([1, 1], 0)
+    again = done(shares, shares.client().fetch(0, 0, 1))
+    assert acquired(again) == {0: [(0, 2, 2)], 1: [(0, 2, 2)]}
+
+
+async def test_a_group_that_somebody_comes_to_meanwhile_stays(shares: Shares) -> None:
+    connection = SimpleNamespace(when_lost=None)
+    opened(shares, connection)
+    connection.when_lost()
+    one, other = shares.client(), shares.client()
+    assert acquired(one.fetch(0, 0, member="n")) == {0: [(0, 2, 2)]}  # the first one is given back
+    assert acquired(other.fetch(0, 1, member="o")) == {1: []}  # the second isn't yet
+    take_turns(shares.node)
+    assert len(shares.shares) == 2
+    assert acquired(other.fetch(1, member="o")) == {1: [(0, 2, 2)]}
+
+
+async def test_a_new_session_of_the_member_takes_nothing_that_the_old_one_gives_back(shares: Shares) -> None:
+    connection = SimpleNamespace(when_lost=None)
+    opened(shares, connection)
+    connection.when_lost()
+    shares.produce(1, index=1)
+    again = shares.client()
+    answer = again.fetch(0, 1)
+    assert isinstance(answer, Later)  # though it is of one partition
+    assert acquired(done(shares, answer)) == {1: [(0, 2, 2), (3, 3, 1)]}
+    take_turns(shares.node)
+    assert ack_errors(done(shares, again.fetch(1, acks={1: [(0, 3, ACCEPT)]}))) == {1: 0}
+
+
+async def test_acknowledgements_that_come_with_a_fetch_come_before_it(shares: Shares) -> None:
+    client = opened(shares)
+    release = {0: [(0, 2, 2)], 1: [(0, 2, 2)]}
+    answer = done(shares, client.fetch(1, acks=release))
+    assert ack_errors(answer) == {0: 0, 1: 0}
+    assert acquired(answer) == {0: [(0, 2, 2)], 1: [(0, 2, 2)]}
+
+
+async def test_the_last_request_gives_all_back_in_turns(shares: Shares) -> None:
+    client = opened(shares)
+    assert done(shares, client.fetch(-1)).error_code == 0
+    assert writes(shares) == [1, 1]
+    assert acquired(shares.client().fetch(0, 1, member="n")) == {1: [(0, 2, 2)]}
+
+
+# --- fetching -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.limit("broker.shares.share_fetching.MOST_ACQUIRED_IN_PASSING")
+async def test_many_partitions_are_read_in_turns(shares: Shares) -> None:
+    acquiring: list[int] = []
+    answer = shares.client().fetch(0, 0, 1)
+    held = [shares.shares.find(GROUP, (shares.topic_id, index)) for index in range(2)]
+    while not acquiring or acquiring[-1] < 2:
+        turn(shares)
+        acquiring.append(sum(len(led.share.records) for led in held if led is not None))
+    assert acquiring[-2:] == [1, 2]
+    assert acquired(done(shares, answer)) == {0: [(0, 2, 1)], 1: [(0, 2, 1)]}
+
+
+async def test_who_is_refused_what_is_held_in_turns_is_woken_behind(shares: Shares) -> None:
+    long = shares.client().fetch(0, 0, 1, min_bytes=1 << 20, max_wait_ms=1_000)
+    first = shares.shares.find(GROUP, (shares.topic_id, 0))
+    assert first is not None
+    while first.share._fetching is None:
+        turn(shares)
+    short = shares.client().fetch(0, 0, member="n", max_wait_ms=1_000)
+    assert short.answer() is short
+    take_turns(shares.node)  # it isn't enough for the first one, which lets go of it
+    assert acquired(short.result()) == {0: [(0, 2, 1)]}
+    shares.pass_ms(0)
+    long.abandon()
+
+
+async def test_who_hangs_up_amid_its_turns_lets_go(shares: Shares) -> None:
+    gone = shares.client().fetch(0, 0, 1, member="gone")
+    first = shares.shares.find(GROUP, (shares.topic_id, 0))
+    assert first is not None
+    while first.share._fetching is None:
+        turn(shares)
+    gone.abandon()
+    assert first.share._fetching is None
+    assert not shares.shares.looking
+    assert acquired(done(shares, shares.client().fetch(0, 0, 1))) == {0: [(0, 2, 1)], 1: [(0, 2, 1)]}
+
+
+async def test_what_moves_while_a_fetch_looks_has_it_look_once_more(shares: Shares) -> None:
+    opened(shares, member="first")
+    answer = shares.client().fetch(0, 0, 1, max_wait_ms=60_000)
+    take_turns(shares.node)
+    assert answer.answer() is answer
+    shares.produce(1)
+    turn(shares)
+    turn(shares)
+    shares.produce(2, index=1)
+    assert acquired(done(shares, answer)) == {0: [(3, 3, 1)], 1: [(3, 4, 1)]}
+
+
+async def test_fetches_that_want_the_same_look_one_after_the_other_and_come_to_an_end(shares: Shares) -> None:
+    opened(shares, member="first")
+    members = [
+        shares.client().fetch(0, 0, 1, member=f"m{at}", min_bytes=1 << 20, max_wait_ms=60_000)
+        for at in range(3)
+    ]
+    take_turns(shares.node)
+    shares.produce(1)
+    take_turns(shares.node)  # there isn't enough for any, and nobody wakes the others for that
+    assert not shares.shares.looking
+    for answer in members:
+        assert answer.answer() is answer
+        answer.abandon()
+    assert acquired(done(shares, shares.client().fetch(0, 0, 1, member="n"))) == {0: [(3, 3, 1)], 1: []}
