@@ -8,6 +8,7 @@ partition depends on it. `JavaMap` is a java.util.HashMap, `JavaSet` a java.util
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator.java.hashes import java_hash, string_hash
@@ -69,8 +70,8 @@ class JavaMap(Generic[K, V]):
         return key in self._entries
 
     def __iter__(self) -> Iterator[K]:
-        for index in sorted(self._buckets):
-            yield from self._buckets[index]
+        buckets = self._buckets
+        return chain.from_iterable(map(buckets.__getitem__, sorted(buckets)))
 
     def __getitem__(self, key: K) -> V:
         return self._entries[key][1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordinator.group.modern.targets import Target
@@ -27,6 +27,8 @@ class ShareMember:
     client_id: str = ""
     client_host: str = ""
     names: JavaSet[str] = field(default_factory=JavaSet)
+    listed_names: tuple[str, ...] = field(default=(), compare=False)
+    """The same in Java's order, which is long to find anew each time that somebody describes a large group."""
     assigned: Target = field(default_factory=JavaMap)
 
     def relation_of(self, epoch: int) -> ShareEpochRelation:
@@ -41,6 +43,11 @@ class ShareMember:
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state == STABLE_MEMBER and self.epoch == assignment_epoch
+
+    def subscribed_to(self, topics: Collection[str]) -> ShareMember:
+        """As it is with another subscription."""
+        names: JavaSet[str] = JavaSet.of(topics)
+        return replace(self, names=names, listed_names=tuple(names))
 
     # --- its records ----------------------------------------------------------------------------------------
 
@@ -62,8 +69,7 @@ class ShareMember:
             rack_id=value.rack_id,
             client_id=value.client_id,
             client_host=value.client_host,
-            names=JavaSet.of(value.subscribed_topic_names),
-        )
+        ).subscribed_to(value.subscribed_topic_names)
 
     def assignment_value(self) -> ShareGroupCurrentMemberAssignmentValue:
         return ShareGroupCurrentMemberAssignmentValue(

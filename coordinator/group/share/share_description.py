@@ -33,7 +33,7 @@ def _member(member: ShareMember, topics: KnownTopics) -> DescribedMember:
         member_epoch=member.epoch,
         client_id=member.client_id,
         client_host=member.client_host,
-        subscribed_topic_names=[*member.names],
+        subscribed_topic_names=[*member.listed_names],
         assignment=_assignment(member.assigned, topics),
     )
 

@@ -302,13 +302,13 @@ def _as_requested(member: ShareMember, client: Client, request: ShareGroupHeartb
         and client.host == member.client_host
     ):
         return member
-    return replace(
+    new = replace(
         member,
         rack_id=member.rack_id if rack_id is None else rack_id,
-        names=member.names if names is None else JavaSet.of(names),
         client_id=client.client_id,
         client_host=client.host,
     )
+    return new if names is None else new.subscribed_to(names)
 
 
 def _shown(assigned: Target) -> Assignment:

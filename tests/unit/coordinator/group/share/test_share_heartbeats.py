@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.group.member_memory import MOST_MEMBER_BYTES, MemberMemory
 from coordinator.group.share.share_timeouts import ShareTimeouts
+from coordinator.java.maps import JavaSet
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.share.sharers import Sharers
@@ -337,6 +338,20 @@ def test_a_group_is_described() -> None:
     assert member.subscribed_topic_names == ["t"]
     (topic,) = member.assignment.topic_partitions
     assert (topic.topic_name, topic.partitions) == ("t", [0, 1, 2])
+
+
+def test_names_are_put_in_order_when_a_member_says_them_and_not_for_who_describes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = [f"n{number}" for number in range(100)]
+    sharers = Sharers()
+    sharers.enter("m", *names)
+    in_order = [*sharers.group.members["m"].names]
+    assert in_order != names
+    assert sharers.restarted().group.members["m"].listed_names == tuple(in_order)
+    monkeypatch.setattr(JavaSet, "__iter__", None)
+    (member,) = sharers.shard.share_groups.describe("g").members
+    assert member.subscribed_topic_names == in_order
 
 
 def test_a_share_group_expires_never() -> None:
