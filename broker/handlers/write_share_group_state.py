@@ -2,6 +2,9 @@
 
 v1: how many of them are done with (KIP-1226).
 
+What a batch says its delivery state is isn't looked at, as in Kafka; a share partition can't begin with one that nobody
+knows, there as here.
+
 A conscious difference: a batch that ends before it begins is INVALID_REQUEST, and so are more than 50,000 of one share
 partition; over the first Kafka may go on merging without an end."""
 

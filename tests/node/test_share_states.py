@@ -70,8 +70,12 @@ def initialize(
     return ask(node, InitializeShareGroupStateRequest(group_id="g", topics=[data]), 0)
 
 
-def write(node: Server, partitions: Sequence[int] = (0, 1, 2), first: int = 0) -> Any:
-    batch = StateBatch(first_offset=first, last_offset=first + 9, delivery_state=2, delivery_count=1)
+def write(
+    node: Server, partitions: Sequence[int] = (0, 1, 2), first: int = 0, delivery_state: int = 2
+) -> Any:
+    batch = StateBatch(
+        first_offset=first, last_offset=first + 9, delivery_state=delivery_state, delivery_count=1
+    )
     parts = [
         WritePartition(
             partition=index,
@@ -215,3 +219,11 @@ async def test_the_log_doesnt_grow_for_ever(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     assert read(node) == before
     assert errors(before) == [0, 0, 0]
+
+
+async def test_any_delivery_state_is_taken_as_by_kafka(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    initialize(node)
+    assert errors(write(node, [0], delivery_state=77)) == [0]
+    ((found,),) = [topic.partitions for topic in read(node, [0]).results]
+    assert [batch.delivery_state for batch in found.state_batches] == [77]
