@@ -6,8 +6,8 @@ fails, or where another acknowledgement of the same list is wrong. Renewed locks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import groupby
+from collections.abc import Iterable, Sequence
+from itertools import groupby, islice
 
 from coordinator.persister import StateBatch
 from coordinator.share_partition.in_flight_batch import InFlightBatch
@@ -104,15 +104,41 @@ class Acknowledgement:
         self._settings = settings
         self._member_id = member_id
         self._changes = changes
+        self._cut: InFlightBatch | None = None
 
     def run(self, batches: Sequence[AcknowledgementBatch]) -> None:
-        """Raises KafkaError with the first error: INVALID_RECORD_STATE, INVALID_REQUEST."""
-        for batch in batches:
+        """`batches` ascend. Raises KafkaError with the first error: INVALID_RECORD_STATE, INVALID_REQUEST."""
+        for number, batch in enumerate(batches):
             if batch.last_offset < self._records.start_offset:
                 continue  # done with, or out of reach
             for in_flight in self._in_flight(batch):
-                if in_flight.last_offset >= self._records.start_offset:
-                    self._acknowledge(batch, in_flight)
+                if in_flight.last_offset >= self._records.start_offset and self._tells_apart(
+                    batch, in_flight
+                ):
+                    if in_flight is not self._cut:
+                        self._cut = in_flight
+                        in_flight.cut_at(self._edges(islice(batches, number, None), in_flight))
+                    self._acknowledge_each(batch, in_flight)
+
+    def _edges(self, batches: Iterable[AcknowledgementBatch], in_flight: InFlightBatch) -> list[int]:
+        """Where among the offsets of a batch the acknowledgements differ from the ones before."""
+        edges: list[int] = []
+        for batch in batches:
+            if batch.first_offset > in_flight.last_offset:
+                break
+            first = max(batch.first_offset, self._records.start_offset, in_flight.first_offset)
+            last = min(batch.last_offset, in_flight.last_offset)
+            types = batch.acknowledge_types
+            if len(types) > 1:
+                for _, neighbours in groupby(
+                    types[first - batch.first_offset : last - batch.first_offset + 1]
+                ):
+                    edges.append(first)
+                    first += sum(1 for _ in neighbours)
+            else:
+                edges.append(first)
+            edges.append(last + 1)
+        return edges
 
     def _in_flight(self, batch: AcknowledgementBatch) -> list[InFlightBatch]:
         """All that a batch of acknowledgements touches."""
@@ -129,7 +155,8 @@ class Acknowledgement:
             raise KafkaError(Error.INVALID_REQUEST, _LAST_IS_PAST)
         return found
 
-    def _acknowledge(self, batch: AcknowledgementBatch, in_flight: InFlightBatch) -> None:
+    def _tells_apart(self, batch: AcknowledgementBatch, in_flight: InFlightBatch) -> bool:
+        """Whether the offsets have to be looked at; all of them together are acknowledged where they needn't."""
         whole = in_flight.whole
         if whole is not None:
             if whole.member_id == NO_MEMBER:
@@ -142,11 +169,11 @@ class Acknowledgement:
             is_cut = in_flight.first_offset < self._records.start_offset
             if not (is_subset or is_cut or len(batch.acknowledge_types) > 1):
                 self._acknowledge_whole(batch, in_flight, whole)
-                return
+                return False
             if whole.state is not ACQUIRED:
                 raise KafkaError(Error.INVALID_RECORD_STATE, _SUBSET_NOT_ACQUIRED)
             in_flight.split()
-        self._acknowledge_each(batch, in_flight)
+        return True
 
     def _acknowledge_whole(
         self, batch: AcknowledgementBatch, in_flight: InFlightBatch, whole: InFlightState

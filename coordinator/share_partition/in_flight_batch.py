@@ -7,7 +7,7 @@ Kafka each of them has a state of its own then; here those in a row that have al
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from coordinator.share_partition.in_flight_state import InFlightState
 from coordinator.share_partition.states import AVAILABLE
@@ -85,6 +85,28 @@ class InFlightBatch:
         if last_offset + 1 < following:
             self._part(place, last_offset + 1)
         return self._states[place]
+
+    def cut_at(self, offsets: Sequence[int]) -> None:
+        """Have a run begin at each of these, which ascend, from the first one of the batch to the one behind its last:
+        cut one after the other, each would move all that lie behind it."""
+        firsts, states = self._firsts, self._states
+        begin, end = bisect_right(firsts, offsets[0]) - 1, bisect_right(firsts, offsets[-1])
+        merged_firsts: list[int] = []
+        merged_states: list[InFlightState] = []
+        number = 0
+        for place in range(begin, end):
+            first, state = firsts[place], states[place]
+            merged_firsts.append(first)
+            merged_states.append(state)
+            following = firsts[place + 1] if place + 1 < len(firsts) else self.last_offset + 1
+            while number < len(offsets) and offsets[number] < following:
+                if offsets[number] > first:
+                    first = offsets[number]
+                    state = state.parted(first)
+                    merged_firsts.append(first)
+                    merged_states.append(state)
+                number += 1
+        firsts[begin:end], states[begin:end] = merged_firsts, merged_states
 
     def _part(self, place: int, offset: int) -> None:
         """A run is two from here on, the second of which begins at the offset."""

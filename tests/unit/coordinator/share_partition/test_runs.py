@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import pytest
 
 from coordinator.persister import StateBatch
+from coordinator.share_partition.in_flight_batch import InFlightBatch
+from coordinator.share_partition.in_flight_state import InFlightState
 from coordinator.share_partition.share_partition import MOST_EXPIRED_AT_ONCE
 from protocol.errors import Error
 from tests.support.share_persister import MemoryPersister
@@ -132,3 +135,34 @@ def test_what_is_taken_back_counts_on_either_side_of_where_the_log_begins(begins
     assert start == begins
     assert done == 0
     assert shared.next == begins
+
+
+def test_of_many_acknowledgements_no_cut_moves_what_lies_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which take a minute then: every second one of 500,000 offsets, behind which as many runs lie already."""
+    shared = huge()
+    moved: list[int] = []
+    monkeypatch.setattr(InFlightBatch, "_part", lambda batch, place, offset: moved.append(offset))
+    assert shared.ack(*((offset, offset, ACCEPT) for offset in range(100, 200, 2))) == 0
+    assert shared.ack(*((offset, offset, REJECT) for offset in range(0, 100, 2))) == 0
+    assert shared.ack((1, 97, [RELEASE, RENEW] * 48 + [RELEASE])) != 0  # every second one is rejected
+    assert shared.ack((99, 99, ACCEPT), (99, 99, ACCEPT)) != 0  # acknowledged already
+    assert not moved
+    assert len(runs(shared)) == 200
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_many_cuts_at_once_are_as_one_after_the_other(seed: int) -> None:
+    luck = random.Random(seed)
+    last = luck.randint(0, 40)
+    at_once, in_turn = (InFlightBatch(0, last, InFlightState(ACQUIRED, 1, "m")) for _ in range(2))
+    at_once.split()
+    in_turn.split()
+    for _ in range(luck.randint(1, 5)):
+        edges = sorted(luck.choices(range(last + 2), k=luck.randint(1, 20)))
+        at_once.cut_at(edges)
+        for edge in edges:
+            if edge <= last:
+                in_turn.cut(edge, next(run_last for _, run_last, _ in in_turn.runs(edge, last)))
+        assert [run[:2] for run in at_once.runs(0, last)] == [run[:2] for run in in_turn.runs(0, last)]
+        states = [state for _, _, state in at_once.runs(0, last)]
+        assert len({*map(id, states)}) == len(states)
