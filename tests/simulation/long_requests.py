@@ -1,7 +1,8 @@
 """Runs in which whatever is asked is long: groups and fetches are too small here to be so by themselves.
 
-Each heartbeat of a consumer or a streams group is decided beside the loop, each Fetch is read in turns, a partition in
-each, and what is computed takes its time, see `virtual_scheduler.VirtualComputing`.
+Each heartbeat of a consumer, a share or a streams group is decided beside the loop, each Fetch is read in turns, a
+partition in each, as each session of share partitions is fetched for, acknowledged and given back; and what is computed
+takes its time, see `virtual_scheduler.VirtualComputing`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from unittest.mock import patch
 
 from broker.handlers import fetch, long_fetch
 from broker.network import pieces, turns
+from broker.shares import delayed_share_fetch, member_lines, share_fetching
 from coordinator.group.consumer import long_heartbeat
+from coordinator.group.share import long_heartbeat as long_shares
 from coordinator.group.streams import long_heartbeat as long_streams
 
 SHARE = 0.3
@@ -29,6 +32,12 @@ def all_long() -> Iterator[None]:
     with (
         patch.object(long_heartbeat, "MOST_IN_PASSING", -1),
         patch.object(long_streams, "MOST_DECIDED_IN_PASSING", -1),
+        patch.object(long_shares, "MOST_OF_SHARES_IN_PASSING", -1),
+        patch.object(delayed_share_fetch, "MOST_ACQUIRED_IN_PASSING", 0),
+        patch.object(delayed_share_fetch, "MOST_RECHECKED_IN_PASSING", 0),
+        patch.object(member_lines, "MOST_ASKED_IN_PASSING", 1),
+        patch.object(share_fetching, "MOST_ACQUIRED_IN_PASSING", 1),
+        patch.object(share_fetching, "PER_TURN", 1),
         patch.object(fetch, "PER_TURN", 0),
         patch.object(long_fetch, "PER_TURN", 1),
         patch.object(turns, "PER_TURN", 1),
