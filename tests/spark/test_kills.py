@@ -10,14 +10,13 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 import barnabas
 from examples.flights_pipeline import data, feeder
-from tests.spark.kills import outputs, plan
+from tests.spark.kills import flights, outputs, plan
 from tests.spark.kills.outputs import PARTITIONS, difference
-from tests.spark.kills.supervisor import Supervisor
 
 # A taste of it: `make pipeline-kills` kills each victim 15 times over the whole year, and each driver is a JVM.
 EVERY = 200
 MAX_OFFSETS = 500
-OF_EACH = 1
+COUNTS = dict.fromkeys(plan.VICTIMS, 1)
 SEED = 1
 
 
@@ -34,7 +33,7 @@ def test_a_pipeline_whose_workers_driver_and_broker_are_killed_writes_what_an_un
     with barnabas.Broker() as broker:
         feed(broker.bootstrap)
         # In larger batches: how the input is cut up is not to be seen in the output.
-        Supervisor(broker, data.tables(tmp_path / "undisturbed"), []).run_through([], 0, SEED)
+        flights.supervisor(broker, data.tables(tmp_path / "undisturbed")).run_through([], SEED)
         expected = outputs.read(broker.bootstrap, "flights")
     assert expected.enriched.total() == data.FLIGHTS // EVERY + 1 + PARTITIONS
     of_each_query = expected.enriched.total() // MAX_OFFSETS
@@ -42,11 +41,11 @@ def test_a_pipeline_whose_workers_driver_and_broker_are_killed_writes_what_an_un
     with barnabas.Broker() as broker:
         feed(broker.bootstrap)
         folder = data.tables(tmp_path / "killed")
-        supervisor = Supervisor(broker, folder, ["--max-offsets", str(MAX_OFFSETS)])
-        kills = plan.draw(SEED, 2 * of_each_query, OF_EACH)
-        run = supervisor.run_through(kills, of_each_query, SEED)
+        kills = plan.draw(SEED, 2 * of_each_query, COUNTS)
+        supervisor = flights.supervisor(broker, folder, ["--max-offsets", str(MAX_OFFSETS)], of_each_query)
+        run = supervisor.run_through(kills, SEED)
         found = outputs.read(broker.bootstrap, "flights")
 
-    assert run.kills == dict.fromkeys(plan.VICTIMS, OF_EACH)
+    assert run.kills == COUNTS
     assert difference(found.enriched, expected.enriched) == (0, 0)
     assert difference(found.delays, expected.delays) == (0, 0)

@@ -6,22 +6,16 @@ Ends with status 1 where the exactly-once sink lost or doubled a record, or the 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import barnabas
 from examples.flights_pipeline import data, feeder
-from tests.spark.kills import outputs, plan
-from tests.spark.kills.cluster import OneOfThree
+from tests.spark.kills import brokers, flights, outputs, plan
 from tests.spark.kills.outputs import PARTITIONS, Outputs, difference
-from tests.spark.kills.supervisor import ROOT, Killed, Run, Supervisor
-from tests.support.apache_kafka import why_unavailable
-from tests.support.kafka_server import KafkaServer
+from tests.spark.kills.saying import print_table, say
+from tests.spark.kills.supervisor import ROOT, Run
 
 PREFIX = "flights"
 SINKS = {"exactly-once": ("barnabas.spark", []), "at-least-once": ("Spark's own", ["--at-least-once"])}
@@ -29,16 +23,12 @@ SINKS = {"exactly-once": ("barnabas.spark", []), "at-least-once": ("Spark's own"
 
 def main() -> int:
     options = _options()
-    brokers = list(options.brokers)
-    reason = why_unavailable() if "kafka" in brokers else ""
-    if reason:
-        print(f"Apache Kafka can't be had ({reason}): it is left out.")
-        brokers.remove("kafka")
+    there = brokers.those_there_are(options.brokers)
 
     # 1. as it should be, in larger batches: how the input is cut up is not to be seen in the output
-    _say("undisturbed, on barnabas")
+    say("undisturbed, on barnabas")
     run, expected, _ = _pipeline("barnabas", ["--max-offsets", "60000"], options, None)
-    _say(
+    say(
         f"undisturbed: {expected.enriched.total():,} flights, {expected.delays.total():,} days in {run.took_s:.0f} s"
     )
     assert expected.enriched.total() >= data.FLIGHTS // options.every
@@ -60,22 +50,24 @@ def main() -> int:
         ]
     ]
     good = True
-    for broker in brokers:
+    for broker in there:
         for sink, arguments in (SINKS[name] for name in options.sinks):
             # In Spark's own sink Python has no part: its workers run the first query's function alone.
             with_workers = first if arguments else 2 * first
-            kills = plan.draw(options.seed, 2 * first, options.kills, with_workers)
-            _say(f"{len(kills)} kills, {sink} sink on {broker}, seed {options.seed}")
+            kills = plan.draw(
+                options.seed, 2 * first, dict.fromkeys(plan.VICTIMS, options.kills), with_workers
+            )
+            say(f"{len(kills)} kills, {sink} sink on {broker}, seed {options.seed}")
             run, found, is_sound = _pipeline(broker, arguments, options, (kills, first))
-            flights = difference(found.enriched, expected.enriched)
+            enriched = difference(found.enriched, expected.enriched)
             days = difference(found.delays, expected.delays)
             killed = ", ".join(f"{victim} {run.kills.get(victim, 0)}×" for victim in plan.VICTIMS)
             rows.append([broker, sink, killed, f"{run.restarts}", f"{run.tries}"])
-            rows[-1] += [f"{count:,}" for count in (*flights, *days)] + [f"{run.took_s:.0f} s"]
-            _say(f"{sink} sink on {broker}: flights {flights}, days {days}")
-            good &= bool(arguments) or (flights.is_none and days.is_none and is_sound)
+            rows[-1] += [f"{count:,}" for count in (*enriched, *days)] + [f"{run.took_s:.0f} s"]
+            say(f"{sink} sink on {broker}: flights {enriched}, days {days}")
+            good &= bool(arguments) or (enriched.is_none and days.is_none and is_sound)
     print()
-    _print_table(rows)
+    print_table(rows)
     if "exactly-once" in options.sinks:
         print(f"\nThe exactly-once sink's output {'is equal, record for record' if good else 'differs'}.")
     return 0 if good else 1
@@ -87,15 +79,14 @@ def _pipeline(
     """Feed the flights, run the job to its end, and read what it wrote. True if the audit has nothing against it."""
     with (
         tempfile.TemporaryDirectory(prefix="kills-") as name,
-        _server(broker, Path(name) / "broker") as server,
+        brokers.running(broker, Path(name) / "broker") as server,
     ):
         folder = data.tables(Path(name) / "job")
         feeder.create_topics(server.bootstrap, [PREFIX, f"{PREFIX}-enriched", f"{PREFIX}-delays"], PARTITIONS)
         feeder.feed(server.bootstrap, PREFIX, data.flights(options.every), PARTITIONS)
         arguments = ["--prefix", PREFIX, "--max-offsets", str(options.max_offsets), *arguments]
-        supervisor = Supervisor(server, folder, arguments, _say)
         planned, first = kills or ([], 0)
-        run = supervisor.run_through(planned, first, options.seed)
+        run = flights.supervisor(server, folder, arguments, first, say).run_through(planned, options.seed)
         is_sound = kills is None or _audit(server.bootstrap)
         return run, outputs.read(server.bootstrap, PREFIX), is_sound
 
@@ -121,41 +112,15 @@ def _audit(bootstrap: str) -> bool:
     return audit.returncode == 0
 
 
-@contextlib.contextmanager
-def _server(broker: str, folder: Path) -> Iterator[Killed]:
-    with MAKE[broker](folder) as server:
-        yield server
-
-
-MAKE: dict[str, Callable[[Path], contextlib.AbstractContextManager[Killed]]] = {
-    "barnabas": lambda folder: barnabas.Broker(),
-    "cluster": lambda folder: OneOfThree(),
-    "kafka": KafkaServer,
-}
-
-
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.spark.kills", description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kills", type=int, default=15, help="of each: worker, driver, broker (%(default)s)")
     parser.add_argument("--every", type=int, default=1, help="take only every so many flights")
     parser.add_argument("--max-offsets", type=int, default=5_000, help="in a micro-batch (%(default)s)")
-    parser.add_argument("--brokers", nargs="+", choices=list(MAKE), default=["barnabas", "kafka"])
+    parser.add_argument("--brokers", nargs="+", choices=list(brokers.MAKE), default=["barnabas", "kafka"])
     parser.add_argument("--sinks", nargs="+", choices=list(SINKS), default=list(SINKS))
     return parser.parse_args()
-
-
-_began_s = time.monotonic()
-
-
-def _say(what: str) -> None:
-    print(f"{time.monotonic() - _began_s:7.1f} s  {what}", flush=True)
-
-
-def _print_table(rows: list[list[str]]) -> None:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 if __name__ == "__main__":

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tests.spark.topics import read_committed
 
 PARTITIONS = 4
+
+Record = TypeVar("Record")
 
 Records = Counter[tuple[int, bytes | None, bytes | None]]
 
@@ -34,7 +36,7 @@ def read(bootstrap: str, prefix: str) -> Outputs:
     return Outputs(*(_read(bootstrap, f"{prefix}-{name}") for name in ("enriched", "delays")))
 
 
-def difference(found: Records, expected: Records) -> Difference:
+def difference(found: Counter[Record], expected: Counter[Record]) -> Difference:
     return Difference((found - expected).total(), (expected - found).total())
 
 

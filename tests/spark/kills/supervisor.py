@@ -1,4 +1,8 @@
-"""Runs the job in a process of its own, kills by plan, and starts again what was killed, as an operator would."""
+"""Runs a job in a process of its own, kills by plan, and starts again what was killed, as an operator would.
+
+The job tells of its micro-batches by lines on its standard output: `batch QUERY ID` when one begins, `wrote QUERY ID
+TRIES` when it was written. Where it was started again, it goes on from its checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-import psutil
-
+from tests.spark.kills import processes
 from tests.spark.kills.plan import Kill
 
 ROOT = Path(__file__).parents[3]
 STALLED_S = 600.0
 MOST_FAILURES = 8
 FIRST_DURATION_S = 1.0
+PROCESSES = {"worker": processes.workers, "executor": processes.executors}
 
 
 @dataclass(slots=True)
@@ -41,9 +45,17 @@ class Run:
     tries: int = 0
     took_s: float = 0.0
 
-    @property
-    def batches_of_both(self) -> int:
-        return sum(self.batches.values())
+    def add(self, other: Run) -> None:
+        """Another run that followed this one."""
+        for victim, count in other.kills.items():
+            self.kills[victim] = self.kills.get(victim, 0) + count
+        for query, count in other.batches.items():
+            self.batches[query] = self.batches.get(query, 0) + count
+        self.begun += other.begun
+        self.restarts += other.restarts
+        self.failures += other.failures
+        self.tries += other.tries
+        self.took_s += other.took_s
 
 
 class Killed(Protocol):
@@ -55,20 +67,37 @@ class Killed(Protocol):
     def start(self) -> object: ...
 
 
+def _first_behind_last(query: str, batch_id: int) -> int:
+    """Of a job with one query."""
+    return batch_id
+
+
 class Supervisor:
-    """arguments: of `examples.flights_pipeline.job`, behind the bootstrap address and the folder."""
+    """command: runs the job. log: where its standard error goes.
+
+    number: counts batches over all queries of the job, for the plan.
+    while_down: what befalls the rest of the world while the driver is dead, by the victim's name in the plan; it tells
+        whether it could.
+    begun: hears of each batch that begins, by its number.
+    """
 
     def __init__(
         self,
         server: Killed,
-        folder: Path,
-        arguments: Sequence[str],
+        command: Sequence[str],
+        log: Path,
+        *,
+        number: Callable[[str, int], int] = _first_behind_last,
+        while_down: Mapping[str, Callable[[], bool]] | None = None,
+        begun: Callable[[int], None] = lambda number: None,
         say: Callable[[str], None] = lambda what: None,
     ) -> None:
         self._server = server
-        self._command = [sys.executable, "-m", "examples.flights_pipeline.job", server.bootstrap, str(folder)]
-        self._command += arguments
-        self._log = folder / "job.log"
+        self._command = list(command)
+        self._log = log
+        self._number = number
+        self._while_down = dict(while_down or {})
+        self._begun = begun
         self._say = say
         self._lines: queue.Queue[tuple[int, float, str | None]] = queue.Queue()
         self._job: subprocess.Popen[str] | None = None
@@ -76,8 +105,8 @@ class Supervisor:
         self._began_s = 0.0
         self.run = Run()
 
-    def run_through(self, kills: Sequence[Kill], first: int, seed: int) -> Run:
-        """Until the job is done. first: how many batches the first query has, for kills count on over both.
+    def run_through(self, kills: Sequence[Kill], seed: int) -> Run:
+        """Until the job is done. seed: which worker, or which executor, is killed.
 
         AssertionError where the job stalls, fails again and again, or ends before all kills were made.
         """
@@ -86,7 +115,7 @@ class Supervisor:
         started_s = time.monotonic()
         self._start()
         try:
-            while self._next(left, first, chance):
+            while self._next(left, chance):
                 pass
         finally:
             self._end_job()
@@ -94,7 +123,7 @@ class Supervisor:
         assert not left, f"the job was done before {len(left)} kills were made"
         return self.run
 
-    def _next(self, left: list[Kill], first: int, chance: random.Random) -> bool:
+    def _next(self, left: list[Kill], chance: random.Random) -> bool:
         """Take one line of the job's; False when it is done."""
         assert self._job is not None
         pid, now_s, line = self._lines.get(timeout=STALLED_S)
@@ -114,7 +143,8 @@ class Supervisor:
             self._began_s = now_s
             self.run.begun += 1
             self.run.batches[query] = max(self.run.batches.get(query, 0), batch_id + 1)
-            number = batch_id if query == "enriched" else first + batch_id
+            number = self._number(query, batch_id)
+            self._begun(number)
             # Not in a batch that is over by now.
             is_due = left and number >= left[0].at and self._lines.empty()
             if is_due and self._strike(left[0], chance):
@@ -130,30 +160,26 @@ class Supervisor:
         """Whether it was made: a job that has ended by itself has no workers."""
         assert self._job is not None
         time.sleep(kill.after * self._duration_s)
-        if kill.victim == "driver":
-            self._end_job()
-            self._start()
-            self.run.restarts += 1
-        elif kill.victim == "broker":
+        if kill.victim == "broker":
             self._server.kill()
             self._server.start()
-        else:
-            while not (workers := self._workers()):
-                if self._job.poll() is not None:
-                    return False
-                time.sleep(0.01)
-            os.kill(chance.choice(workers), signal.SIGKILL)
-        return True
+            return True
+        if kill.victim in PROCESSES:
+            return self._kill_one(PROCESSES[kill.victim], chance)
+        self._end_job()
+        is_made = self._while_down.get(kill.victim, _nothing)()
+        self._start()
+        self.run.restarts += 1
+        return is_made
 
-    def _workers(self) -> list[int]:
-        """Processes that the job's `pyspark.daemon` forked, in order."""
+    def _kill_one(self, find: Callable[[int], list[int]], chance: random.Random) -> bool:
         assert self._job is not None
-        try:
-            processes = psutil.Process(self._job.pid).children(recursive=True)
-        except psutil.NoSuchProcess:
-            return []
-        daemons = {process.pid for process in processes if _is_pythons(process)}
-        return sorted(pid for pid in daemons if _parent_of(pid) in daemons)
+        while not (found := find(self._job.pid)):
+            if self._job.poll() is not None:
+                return False
+            time.sleep(0.01)
+        os.kill(chance.choice(found), signal.SIGKILL)
+        return True
 
     def _failed(self) -> None:
         self.run.failures += 1
@@ -204,17 +230,6 @@ class Supervisor:
             job.wait()
 
 
-def _is_pythons(process: psutil.Process) -> bool:
-    """Whether it is `pyspark.daemon` or a fork of it; one that has just ended is not."""
-    try:
-        return "pyspark.daemon" in process.cmdline()
-    except psutil.Error:
-        return False
-
-
-def _parent_of(pid: int) -> int:
-    """-1 where there is no such process any more."""
-    try:
-        return psutil.Process(pid).ppid()
-    except psutil.Error:
-        return -1
+def _nothing() -> bool:
+    """Befalls the world while a driver is dead that was killed by itself."""
+    return True
