@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark bench-spark-memory instructions growth profile golden dist dist-compiled test-compiled docs clean attacks day
+.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark bench-spark-memory instructions growth profile golden dist dist-compiled test-compiled docs clean attacks day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -67,6 +67,9 @@ pipeline: needs-java .venv/.pipeline  ## flights through PySpark, exactly once, 
 
 pipeline-kills: .venv/.dev reference  ## kill the pipeline 45 times over the whole year, with either sink and broker
 	$(BIN)/python -m tests.spark.kills $(ARGS)
+
+spark-jobs: needs-java .venv/.dev reference  ## kill five kinds of jobs 105 times on either broker: workers, executors, drivers, brokers (ARGS="--jobs join --brokers barnabas")
+	$(BIN)/python -m tests.spark.jobs $(ARGS)
 
 spark-versions: needs-java .venv/.dev  ## the sink on every PySpark, Python and kafka-python that it is meant for, and a table
 	$(BIN)/python -m tests.spark.versions $(ARGS)
