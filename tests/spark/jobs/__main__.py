@@ -107,7 +107,7 @@ def _trial(
 
 def _row(kind: str, broker: str, run: Run, records: int, doubled: int, lost: int) -> list[str]:
     kills = [run.kills.get(victim, 0) for victim in VICTIMS]
-    counts = [run.batches[kind], *kills, run.restarts, run.tries, records, doubled, lost]
+    counts = [run.batches[kind], *kills, run.amid, run.restarts, run.tries, records, doubled, lost]
     return [kind, broker, *(f"{count:,}" for count in counts), f"{run.took_s:.0f} s"]
 
 

@@ -10,10 +10,12 @@ import os
 import queue
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,7 @@ ROOT = Path(__file__).parents[3]
 STALLED_S = 600.0
 MOST_FAILURES = 8
 FIRST_DURATION_S = 1.0
+RECENT = 9
 PROCESSES = {"worker": processes.workers, "executor": processes.executors}
 
 
@@ -33,11 +36,13 @@ PROCESSES = {"worker": processes.workers, "executor": processes.executors}
 class Run:
     """What became of a run.
 
-    batches: how many began, each again with every try of Spark's. restarts: of the job, killed or failed; failures:
-    those that no kill of the driver explains. tries: of batches that the sink wrote, beyond the first.
+    amid: kills that found their batch not written yet. batches: how many began, each again with every try of Spark's.
+    restarts: of the job, killed or failed; failures: those that no kill of the driver explains. tries: of batches that
+    the sink wrote, beyond the first.
     """
 
     kills: dict[str, int] = field(default_factory=dict)
+    amid: int = 0
     batches: dict[str, int] = field(default_factory=dict)
     begun: int = 0
     restarts: int = 0
@@ -51,6 +56,7 @@ class Run:
             self.kills[victim] = self.kills.get(victim, 0) + count
         for query, count in other.batches.items():
             self.batches[query] = self.batches.get(query, 0) + count
+        self.amid += other.amid
         self.begun += other.begun
         self.restarts += other.restarts
         self.failures += other.failures
@@ -101,7 +107,8 @@ class Supervisor:
         self._say = say
         self._lines: queue.Queue[tuple[int, float, str | None]] = queue.Queue()
         self._job: subprocess.Popen[str] | None = None
-        self._duration_s = FIRST_DURATION_S
+        # Their median, for a batch that outlasts a kill may take as long as ten.
+        self._durations_s = deque([FIRST_DURATION_S], RECENT)
         self._began_s = 0.0
         self.run = Run()
 
@@ -136,7 +143,7 @@ class Supervisor:
             return True
         kind, *words = line.split()
         if kind == "wrote":
-            self._duration_s = 0.7 * self._duration_s + 0.3 * (now_s - self._began_s)
+            self._durations_s.append(now_s - self._began_s)
             self.run.tries += int(words[2]) - 1
         elif kind == "batch":
             query, batch_id = words[0], int(words[1])
@@ -159,15 +166,21 @@ class Supervisor:
     def _strike(self, kill: Kill, chance: random.Random) -> bool:
         """Whether it was made: a job that has ended by itself has no workers."""
         assert self._job is not None
-        time.sleep(kill.after * self._duration_s)
-        if kill.victim == "broker":
+        time.sleep(kill.after * statistics.median(self._durations_s))
+        is_amid = self._lines.empty()
+        is_made = self._kill(kill.victim, chance)
+        self.run.amid += is_made and is_amid
+        return is_made
+
+    def _kill(self, victim: str, chance: random.Random) -> bool:
+        if victim == "broker":
             self._server.kill()
             self._server.start()
             return True
-        if kill.victim in PROCESSES:
-            return self._kill_one(PROCESSES[kill.victim], chance)
+        if victim in PROCESSES:
+            return self._kill_one(PROCESSES[victim], chance)
         self._end_job()
-        is_made = self._while_down.get(kill.victim, _nothing)()
+        is_made = self._while_down.get(victim, _nothing)()
         self._start()
         self.run.restarts += 1
         return is_made
