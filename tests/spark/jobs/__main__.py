@@ -66,11 +66,11 @@ def _run_all(options: argparse.Namespace, folder: Path) -> int:
                 rows.append([kind, broker, f"{type(error).__name__}", *[""] * (len(HEADER) - 3)])
                 continue
             doubled, lost = difference(found, expected)
-            say(f"{kind} on {broker}: {doubled} doubled, {lost} lost, {run.took_s:.0f} s")
+            rows.append(_row(kind, broker, run, found.total(), doubled, lost))
+            say("; ".join(f"{name} {cell}" for name, cell in zip(HEADER, rows[-1], strict=True)))
             _show(found - expected, "doubled")
             _show(expected - found, "lost")
             good &= (doubled, lost) == (0, 0) and bool(expected)
-            rows.append(_row(kind, broker, run, found.total(), doubled, lost))
             sums.setdefault(broker, Run()).add(run)
     print()
     print_table(rows)
@@ -84,9 +84,8 @@ def _run_all(options: argparse.Namespace, folder: Path) -> int:
 def _kills(kind: str, options: argparse.Namespace) -> list[Kill]:
     """Not in the last batches: each kill is to find one that it can strike in."""
     counts = {**VICTIMS, **dict(options.kills)}
-    return plan.draw(
-        random.Random(f"{options.seed} {kind}").randrange(1 << 30), options.chunks - LAST, counts
-    )
+    seed = random.Random(f"{options.seed} {kind}").randrange(1 << 30)
+    return plan.draw(seed, options.chunks - LAST * KINDS[kind].generations, counts)
 
 
 def _trial(
@@ -107,7 +106,17 @@ def _trial(
 
 def _row(kind: str, broker: str, run: Run, records: int, doubled: int, lost: int) -> list[str]:
     kills = [run.kills.get(victim, 0) for victim in VICTIMS]
-    counts = [run.batches[kind], *kills, run.amid, run.restarts, run.tries, records, doubled, lost]
+    counts = [
+        run.batches[kind],
+        *kills,
+        run.amid,
+        run.writing,
+        run.restarts,
+        run.tries,
+        records,
+        doubled,
+        lost,
+    ]
     return [kind, broker, *(f"{count:,}" for count in counts), f"{run.took_s:.0f} s"]
 
 

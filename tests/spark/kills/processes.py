@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import psutil
 
 DAEMONS = {"pyspark.daemon", "tests.support.spark_workers"}
@@ -17,6 +19,28 @@ def workers(driver: int) -> list[int]:
 def executors(driver: int) -> list[int]:
     """JVMs of their own, in order; none where the driver's runs the tasks (`local[2]`)."""
     return sorted(_below(driver, EXECUTORS))
+
+
+def that_write(found: Sequence[int], driver: int, ports: Collection[int]) -> list[int]:
+    """Of these workers or executors: those that write, or whose workers do.
+
+    A worker has a connection to a broker for as long as its task writes, and no longer.
+    """
+    writers = {worker for worker in workers(driver) if _is_connected(worker, ports)}
+    return [pid for pid in found if pid in writers or (writers and not writers.isdisjoint(workers(pid)))]
+
+
+def ports(bootstrap: str) -> set[int]:
+    return {int(address.rpartition(":")[2]) for address in bootstrap.split(",")}
+
+
+def _is_connected(pid: int, ports: Collection[int]) -> bool:
+    try:
+        return any(
+            one.raddr and one.raddr.port in ports for one in psutil.Process(pid).net_connections("tcp")
+        )
+    except psutil.Error:
+        return False
 
 
 def _below(driver: int, words: set[str]) -> set[int]:

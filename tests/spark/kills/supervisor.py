@@ -29,6 +29,7 @@ STALLED_S = 600.0
 MOST_FAILURES = 8
 FIRST_DURATION_S = 1.0
 RECENT = 9
+LONG = 2  # batches
 PROCESSES = {"worker": processes.workers, "executor": processes.executors}
 
 
@@ -36,13 +37,14 @@ PROCESSES = {"worker": processes.workers, "executor": processes.executors}
 class Run:
     """What became of a run.
 
-    amid: kills that found their batch not written yet. batches: how many began, each again with every try of Spark's.
-    restarts: of the job, killed or failed; failures: those that no kill of the driver explains. tries: of batches that
-    the sink wrote, beyond the first.
+    amid: kills that found their batch not written yet. writing: those of workers and executors that were writing to the
+    broker. batches: how many began, each again with every try of Spark's. restarts: of the job, killed or failed;
+    failures: those that no kill of the driver explains. tries: of batches that the sink wrote, beyond the first.
     """
 
     kills: dict[str, int] = field(default_factory=dict)
     amid: int = 0
+    writing: int = 0
     batches: dict[str, int] = field(default_factory=dict)
     begun: int = 0
     restarts: int = 0
@@ -57,6 +59,7 @@ class Run:
         for query, count in other.batches.items():
             self.batches[query] = self.batches.get(query, 0) + count
         self.amid += other.amid
+        self.writing += other.writing
         self.begun += other.begun
         self.restarts += other.restarts
         self.failures += other.failures
@@ -167,9 +170,9 @@ class Supervisor:
         """Whether it was made: a job that has ended by itself has no workers."""
         assert self._job is not None
         time.sleep(kill.after * statistics.median(self._durations_s))
-        is_amid = self._lines.empty()
+        is_amid, writing = self._lines.empty(), self.run.writing
         is_made = self._kill(kill.victim, chance)
-        self.run.amid += is_made and is_amid
+        self.run.amid += is_made and (is_amid or self.run.writing > writing)
         return is_made
 
     def _kill(self, victim: str, chance: random.Random) -> bool:
@@ -186,12 +189,20 @@ class Supervisor:
         return is_made
 
     def _kill_one(self, find: Callable[[int], list[int]], chance: random.Random) -> bool:
+        """One that writes just now, if there is one before long, else any."""
         assert self._job is not None
-        while not (found := find(self._job.pid)):
+        ports = processes.ports(self._server.bootstrap)
+        deadline_s = time.monotonic() + LONG * statistics.median(self._durations_s)
+        while True:
+            found = find(self._job.pid)
+            writing = processes.that_write(found, self._job.pid, ports)
+            if writing or (found and time.monotonic() > deadline_s):
+                break
             if self._job.poll() is not None:
                 return False
             time.sleep(0.01)
-        os.kill(chance.choice(found), signal.SIGKILL)
+        os.kill(chance.choice(writing or found), signal.SIGKILL)
+        self.run.writing += bool(writing)
         return True
 
     def _failed(self) -> None:
