@@ -31,11 +31,15 @@ HEADER = [
     "broker",
     "batches",
     *(f"{victim}s" for victim in VICTIMS),
-    "topics",
+    "amid",
+    "writing",
     "restarts",
     "more tries",
+    "records",
+    "doubled",
+    "lost",
+    "took",
 ]
-HEADER += ["records", "doubled", "lost", "took"]
 
 
 def main() -> int:
