@@ -115,7 +115,7 @@ class Acknowledgement:
                 if in_flight.last_offset >= self._records.start_offset and self._tells_apart(
                     batch, in_flight
                 ):
-                    if in_flight is not self._cut:
+                    if in_flight is not self._cut and batch.first_offset <= in_flight.last_offset:
                         self._cut = in_flight
                         in_flight.cut_at(self._edges(islice(batches, number, None), in_flight))
                     self._acknowledge_each(batch, in_flight)

@@ -150,6 +150,16 @@ def test_of_many_acknowledgements_no_cut_moves_what_lies_behind(monkeypatch: pyt
     assert len(runs(shared)) == 200
 
 
+def test_acknowledgements_that_begin_in_a_hole_behind_what_is_told_apart() -> None:
+    shared = Shared([(0, 4), (10, 14)])
+    assert shared.fetch(read=1) == [(0, 4, 1)]
+    assert shared.fetch() == [(10, 14, 1)]
+    assert shared.ack((1, 1, ACCEPT)) == 0
+    assert shared.ack((7, 12, ACCEPT)) == 0
+    assert runs(shared) == [(0, 0, ACQUIRED), (1, 1, ACKNOWLEDGED), (2, 4, ACQUIRED)]
+    assert shared.span == (0, 14, 4)
+
+
 @pytest.mark.parametrize("seed", range(50))
 def test_many_cuts_at_once_are_as_one_after_the_other(seed: int) -> None:
     luck = random.Random(seed)
