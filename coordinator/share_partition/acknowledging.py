@@ -6,8 +6,8 @@ fails, or where another acknowledgement of the same list is wrong. Renewed locks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby, islice
+from collections.abc import Sequence
+from itertools import groupby
 
 from coordinator.persister import StateBatch
 from coordinator.share_partition.in_flight_batch import InFlightBatch
@@ -117,13 +117,16 @@ class Acknowledgement:
                 ):
                     if in_flight is not self._cut and batch.first_offset <= in_flight.last_offset:
                         self._cut = in_flight
-                        in_flight.cut_at(self._edges(islice(batches, number, None), in_flight))
+                        in_flight.cut_at(self._edges(batches, number, in_flight))
                     self._acknowledge_each(batch, in_flight)
 
-    def _edges(self, batches: Iterable[AcknowledgementBatch], in_flight: InFlightBatch) -> list[int]:
-        """Where among the offsets of a batch the acknowledgements differ from the ones before."""
+    def _edges(
+        self, batches: Sequence[AcknowledgementBatch], number: int, in_flight: InFlightBatch
+    ) -> list[int]:
+        """Where among the offsets of a batch the acknowledgements, from this one on, differ from the ones before."""
         edges: list[int] = []
-        for batch in batches:
+        for place in range(number, len(batches)):  # `islice` would go through all those before
+            batch = batches[place]
             if batch.first_offset > in_flight.last_offset:
                 break
             first = max(batch.first_offset, self._records.start_offset, in_flight.first_offset)

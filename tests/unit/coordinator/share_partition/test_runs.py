@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from coordinator.share_partition.in_flight_batch import InFlightBatch
 from coordinator.share_partition.in_flight_state import InFlightState
 from coordinator.share_partition.share_partition import MOST_EXPIRED_AT_ONCE
 from protocol.errors import Error
+from protocol.messages.share_fetch import AcknowledgementBatch
 from tests.support.share_persister import MemoryPersister
 from tests.unit.coordinator.share_partition.partition import (
     ACCEPT,
@@ -24,6 +26,7 @@ from tests.unit.coordinator.share_partition.partition import (
     RELEASE,
     RENEW,
     Shared,
+    in_batches,
 )
 
 LAST = 10**12
@@ -158,6 +161,29 @@ def test_acknowledgements_that_begin_in_a_hole_behind_what_is_told_apart() -> No
     assert shared.ack((7, 12, ACCEPT)) == 0
     assert runs(shared) == [(0, 0, ACQUIRED), (1, 1, ACKNOWLEDGED), (2, 4, ACQUIRED)]
     assert shared.span == (0, 14, 4)
+
+
+def test_acknowledgements_of_many_batches_are_looked_at_once_or_twice_each() -> None:
+    looked_at = 0
+
+    class Counting(list[AcknowledgementBatch]):
+        def __iter__(self) -> Iterator[AcknowledgementBatch]:
+            return (self[place] for place in range(len(self)))
+
+        def __getitem__(self, place: Any) -> Any:
+            nonlocal looked_at
+            looked_at += 1
+            return super().__getitem__(place)
+
+    shared = Shared(in_batches(100, 2))
+    assert len(shared.fetch(batch_size=1)) == 100
+    of_each = (
+        AcknowledgementBatch(first_offset=first, last_offset=first, acknowledge_types=[ACCEPT])
+        for first in range(0, 200, 2)
+    )
+    shared.partition.acknowledge("m", Counting(of_each), lambda error: None)
+    assert shared.span == (1, 199, 99)
+    assert looked_at <= 300
 
 
 @pytest.mark.parametrize("seed", range(50))
