@@ -154,10 +154,7 @@ class Acquisition:
         least = throttled_from(self._settings.delivery_count_limit)
         if batch.whole is not None:
             return batch.whole.is_available and batch.whole.delivery_count >= least
-        return any(
-            state.is_available and state.delivery_count >= least
-            for _, _, state in batch.runs(self._first_fetched, self._last_offset)
-        )
+        return batch.has_delivered(least, self._first_fetched, self._last_offset)
 
     def _acquire_each(self, batch: InFlightBatch, left: int) -> int:
         """Of a batch whose offsets are told apart; how many. Who is delivered for the last time comes alone."""
@@ -167,9 +164,7 @@ class Acquisition:
         lock: Lock | None = None
         found: list[AcquiredRecords] = []
         count = 0
-        for first, last, state in batch.runs(self._first_fetched, self._last_offset):
-            if not state.is_available:
-                continue
+        for first, last, state in batch.available(self._first_fetched, self._last_offset):
             is_last_time = limit > 2 and state.delivery_count == limit - 1
             if is_last_time and count > 0:
                 break

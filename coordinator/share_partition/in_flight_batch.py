@@ -74,6 +74,34 @@ class InFlightBatch:
             yield offset, run_last, self._states[place]
             offset = run_last + 1
 
+    def available(self, first_offset: int, last_offset: int) -> Iterator[tuple[int, int, InFlightState]]:
+        """As `runs`, of what may be acquired: whoever looks for that may have to pass over hundreds of thousands."""
+        firsts, states = self._firsts, self._states
+        offset, last = max(first_offset, self.first_offset), min(last_offset, self.last_offset)
+        place = bisect_right(firsts, offset) - 1
+        while offset <= last:
+            for found in range(place, bisect_right(firsts, last)):
+                state = states[found]
+                if state.state is AVAILABLE and not state.is_pending:
+                    break
+            else:
+                return
+            first = max(firsts[found], offset)
+            behind = firsts[found + 1] if found + 1 < len(firsts) else self.last_offset + 1
+            offset = min(behind, last + 1)
+            yield first, offset - 1, state
+            place = found + 1
+            while place < len(firsts) and firsts[place] < offset:
+                place += 1
+
+    def has_delivered(self, least: int, first_offset: int, last_offset: int) -> bool:
+        """Whether anything that may be acquired, of what is told apart in this range, was delivered so often."""
+        begin, end = (bisect_right(self._firsts, offset) for offset in (first_offset, last_offset))
+        return any(
+            state.delivery_count >= least and state.is_available
+            for state in self._states[max(begin - 1, 0) : end]
+        )
+
     def cut(self, first_offset: int, last_offset: int) -> InFlightState:
         """Tell these offsets, all of one run, apart from the rest of it; their state."""
         firsts = self._firsts

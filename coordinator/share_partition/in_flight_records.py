@@ -127,9 +127,8 @@ class InFlightRecords:
                 if batch.whole.is_available:
                     return batch.first_offset
                 continue
-            for first, _, state in batch.runs(batch.first_offset, batch.last_offset):
-                if state.is_available:
-                    return first
+            for first, _, _ in batch.available(batch.first_offset, batch.last_offset):
+                return first
         return None
 
     def can_acquire(self, most: int) -> bool:
