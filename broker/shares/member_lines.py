@@ -73,4 +73,10 @@ class MemberLines:
 
     def behind(self, member: SessionKey, steps: RequestSteps[A]) -> RequestSteps[A]:
         """The steps, once all is done that the member has asked before."""
-        return in_line(self._lines, member, steps) if member in self._lines else steps
+        return self._in_line(member, steps) if member in self._lines else steps
+
+    def _in_line(self, member: SessionKey, steps: RequestSteps[A]) -> RequestSteps[A]:
+        try:
+            return (yield from in_line(self._lines, member, steps))
+        finally:
+            self._over(member[0])

@@ -117,6 +117,7 @@ async def test_a_new_session_of_the_member_takes_nothing_that_the_old_one_gives_
     assert isinstance(answer, Later)  # though it is of one partition
     assert acquired(done(shares, answer)) == {1: [(0, 2, 2), (3, 3, 1)]}
     take_turns(shares.node)
+    assert not shares.shares._emptied_meanwhile  # though the group was never forgotten
     assert ack_errors(done(shares, again.fetch(1, acks={1: [(0, 3, ACCEPT)]}))) == {1: 0}
 
 
