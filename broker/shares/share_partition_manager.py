@@ -21,6 +21,7 @@ from broker.shares.member_lines import MemberLines
 from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache
 from broker.shares.share_settings import duration_ms, share_settings
 from coordinator.share_partition.share_partition import SharePartition
+from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
 from storage.log.log_config import LONG_MAX
 
@@ -293,6 +294,8 @@ class SharePartitionManager:
         asked_all = False
 
         def answered(led: LedSharePartition | None, key: ShareKey, error: KafkaError | None) -> None:
+            if key not in awaited:
+                return  # it went wrong behind its answer, or is answered though it did
             answers[key] = error
             awaited.discard(key)
             if led is not None:
@@ -304,8 +307,16 @@ class SharePartitionManager:
             led = self.find(group_id, key)
             if led is None:
                 answered(None, key, KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN))
-            else:
+                return
+            try:
                 ask(led, key, partial(answered, led, key))
+            except Exception as error:
+                # The others are to be asked all the same. In a later turn of the loop it isn't a request's error any
+                # more, and would stop the broker.
+                if stops_the_broker(error):
+                    raise
+                log.error("share partition %s of %s can't be asked", _named(led), group_id, exc_info=error)
+                answered(led, key, KafkaError(Error.UNKNOWN_SERVER_ERROR))
 
         def all_are_asked() -> None:
             nonlocal asked_all

@@ -282,6 +282,9 @@ class SharePartition:
             changes.complete(is_written=False)
             then(error.as_value())
             return
+        except BaseException:
+            changes.complete(is_written=False)  # else it stays pending, and nobody is given it any more
+            raise
         self._finish(changes, then)
 
     def release(self, member_id: str, then: WhenCommitted) -> None:

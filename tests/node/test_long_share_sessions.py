@@ -10,6 +10,7 @@ import pytest
 from broker.network.later import Later
 from broker.server import Server
 from broker.shares import delayed_share_fetch, member_lines, share_fetching
+from protocol.errors import Error
 from tests.node.shares import ACCEPT, GROUP, Client, Shares, ack_errors, acquired
 from tests.support.whole_server import take_turns
 
@@ -69,6 +70,30 @@ async def test_many_partitions_are_acknowledged_in_turns(shares: Shares) -> None
 
 def ack_codes(response: Any) -> list[int]:
     return [answer.error_code for topic in response.responses for answer in topic.partitions]
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+async def test_a_partition_that_goes_wrong_neither_ends_the_broker_nor_keeps_the_others_from_being_asked(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch, fails: int
+) -> None:
+    client = opened(shares)
+    stopped: list[BaseException] = []
+    monkeypatch.setattr(shares.node, "stop_on_failure", stopped.append)
+    led = shares.shares.find(GROUP, (shares.topic_id, fails))
+    assert led is not None
+
+    def fail(*asked: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(led.share, "acknowledge", fail)
+    monkeypatch.setattr(led.share, "release", fail)
+    codes = [Error.NONE, Error.NONE]
+    codes[fails] = Error.UNKNOWN_SERVER_ERROR
+    assert ack_codes(done(shares, client.acknowledge(1, BOTH))) == codes
+    assert done(shares, client.fetch(-1)).error_code == 0
+    take_turns(shares.node)
+    assert not stopped
+    assert not shares.shares.lines.has_any(GROUP)
 
 
 async def test_what_was_acknowledged_before_a_connection_s_end_counts(shares: Shares) -> None:

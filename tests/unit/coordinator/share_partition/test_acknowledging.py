@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.persister import StateBatch
 from coordinator.share_partition import share_partition
+from coordinator.share_partition.acknowledging import Acknowledgement
 from coordinator.share_partition.share_partition import PERSISTER_ERRORS
 from protocol.errors import Error
 from tests.unit.coordinator.share_partition.partition import (
@@ -339,3 +340,21 @@ def test_a_state_that_comes_after_the_fence_is_not_begun_with() -> None:
     shared.persister.go_on()
     assert again.initialized == [Error.LEADER_NOT_AVAILABLE]
     assert not again.partition.is_active
+
+
+def test_what_goes_wrong_amid_acknowledgements_leaves_nothing_pending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared = Shared(in_batches(2, 5))
+    shared.fetch(batch_size=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(Acknowledgement, "_acknowledge_each", _out_of_memory)
+        with pytest.raises(MemoryError):
+            shared.ack((0, 4, ACCEPT), (5, 7, ACCEPT))
+    assert {state[0] for state in shared.states().values()} == {ACQUIRED}
+    assert shared.ack((0, 9, ACCEPT)) == 0
+    assert shared.span == (10, 10, 0)
+
+
+def _out_of_memory(*asked: object) -> None:
+    raise MemoryError
