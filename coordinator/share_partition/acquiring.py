@@ -179,7 +179,8 @@ class Acquisition:
             state = batch.cut(first, last)
             if not self._deliver(state):
                 continue
-            lock = lock or self._lock(batch.first_offset, batch.last_offset)
+            lock = lock or self._lock(first, batch.last_offset)
+            lock.last_offset = last  # whoever ends it looks at all from its first to its last
             state.relock(lock)
             found.append(AcquiredRecords(first, last, state.delivery_count))
             count += last - first + 1

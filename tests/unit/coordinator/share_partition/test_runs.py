@@ -230,6 +230,26 @@ def test_a_fetch_looks_at_many_runs_without_giving_out_each(monkeypatch: pytest.
     assert shared.next == 3
 
 
+def test_the_end_of_a_lock_looks_at_no_more_than_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 10,000 locks, each of one record of the same batch, each would look at all of these."""
+    shared = huge(9)
+    assert shared.ack(*((offset, offset, RELEASE) for offset in range(0, 10, 2))) == 0
+    assert shared.fetch("n", 2, limits=True) == [(0, 0, 2), (2, 2, 2)]
+    assert shared.fetch("n", 1, limits=True) == [(4, 4, 2)]
+    looked_at: list[tuple[int, int]] = []
+    all_runs = InFlightBatch.runs
+
+    def of_range(batch: InFlightBatch, first: int, last: int) -> Iterator[tuple[int, int, InFlightState]]:
+        looked_at.append((first, last))
+        return all_runs(batch, first, last)
+
+    monkeypatch.setattr(InFlightBatch, "runs", of_range)
+    shared.runtime.pass_ms(LOCK_MS)
+    monkeypatch.undo()
+    assert looked_at == [(0, 9), (0, 2), (4, 4)]
+    assert {state for _, _, state in runs(shared)} == {AVAILABLE}
+
+
 @pytest.mark.parametrize("seed", range(50))
 def test_many_cuts_at_once_are_as_one_after_the_other(seed: int) -> None:
     luck = random.Random(seed)
