@@ -97,12 +97,13 @@ class Acquisition:
             records.may_have_available = True
 
     def _base_offset(self) -> int:
-        """Where the first batch begins: with the batch in flight that it lies in, and not before the start."""
+        """Where the first batch begins: with the batch in flight that it lies in, and not before the start. In Kafka it
+        may, where something is in flight before it: what lies before the start is then fetched for ever."""
         records, base = self._records, self._first_fetched
         floor = records.floor(base)
-        if floor is None:
+        if floor is None or floor.last_offset < base:
             return max(base, records.start_offset)
-        return floor.first_offset if floor.last_offset >= base else base
+        return floor.first_offset
 
     # --- what was in flight before --------------------------------------------------------------------------
 

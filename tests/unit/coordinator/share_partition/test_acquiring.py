@@ -162,6 +162,18 @@ def test_acquired_records_below_the_log_start_are_archived_with_their_lock() -> 
     assert shared.span == (5, 19, 0)
 
 
+def test_nothing_before_the_start_is_acquired_of_a_record_batch_that_begins_there() -> None:
+    """Though something is in flight still that lies before it: what is pending, or acquired."""
+    shared = Shared([(0, 2), (5, 9)])
+    assert shared.fetch(read=1) == [(0, 2, 1)]
+    shared.partition.begin_at(7)
+    assert [batch.first_offset for batch in shared.partition.records] == [0]
+    assert shared.fetch("n") == [(7, 9, 1)]
+    assert shared.ack((7, 9, ACCEPT), member="n") == 0
+    shared.runtime.pass_ms(LOCK_MS)  # of what lies before the start
+    assert shared.span == (10, 10, 0)
+
+
 def test_a_log_start_behind_all_that_is_in_flight_begins_anew() -> None:
     shared = Shared(in_batches(2, 10))
     shared.fetch(most=10)
@@ -318,7 +330,7 @@ def test_holes_below_the_log_start_are_not_read_for(log_start: int, following: i
     again.partition.begin_at(log_start)
     assert (again.span[0], again.next) == (log_start, following)
     acquired = again.fetch()
-    assert acquired[-2:] == [(15, 19, 1), (20, 24, 2)]
+    assert acquired[-2:] == [(max(15, log_start), 19, 1), (20, 24, 2)]
     assert again.ack(*((first, last, ACCEPT) for first, last, _ in acquired)) == 0
     again.runtime.pass_ms(LOCK_MS)  # of what came along from before the start
     assert again.span == (25, 25, 0)
