@@ -193,14 +193,9 @@ class Acknowledgement:
                 raise KafkaError(Error.INVALID_RECORD_STATE, _OFFSET_NOT_ACQUIRED)
             if state.member_id != self._member_id:
                 raise KafkaError(Error.INVALID_RECORD_STATE, _NOT_OWNER_OF_OFFSET)
-            if len(types) == 1:
-                self._change(in_flight.cut(run_first, run_last), types[0], run_first, run_last)
-                continue
-            of_run = types[run_first - batch.first_offset : run_last - batch.first_offset + 1]
-            for kind, neighbours in groupby(of_run):
-                last = run_first + sum(1 for _ in neighbours) - 1
-                self._change(in_flight.cut(run_first, last), kind, run_first, last)
-                run_first = last + 1
+            # runs were cut where the types change
+            kind = types[0] if len(types) == 1 else types[run_first - batch.first_offset]
+            self._change(in_flight.cut(run_first, run_last), kind, run_first, run_last)
 
     def _change(self, state: InFlightState, kind: int, first_offset: int, last_offset: int) -> None:
         if kind != AcknowledgeType.RENEW:

@@ -31,11 +31,6 @@ class InFlightBatch:
         """How many offsets."""
         return self.last_offset - self.first_offset + 1
 
-    @property
-    def run_count(self) -> int:
-        """How many runs of offsets that are told apart."""
-        return len(self._firsts)
-
     def state_at(self, offset: int) -> InFlightState:
         return self._states[bisect_right(self._firsts, offset) - 1] if self.whole is None else self.whole
 
