@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -65,22 +64,17 @@ def _connections(server: Server, topic: str, count: int) -> Kept:
 
 def _groups(server: Server, topic: str, count: int) -> Kept:
     """Each with an offset, and nobody in it."""
-    with _client(server) as client:
-        _find_coordinator(client, OF_GROUPS)
+    with Client.of(server.bootstrap) as client:
+        find_coordinator(client, OF_GROUPS)
         for number in range(count):
-            partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
-            request = OffsetCommitRequest(
-                group_id=f"group-{number}",
-                generation_id_or_member_epoch=-1,
-                topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])],
-            )
+            request = commit(f"group-{number}", topic)
             insist(lambda: client.ask(request, 8).topics[0].partitions[0].error_code)  # noqa: B023
     return ()
 
 
 def _producers(server: Server, topic: str, count: int) -> Kept:
     """Idempotent ones, each with a record in the partition."""
-    with _client(server) as client:
+    with Client.of(server.bootstrap) as client:
         for _ in range(count):
             producer_id, epoch = _init_producer(client, None)
             produce_in_flight(client, produce_frame(topic, _batch(producer_id, epoch), acks=1), 1, 1)
@@ -89,8 +83,8 @@ def _producers(server: Server, topic: str, count: int) -> Kept:
 
 def _open_transactions(server: Server, topic: str, count: int) -> Kept:
     """Each with a record in the partition."""
-    with _client(server) as client:
-        _find_coordinator(client, OF_TRANSACTIONS)
+    with Client.of(server.bootstrap) as client:
+        find_coordinator(client, OF_TRANSACTIONS)
         for number in range(count):
             name = f"open-{number}"
             producer_id, epoch = _init_producer(client, name)
@@ -118,7 +112,7 @@ def _segments(server: Server, topic: str, count: int) -> Kept:
     _set_segment_bytes(server, topic, SEGMENT_BYTES)
     now_ms = time.time_ns() // 1_000_000
     batch = build_batch([(now_ms, None, os.urandom(RECORD_BYTES), ())] * 15)
-    with _client(server) as client:
+    with Client.of(server.bootstrap) as client:
         produce_in_flight(
             client, produce_frame(topic, bytes(batch), acks=1), count * SEGMENT_BYTES // len(batch), IN_FLIGHT
         )
@@ -142,7 +136,15 @@ def _set_segment_bytes(server: Server, topic: str, size: int) -> None:
     admin.alter_configs([resource])[resource].result(PATIENCE_S)
 
 
-def _find_coordinator(client: Client, key_type: int) -> None:
+def commit(group_id: str, topic: str) -> OffsetCommitRequest:
+    """Of an offset of the topic's one partition, by nobody who is a member."""
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+    return OffsetCommitRequest(
+        group_id=group_id, topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])]
+    )
+
+
+def find_coordinator(client: Client, key_type: int) -> None:
     """Which makes its topic."""
     request = FindCoordinatorRequest(key="anyone", key_type=key_type)
     insist(lambda: int(client.ask(request, 3).error_code))
@@ -186,12 +188,3 @@ def insist(ask: Callable[[], int]) -> None:
     while error := ask():
         assert time.monotonic() < deadline_s, Error(error)
         time.sleep(0.01)
-
-
-@contextmanager
-def _client(server: Server) -> Iterator[Client]:
-    client = Client.of(server.bootstrap)
-    try:
-        yield client
-    finally:
-        client.close()

@@ -22,17 +22,11 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.bench import measures, transactions
 from tests.bench.checkouts import ROOT, OfCheckout, compile_checkout
 from tests.bench.clusters import Nodes, ours
-from tests.bench.grown import AXES, insist
+from tests.bench.grown import AXES, OF_GROUPS, commit, find_coordinator, insist
 from tests.support.ready_requests import fetch_frame
 from tests.support.wire import Client
 
@@ -80,12 +74,9 @@ def _metadata(bootstrap: str, topic: str, times: int) -> None:
 
 def _commit(bootstrap: str, topic: str, times: int) -> None:
     """Of a group of nobody: a consumer would read the partition as well."""
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
-    request = OffsetCommitRequest(
-        group_id="committing", topics=[OffsetCommitRequestTopic(name=topic, partitions=[partition])]
-    )
+    request = commit("committing", topic)
     with Client.of(bootstrap) as client:
-        insist(lambda: client.ask(FindCoordinatorRequest(key="committing"), 2).error_code)
+        find_coordinator(client, OF_GROUPS)
         insist(lambda: client.ask(request, 8).topics[0].partitions[0].error_code)
         for _ in range(times):
             client.ask(request, 8)
