@@ -31,3 +31,13 @@ class KnownTopics(Protocol):
     def by_id(self, topic_id: bytes) -> KnownTopic | None: ...
 
     def names(self) -> Iterable[str]: ...
+
+
+def partitions_of(names: Iterable[str], topics: KnownTopics) -> int:
+    """How many the topics of these names have that there are."""
+    count = 0
+    for name in names:
+        topic = topics.by_name(name)
+        if topic is not None:
+            count += topic.partition_count
+    return count

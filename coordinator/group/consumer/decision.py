@@ -7,38 +7,23 @@ lines of the log, come before.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from coordinator.group.client import MayDescribe
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.member import ConsumerMember, Owned
+from coordinator.group.modern.effects import Effects
 from coordinator.group.modern.targets import Target
 from coordinator.group.records import AnyRecord
 
 
 @dataclass(slots=True)
-class GroupDecision:
+class GroupDecision(Effects):
     """What becomes of a group."""
 
     group: ConsumerGroup
     records: list[AnyRecord]
     """In the order in which Kafka writes them; those of a member's begin with what let it in."""
-    effects: list[Callable[[], None]] = field(init=False, default_factory=list)
-    """What it does besides its records, timers and lines of the log: where the decision is taken, not where it is
-    made, which may be in a thread, and more than once."""
-    once_written: list[Callable[[], None]] = field(init=False, default_factory=list)
-    """The same of what follows from its records: a time limit that ends with a state, where the state stays."""
-
-    def take_effect(self) -> None:
-        """Once, before the records are written. What a step has brought about that a later one refuses is done, too."""
-        for effect in self.effects:
-            effect()
-
-    def was_written(self) -> None:
-        """Once, behind the records."""
-        for effect in self.once_written:
-            effect()
 
 
 @dataclass(slots=True)

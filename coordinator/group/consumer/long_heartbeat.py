@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import chain
 
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.deferred import DeferredHeartbeat
-from coordinator.group.known_topics import KnownTopics
+from coordinator.group.known_topics import KnownTopics, partitions_of
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatResponse
 
 MOST_IN_PASSING = 10_000
@@ -47,11 +48,7 @@ def _is_little(
     work += count * (_PER_TOPIC + members * _PER_SUBSCRIPTION) + members * _PER_MEMBER
     if work > MOST_IN_PASSING:
         return False
-    for some in (subscribed, names):
-        for name in some:
-            topic = topics.by_name(name)
-            if topic is not None:
-                work += topic.partition_count * _PER_PARTITION
+    work += partitions_of(chain(subscribed, names), topics) * _PER_PARTITION
     return work <= MOST_IN_PASSING
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from coordinator.group.consumer.decision import GroupDecision
@@ -18,6 +19,7 @@ from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.records import epoch_record, regex_record
 from coordinator.group.consumer.resolved_regex import ResolvedRegex
 from coordinator.group.deferred import MOST_TRIES, DeferredDecision
+from coordinator.group.known_topics import partitions_of
 from coordinator.group.modern.subscriptions import count_subscribers
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaMap, JavaSet
@@ -71,11 +73,7 @@ class RegexResults:
         work = (sum(map(len, lists)) + len(matched.found)) * _PER_TOPIC
         if work > MOST_RECORDED_IN_PASSING:
             return False
-        for names in lists:
-            for name in names:
-                topic = self._topics.by_name(name)
-                if topic is not None:
-                    work += topic.partition_count * _PER_PARTITION
+        work += partitions_of(chain.from_iterable(lists), self._topics) * _PER_PARTITION
         return work <= MOST_RECORDED_IN_PASSING
 
     def _in_passing(self, group: ConsumerGroup, matched: Matched) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import chain
 
 from coordinator.group.deferred import DeferredHeartbeat
-from coordinator.group.known_topics import KnownTopics
+from coordinator.group.known_topics import KnownTopics, partitions_of
 from coordinator.group.share.group import ShareGroup
 from protocol.messages.groups_share import ShareGroupHeartbeatResponse
 
@@ -24,11 +25,7 @@ def is_little(group: ShareGroup, names: Collection[str], topics: KnownTopics) ->
     work += members * _PER_MEMBER
     if work > MOST_OF_SHARES_IN_PASSING:
         return False
-    for some in (group.topics, names):
-        for name in some:
-            topic = topics.by_name(name)
-            if topic is not None:
-                work += topic.partition_count * _PER_PARTITION
+    work += partitions_of(chain(group.topics, names), topics) * _PER_PARTITION
     return work <= MOST_OF_SHARES_IN_PASSING
 
 

@@ -6,9 +6,10 @@ Nothing of the group is changed before the records are written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from coordinator.group.modern.effects import Effects
 from coordinator.group.records import AnyRecord
 from coordinator.group.streams.config import StreamsConfig
 from coordinator.group.streams.configured_topology import ConfiguredTopology
@@ -20,7 +21,7 @@ from protocol.messages.groups_streams import Status
 
 
 @dataclass(slots=True)
-class StreamsDecision:
+class StreamsDecision(Effects):
     """A member goes from `old`, as the group knows it, to `new`. A group that isn't there yet is empty, and another one
     than the records make."""
 
@@ -30,10 +31,6 @@ class StreamsDecision:
     old: StreamsMember
     new: StreamsMember
     records: list[AnyRecord] = field(default_factory=list)
-    effects: list[Callable[[], None]] = field(default_factory=list)
-    """What it does besides its records, timers and lines of the log: where the decision is taken, not where it is
-    made, which may be in a thread, and more than once."""
-    once_written: list[Callable[[], None]] = field(default_factory=list)
     statuses: list[Status] = field(default_factory=list)
     """What the answer says of the application, in Kafka's order."""
     is_decided: bool = field(init=False, default=False)
@@ -54,13 +51,8 @@ class StreamsDecision:
 
     def take_effect(self) -> None:
         """Once, before the records are written. What is refused leaves all as it is."""
-        for effect in self.effects if self.is_decided else ():
-            effect()
-
-    def was_written(self) -> None:
-        """Once, behind the records; `group` may be another one by then, that took its place."""
-        for effect in self.once_written:
-            effect()
+        if self.is_decided:
+            Effects.take_effect(self)
 
     def tell(self, code: StatusCode, detail: str) -> None:
         self.statuses.append(Status(status_code=code, status_detail=detail))

@@ -94,7 +94,9 @@ class StreamsHeartbeats:
         if brought_bytes > 0:
             self._parts.member_memory.check(brought_bytes, self._parts.runtime.now_ms())
         new = old if has_many_tags(request) else _as_requested(old, client, request)
-        return StreamsDecision(group, config, owned, old, new, records, effects)
+        decision = StreamsDecision(group, config, owned, old, new, records)
+        decision.effects += effects
+        return decision
 
     def _is_little(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> bool:
         if has_many_tags(request):
