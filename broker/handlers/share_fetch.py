@@ -16,6 +16,7 @@ from broker.handlers.share_requests import (
     TopicAccess,
     acknowledge,
     check_sender,
+    names_too_many,
 )
 from broker.network.later import Later
 from broker.shares.delayed_share_fetch import DelayedShareFetch
@@ -65,6 +66,8 @@ def handle(
         group_id, member_id = check_sender(groups, authorizer, context, request.group_id, request.member_id)
         if renews and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
             raise KafkaError(Error.INVALID_REQUEST)
+        if names_too_many(request.topics) or names_too_many(request.forgotten_topics_data):
+            raise KafkaError(Error.SHARE_SESSION_LIMIT_REACHED)
         session = _session(shares, context, request, group_id, member_id)
     except KafkaError as error:
         if error.error is Error.SHARE_SESSION_LIMIT_REACHED:

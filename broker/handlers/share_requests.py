@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.handlers.share_group_heartbeat import is_member_id
 from broker.security.authorizer import GROUP, READ, TOPIC
+from broker.shares import share_session_cache
 from coordinator.share_partition.states import AcknowledgeType
 from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import AcknowledgementBatch, LeaderIdAndEpoch, NodeEndpoint
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Authorizer
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
     from broker.shares.share_session_cache import ShareKey
-    from protocol.messages.share_fetch import AcknowledgedPartition, FetchedPartition
+    from protocol.messages.share_fetch import (
+        AcknowledgedPartition,
+        AcknowledgeTopic,
+        FetchedPartition,
+        FetchTopic,
+        ForgottenTopic,
+    )
 
 RENEWING_VERSION = 2
 TOLD_LEADERS_BY = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
@@ -47,6 +54,11 @@ def check_sender(
     if member_id is None or not is_member_id(member_id):
         raise KafkaError(Error.INVALID_REQUEST)
     return group_id, member_id
+
+
+def names_too_many(topics: Iterable[FetchTopic | AcknowledgeTopic | ForgottenTopic]) -> bool:
+    """Whether they have more partitions than a session can have, known or not."""
+    return sum([len(topic.partitions) for topic in topics]) > share_session_cache.MOST_PARTITIONS_OF_ONE
 
 
 class TopicAccess:

@@ -20,23 +20,31 @@ if TYPE_CHECKING:
     from broker.network.turns import RequestSteps
 
 MOST_ASKED_IN_PASSING = 100
-"""Share partitions that are asked in one turn of the loop, at some 60 µs each, of which most are a write."""
+"""Share partitions that are asked in one turn of the loop, at some 60 µs each, of which most are a write. Fewer, where
+the turn has been long enough before."""
 
 A = TypeVar("A")
 
 
 class MemberLines:
-    """`over` is called with a group once something of it is done that has taken several turns."""
+    """`over` is called with a group once something of it is done that stood in a line."""
 
-    def __init__(self, carry_out: Callable[[RequestSteps[None]], None], over: Callable[[str], None]) -> None:
-        """`carry_out`: steps that nobody waits for, to their end, in turns."""
+    def __init__(
+        self,
+        carry_out: Callable[[RequestSteps[None]], None],
+        turn_is_over: Callable[[], bool],
+        over: Callable[[str], None],
+    ) -> None:
+        """`carry_out`: steps that nobody waits for, to their end, in turns; `turn_is_over`: whether the turn of the
+        loop that they take has been long enough."""
         self._carry_out = carry_out
+        self._turn_is_over = turn_is_over
         self._over = over
-        self._lines: Lines[SessionKey] = {}
+        self._lines: dict[str, Lines[str]] = {}  # by group, then by member
 
     def has_any(self, group_id: str) -> bool:
         """Whether something is under way of the group."""
-        return any(key[0] == group_id for key in self._lines)
+        return group_id in self._lines
 
     def ask_each(
         self,
@@ -44,39 +52,42 @@ class MemberLines:
         keys: Collection[ShareKey],
         ask: Callable[[ShareKey], None],
         asked: Callable[[], None],
+        *,
+        later: bool = False,
     ) -> None:
-        """`ask` with each of them, then `asked`: in this call where they are few, and nothing of the member is ahead of
-        it. It goes on to its end where the client hangs up."""
-        if len(keys) <= MOST_ASKED_IN_PASSING and member not in self._lines:
-            for key in keys:
-                ask(key)
-            asked()
-        else:
-            self._carry_out(self._asking_each(member, [*keys], ask, asked))
+        """`ask` with each of them, then `asked`: in this call where they take one turn, and nothing of the member is
+        ahead of it; if `later`, not before the next turn. It goes on to its end where the client hangs up."""
+        self._carry_out(self._in_line(member, self._asking_each([*keys], ask, asked, later=later)))
 
     def _asking_each(
         self,
-        member: SessionKey,
         keys: Collection[ShareKey],
         ask: Callable[[ShareKey], None],
         asked: Callable[[], None],
+        *,
+        later: bool,
     ) -> RequestSteps[None]:
-        def steps() -> RequestSteps[None]:
-            for number, key in enumerate(keys):
-                if number and number % MOST_ASKED_IN_PASSING == 0:
-                    yield None
-                ask(key)
-            asked()
-
-        yield from in_line(self._lines, member, steps())
-        self._over(member[0])
+        if later:
+            yield None
+        asked_in_turn = 0
+        for key in keys:
+            if asked_in_turn == MOST_ASKED_IN_PASSING or self._turn_is_over():
+                yield None
+                asked_in_turn = 0
+            ask(key)
+            asked_in_turn += 1
+        asked()
 
     def behind(self, member: SessionKey, steps: RequestSteps[A]) -> RequestSteps[A]:
         """The steps, once all is done that the member has asked before."""
-        return self._in_line(member, steps) if member in self._lines else steps
+        return self._in_line(member, steps) if member[1] in self._lines.get(member[0], ()) else steps
 
     def _in_line(self, member: SessionKey, steps: RequestSteps[A]) -> RequestSteps[A]:
+        group_id, member_id = member
+        of_group = self._lines.setdefault(group_id, {})
         try:
-            return (yield from in_line(self._lines, member, steps))
+            return (yield from in_line(of_group, member_id, steps))
         finally:
-            self._over(member[0])
+            if not of_group:
+                del self._lines[group_id]
+            self._over(group_id)

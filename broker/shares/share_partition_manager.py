@@ -16,10 +16,11 @@ from broker.controller.image import GROUP_RESOURCE
 from broker.controller.pause import Pause
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.leader import Leader
-from broker.replicas.searches_by_time import search_by_time
+from broker.shares import member_lines
 from broker.shares.member_lines import MemberLines
+from broker.shares.reset_offset import find_reset_offset
 from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache
-from broker.shares.share_settings import duration_ms, share_settings
+from broker.shares.share_settings import share_settings
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
@@ -55,8 +56,6 @@ DROPPED_BY = frozenset(
 )
 """Errors of a write after which durable state is read again."""
 
-_BY_DURATION = "by_duration:"
-
 AcknowledgedPartitions = dict[ShareKey, KafkaError | None]
 
 
@@ -90,10 +89,11 @@ class SharePartitionManager:
         share_settings_of: Callable[[str], ShareSettings],
         most_sessions: int,
         carry_out: Callable[[RequestSteps[None]], None],
+        turn_is_over: Callable[[], bool],
     ) -> None:
-        """`carry_out`: steps that nobody waits for, in turns."""
-        self.sessions = ShareSessionCache(most_sessions, self._session_lost, self._emptied)
-        self.lines = MemberLines(carry_out, self._done_in_turns)
+        """`carry_out`: steps that nobody waits for, in turns; `turn_is_over`: as that of MemberLines."""
+        self.sessions = ShareSessionCache(most_sessions, self._sessions_lost, self._emptied)
+        self.lines = MemberLines(carry_out, turn_is_over, self._done_in_turns)
         self._emptied_meanwhile: set[str] = set()
         self.looking: Lines[str] = {}
         """By group, the fetches of many share partitions: see `delayed_share_fetch.py`."""
@@ -154,20 +154,8 @@ class SharePartitionManager:
     def _reset_offset(
         self, group_id: str, partition: Partition, then: Callable[[int | KafkaError], None]
     ) -> None:
-        """Where a group begins that has never written about the partition (Kafka: `ShareFetchUtils.offsetFor…`)."""
         reset = self.settings_of(group_id).auto_offset_reset
-        role, log = partition.role, partition.log
-        if not isinstance(role, Leader):
-            then(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
-        elif reset == "earliest":
-            then(log.log_start_offset)
-        elif reset != "latest":
-            since_ms = self._clock.now_ms() - duration_ms(reset.removeprefix(_BY_DURATION))
-            self._carry_out(_first_since(partition, since_ms, then))
-        elif role.high_watermark_lags:
-            then(KafkaError(Error.OFFSET_NOT_AVAILABLE))
-        else:
-            then(log.high_watermark)
+        find_reset_offset(partition, reset, self._clock, self._carry_out, then)
 
     # --- dropping -------------------------------------------------------------------------------------------
 
@@ -273,13 +261,16 @@ class SharePartitionManager:
         member_id: str,
         keys: Iterable[ShareKey],
         then: Callable[[AcknowledgedPartitions], None],
+        *,
+        later: bool = False,
     ) -> None:
-        """Give back all that the member has of these; `then` as in `acknowledge`."""
+        """Give back all that the member has of these, not before the next turn if `later`; `then` as in
+        `acknowledge`."""
 
         def ask(led: LedSharePartition, key: ShareKey, done: WhenCommitted) -> None:
             led.share.release(member_id, done)
 
-        self._of_each(group_id, member_id, [*keys], ask, then)
+        self._of_each(group_id, member_id, [*keys], ask, then, later=later)
 
     def _of_each(
         self,
@@ -288,6 +279,8 @@ class SharePartitionManager:
         keys: Collection[ShareKey],
         ask: Callable[[LedSharePartition, ShareKey, WhenCommitted], None],
         then: Callable[[AcknowledgedPartitions], None],
+        *,
+        later: bool = False,
     ) -> None:
         answers: AcknowledgedPartitions = {}
         awaited = set(keys)
@@ -324,7 +317,7 @@ class SharePartitionManager:
             if not awaited:
                 then(answers)
 
-        self.lines.ask_each((group_id, member_id), keys, ask_one, all_are_asked)
+        self.lines.ask_each((group_id, member_id), keys, ask_one, all_are_asked, later=later)
 
     # --- sessions -------------------------------------------------------------------------------------------
 
@@ -333,11 +326,17 @@ class SharePartitionManager:
         the session has ended meanwhile."""
         session = self.sessions.remove((group_id, member_id))
         if session is not None:
-            self._session_lost(session)
+            self.release(group_id, member_id, session.partitions, _released)
 
-    def _session_lost(self, session: ShareSession) -> None:
-        group_id, member_id = session.key
-        self.release(group_id, member_id, session.partitions, _released)
+    def _sessions_lost(self, sessions: Iterable[ShareSession]) -> None:
+        """With their connection, which may have had thousands: from where they are many each gives back in a turn of
+        its own."""
+        asked = 0
+        for session in sessions:
+            group_id, member_id = session.key
+            later = asked >= member_lines.MOST_ASKED_IN_PASSING
+            self.release(group_id, member_id, session.partitions, _released, later=later)
+            asked += len(session.partitions)
 
 
 def manager_of(
@@ -364,29 +363,16 @@ def manager_of(
         turns.carry_out(steps, failed)
 
     most_sessions = config.get_int("group.share.max.share.sessions")
-    return SharePartitionManager(partitions, persister, timers, clock, settings_of, most_sessions, carry_out)
-
-
-def _first_since(
-    partition: Partition, since_ms: int, then: Callable[[int | KafkaError], None]
-) -> RequestSteps[None]:
-    """The first record at or after a time that is committed."""
-    start: int | KafkaError
-    try:
-        found = yield from search_by_time(partition.log, since_ms)
-    except KafkaError as error:
-        start = error.as_value()
-    else:
-        if found is not None and found.offset < partition.log.high_watermark:
-            start = found.offset
-        else:
-            topic = partition.topic
-            named = f"{topic.topic_id_text}:{topic.name}-{partition.index}"
-            start = KafkaError(
-                Error.OFFSET_NOT_AVAILABLE,
-                f"Offset for timestamp {since_ms} not found for topic partition: {named}",
-            )
-    then(start)
+    return SharePartitionManager(
+        partitions,
+        persister,
+        timers,
+        clock,
+        settings_of,
+        most_sessions,
+        carry_out,
+        lambda: turns.is_over,
+    )
 
 
 _UNKNOWN = "This server does not host this topic-partition."

@@ -81,13 +81,13 @@ class ShareSession:
 
 
 class ShareSessionCache:
-    """All of them. `ended` is called with each that its connection ends, `emptied` with each group that nobody has one
-    of any more when a connection ends, both of them behind what the connection has left."""
+    """All of them. When a connection ends, `ended` is called with the sessions that end with it, then `emptied` with
+    each group that nobody has one of any more."""
 
     def __init__(
         self,
         most: int,
-        ended: Callable[[ShareSession], None],
+        ended: Callable[[list[ShareSession]], None],
         emptied: Callable[[str], None],
     ) -> None:
         self._most = most
@@ -194,10 +194,11 @@ class ShareSessionCache:
     def _lost(self, opened: OpenedSessions) -> None:
         """Their connection has ended."""
         group_ids = dict.fromkeys([opened.last_group])
-        for session in [*opened.sessions.values()]:
-            self._ended(session)
+        sessions = [*opened.sessions.values()]
+        for session in sessions:
             self.remove(session.key)
             group_ids[session.key[0]] = None
+        self._ended(sessions)
         for group_id in group_ids:
             if not self.has_any(group_id):
                 self._emptied(group_id)

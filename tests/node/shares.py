@@ -48,6 +48,7 @@ class Shares:
             lambda group_id: share_settings(node.config, self.overrides),
             most_sessions,
             lambda steps: node.turns.carry_out(steps, node.stop_on_failure),
+            lambda: node.turns.is_over,
         )
         node.coordinators.shares = self.shares
         self.epochs: dict[str, int] = {}

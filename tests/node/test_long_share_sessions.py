@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.network.later import Later
+from broker.network.turns import Turns
 from broker.server import Server
 from broker.shares import delayed_share_fetch, member_lines, share_fetching
 from protocol.errors import Error
@@ -65,6 +66,19 @@ async def test_many_partitions_are_acknowledged_in_turns(shares: Shares) -> None
     assert writes(shares) == [1, 0]
     turn(shares)
     assert writes(shares) == [1, 1]
+    assert ack_codes(answer.result()) == [0, 0]
+
+
+async def test_a_turn_that_has_been_long_enough_asks_no_more(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member_lines, "MOST_ASKED_IN_PASSING", 100)
+    client = opened(shares)
+    monkeypatch.setattr(Turns, "is_over", property(lambda turns: True))
+    answer = client.acknowledge(1, BOTH)
+    for asked in ([0, 0], [1, 0], [1, 1]):
+        assert writes(shares) == asked
+        turn(shares)
     assert ack_codes(answer.result()) == [0, 0]
 
 
@@ -144,6 +158,22 @@ async def test_a_new_session_of_the_member_takes_nothing_that_the_old_one_gives_
     take_turns(shares.node)
     assert not shares.shares._emptied_meanwhile  # though the group was never forgotten
     assert ack_errors(done(shares, again.fetch(1, acks={1: [(0, 3, ACCEPT)]}))) == {1: 0}
+
+
+async def test_of_many_sessions_of_a_connection_each_gives_back_in_a_turn_of_its_own(shares: Shares) -> None:
+    connection = SimpleNamespace(when_lost=None)
+    client = shares.client(connection)
+    for index in range(2):
+        client.fetch(0, index, member=f"m{index}")
+    connection.when_lost()
+    assert (writes(shares), len(shares.shares)) == ([1, 0], 2)
+    shares.produce(1, index=1)
+    again = shares.client().fetch(0, 1, member="m1")  # a new session, whose member has yet to give back
+    turn(shares)
+    assert writes(shares) == [1, 1]
+    assert acquired(done(shares, again)) == {1: [(0, 2, 2), (3, 3, 1)]}
+    assert not shares.shares.lines.has_any(GROUP)
+    assert len(shares.shares) == 2
 
 
 async def test_acknowledgements_that_come_with_a_fetch_come_before_it(shares: Shares) -> None:

@@ -181,3 +181,9 @@ async def test_as_many_partitions_in_one_session_as_there_may_be(
     assert client.fetch(0, 0, 1).error_code == 0
     assert isinstance(client.fetch(1, 2), Later)
     assert client.fetch(1, 1).error_code == 0
+    assert isinstance(client.fetch(-1, 0, 1, 2), Later)
+    assert isinstance(client.fetch(2, forget=(0, 0, 0)), Later)
+    many = {index: [(0, 0, ACCEPT)] for index in range(3)}
+    assert client.acknowledge(2, many).error_code == Error.INVALID_REQUEST
+    del many[2]
+    assert client.acknowledge(2, many).error_code == 0
