@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark bench-spark-memory instructions growth profile golden dist dist-compiled test-compiled docs clean attacks day
+.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -139,16 +139,6 @@ golden: .venv/.dev  ## make the golden vectors of messages anew by Apache Kafka'
 dist: .venv/.dev  ## build what is released (URL="https://…" is the address of the repository, for the links)
 	@test -n "$(URL)" || { echo 'make dist URL=https://… : the page of a release links to the repository.' >&2; exit 1; }
 	PROJECT_URL="$(URL)" $(BIN)/python -m build
-
-dist-compiled: .venv/.dev  ## build the wheel whose hot modules are compiled, for this Python and machine
-	PROJECT_URL="$(URL)" BARNABAS_COMPILE=1 $(BIN)/python -m build --wheel
-
-test-compiled: .venv/.dev reference  ## run the tests on a copy in which these modules are compiled (ARGS="tests/crash" and the like are passed on)
-	rm -rf build/compiled && mkdir -p build/compiled
-	git ls-files -z | xargs -0 cp --parents -t build/compiled
-	ln -s $(CURDIR)/.venv build/compiled/.venv
-	$(BIN)/python hatch_compile.py build/compiled
-	cd build/compiled && $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),tests/compare tests/crash tests/clients tests/spark)
 
 docs: .venv/.dev  ## renew the tables in the documents that come from the code
 	$(BIN)/python docs/tables.py $(ARGS)

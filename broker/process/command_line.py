@@ -252,13 +252,9 @@ def _check_empty(directories: Sequence[str]) -> None:
 
 
 def _version() -> str:
-    """With "compiled" behind it where the wheel's compiled modules run, not their sources."""
     from importlib.metadata import PackageNotFoundError, version
 
-    from protocol import headers
-
-    how = "" if str(headers.__file__).endswith(".py") else " (compiled)"
     try:
-        return version("barnabas") + how
+        return version("barnabas")
     except PackageNotFoundError:
-        return "(not installed)" + how
+        return "(not installed)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import socket
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from hatch_compile import left_out, mixed_with_int, modules_of
 from protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.wire import Client, Outcome
 
@@ -142,60 +140,6 @@ def test_the_command_of_the_wheel_runs_the_broker_until_it_is_told_to_stop(
 ) -> None:
     lend_dependencies(installed)
     assert bootstrap_of_command(installed / "bin" / "barnabas", outside)
-
-
-@pytest.mark.one_run_in(3)
-def test_the_compiled_wheel_runs_what_is_compiled(
-    environment: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("mypyc")
-    if not Path(sysconfig.get_path("include"), "Python.h").exists() or shutil.which("cc") is None:
-        pytest.skip("there is no C compiler, or no Python.h for it")
-    monkeypatch.setenv("BARNABAS_COMPILE", "1")
-    monkeypatch.setenv("BARNABAS_COMPILE_OPT", "0")  # it takes a third of the time
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", outside, ROOT)
-    (wheel,) = outside.glob("*.whl")
-    assert not wheel.name.endswith("-none-any.whl")
-    install(environment, wheel)
-    lend_dependencies(environment)
-    made = {path.name.partition(".")[0] for path in site_packages(environment).rglob("*.so")}
-    assert {Path(module).stem for module in modules_of(ROOT)} < made
-    assert "(compiled)" in run(environment / "bin" / "barnabas", "--version")
-    (outside / "use.py").write_text(
-        "import barnabas\n"
-        "from confluent_kafka import Consumer, Producer\n"
-        "with barnabas.Broker() as broker:\n"
-        "    at = {'bootstrap.servers': broker.bootstrap}\n"
-        "    producer = Producer({**at, 'transactional.id': 'compiled'})\n"
-        "    producer.init_transactions(60)\n"
-        "    for end in (producer.abort_transaction, producer.commit_transaction):\n"
-        "        producer.begin_transaction()\n"
-        "        producer.produce('compiled', end.__name__)\n"
-        "        end(60)\n"
-        "    consumer = Consumer({**at, 'group.id': 'compiled', 'auto.offset.reset': 'earliest'})\n"
-        "    consumer.subscribe(['compiled'])\n"
-        "    (message,) = consumer.consume(1, 60)\n"
-        "    print(message.value().decode())\n"
-        "    consumer.close()\n"
-    )
-    assert run(environment / "bin" / "python", "use.py") == "commit_transaction\n"
-
-
-@pytest.mark.parametrize("parent", ["Base", "Base[int]", "base.Base"])
-def test_a_child_that_is_not_compiled_of_a_class_that_is_is_named(tmp_path: Path, parent: str) -> None:
-    (tmp_path / "protocol").mkdir()
-    (tmp_path / "protocol" / "base.py").write_text("class Base: ...\n")
-    (tmp_path / "protocol" / "child.py").write_text(f"class Child({parent}): ...\n")
-    assert [*left_out(tmp_path, ["protocol/base.py"])] == ["protocol/child.py: Child"]
-    assert [*left_out(tmp_path, ["protocol/base.py", "protocol/child.py"])] == []
-
-
-@pytest.mark.parametrize("union", ["int | Error", "errors.Error | int"])
-def test_a_union_that_is_an_int_when_it_is_compiled_is_named(tmp_path: Path, union: str) -> None:
-    (tmp_path / "protocol").mkdir()
-    (tmp_path / "protocol" / "errors.py").write_text("class Error(IntEnum): ...\n")
-    (tmp_path / "protocol" / "user.py").write_text(f"found: list[{union}]\nkept: Error | None\n")
-    assert [*mixed_with_int(tmp_path, ["protocol/user.py"])] == [f"protocol/user.py:1: {union}"]
 
 
 def test_an_editable_install_runs_the_checkout(environment: Path, outside: Path) -> None:
