@@ -40,8 +40,9 @@ _MEANT = {
         "another broker has node.id={0.broker_id}, or had it a moment ago and its session isn't over"
     ),
     Error.INCONSISTENT_CLUSTER_ID: "its cluster isn't {0.cluster_id}, whose id the log directories here have",
+    Error.STALE_BROKER_EPOCH: "another broker has registered with node.id={0.broker_id} since, or this one was removed",
 }
-"""What it is that the controller refuses a registration for, which is put in."""
+"""What it is that the controller refuses a registration or a heartbeat for. The registration is put in."""
 
 
 class BrokerState(Enum):
@@ -104,6 +105,7 @@ class BrokerLifecycle:
         self._is_at_once = False
         self._was_answered_in_shutdown = False
         self._refusal = ""  # of the last registration
+        self._heartbeat_failure = ""  # of the last one
         self._offline: dict[bytes, bool] = {}  # directory id → whether the controller knows
         self._told_offline: list[bytes] = []  # by the last heartbeat
         self._timer: Scheduled | None = None
@@ -214,17 +216,21 @@ class BrokerLifecycle:
         if isinstance(answer, KafkaError):
             reason = answer.message or error.name
         else:
-            reason = f"the controller refuses with {error.name}"
-            if error in _MEANT:
-                reason += f": {_MEANT[error].format(self._registration)}"
+            reason = f"the controller refuses with {self._meant(error)}"
         if reason != self._refusal:
             self._refusal = reason
             log.warning("this broker isn't registered yet, and tries again: %s", reason)
 
+    def _meant(self, error: Error) -> str:
+        return f"{error.name}: {_MEANT[error].format(self._registration)}" if error in _MEANT else error.name
+
     def _heartbeat_answered(self, answer: Message | KafkaError) -> None:
         error = _error_of(answer)
-        if error is not Error.NONE:
-            log.warning("a heartbeat to the controller: %s", error.name)
+        failure = "" if error is Error.NONE else self._meant(error)
+        if failure and failure != self._heartbeat_failure:  # said once: the next one comes at every interval
+            log.warning("a heartbeat to the controller fails, and is sent again: %s", failure)
+        self._heartbeat_failure = failure
+        if failure:
             self._schedule_after_failure()
             return
         assert isinstance(answer, BrokerHeartbeatResponse)

@@ -132,6 +132,19 @@ def test_a_heartbeat_that_fails_is_sent_again_after_the_interval(state: BrokerSt
     assert isinstance(broker.channel.request, BrokerHeartbeatRequest)
 
 
+def test_why_heartbeats_fail_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    broker = Broker().reach(RUNNING)
+    stale = BrokerHeartbeatResponse(error_code=Error.STALE_BROKER_EPOCH)
+    timed_out = KafkaError(Error.REQUEST_TIMED_OUT)
+    good = BrokerHeartbeatResponse(is_caught_up=True)
+    for answer in (stale, stale, timed_out, stale, good, stale):
+        broker.channel.answer(answer)
+        broker.beat()
+    meant = "STALE_BROKER_EPOCH: another broker has registered with node.id=7 since, or this one was removed"
+    told = [record.args[0] for record in caplog.records if "heartbeat" in record.msg and record.args]
+    assert told == [meant, "REQUEST_TIMED_OUT", meant, meant]
+
+
 def test_what_a_heartbeat_says() -> None:
     broker = Broker(cordoned=lambda: [b"c" * 16])
     broker.life.start()
