@@ -38,7 +38,6 @@ class ForwardedRoute(Route):
         self.entries = None
         self.has_lists = False
         self.shape = None
-        self.may_hold_files = False
         self.short_bytes = sys.maxsize
         self.head = SIZE_AND_CORRELATION_ID
 

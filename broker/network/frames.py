@@ -1,5 +1,13 @@
 """The bytes of frames: what the size in front of one may be where it is none, and chunks of answers."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from broker.network.answers import Chunk
+from storage.file_range import FileRange
+
 MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
 """A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such
 limit."""
@@ -20,19 +28,19 @@ def hint(size: int) -> str:
     return ""
 
 
-def joined(chunks: list[bytes | bytearray | memoryview]) -> list[bytes | bytearray | memoryview]:
-    """Fewer chunks of the same bytes: neighbours are joined, but for what is large by itself."""
-    fewer: list[bytes | bytearray | memoryview] = []
+def joined(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Fewer chunks of the same bytes: neighbours are joined, but for what is in a file or large by itself."""
+    fewer: list[Chunk] = []
     small = bytearray()
     for chunk in chunks:
-        if len(small) + len(chunk) > JOINED_ANSWER_BYTES:
-            if small:
-                fewer.append(small)
-                small = bytearray()
-            if len(chunk) > JOINED_ANSWER_BYTES:
-                fewer.append(chunk)
-                continue
-        small += chunk
+        stays = isinstance(chunk, FileRange) or len(chunk) > JOINED_ANSWER_BYTES
+        if small and (stays or len(small) + len(chunk) > JOINED_ANSWER_BYTES):
+            fewer.append(small)
+            small = bytearray()
+        if stays:
+            fewer.append(chunk)
+        else:
+            small += cast("bytes", chunk)
     if small:
         fewer.append(small)
     return fewer

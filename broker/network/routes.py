@@ -16,13 +16,11 @@ from protocol.apis import APIS
 from protocol.errors import CodecError
 from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_steps
 from protocol.wire.schema import LATEST
-from storage.file_range import FileRange
 
 if TYPE_CHECKING:
     from broker.network.turns import RequestSteps
 
 PRODUCE_KEY = 0
-FETCH_KEY = 1
 
 # One object instead of some dozens, where many answers wait together. A larger one is joined with its neighbours when
 # it is written, if at all, and needs no copy before.
@@ -50,7 +48,6 @@ class Route:
         "handle",
         "has_lists",
         "head",
-        "may_hold_files",
         "response",
         "shape",
         "short_bytes",
@@ -67,7 +64,6 @@ class Route:
         self.entries = ENTRY_LISTS.get(api.name)
         shape = _SHAPES.get(api.name)
         self.shape = shape if shape is not None and api_version <= shape.last_version else None
-        self.may_hold_files = api_key == FETCH_KEY
         self.has_lists = any(field.kind in ("array", "struct") for field in api.response.FIELDS)
         self.short_bytes = 0
         """The answer to a request of no more bytes is short, whatever it says."""
@@ -149,9 +145,7 @@ def framed_in_steps(
     done = 1
     try:
         for _ in route.encode_in_steps(response, chunks):
-            new = chunks[done:]
-            if not (route.may_hold_files and FileRange in map(type, new)):
-                chunks[done:] = joined(cast("list[bytes | bytearray | memoryview]", new))
+            chunks[done:] = joined(chunks[done:])
             done = len(chunks)
             if turn_is_over():
                 yield None

@@ -136,8 +136,8 @@ class SendingSide(asyncio.BufferedProtocol):
         elif sum(map(len, chunks)) <= JOINED_ANSWER_BYTES:
             self.transport.write(b"".join(cast("list[bytes]", chunks)))
         else:
-            plain = cast("list[bytes | bytearray | memoryview]", chunks)
-            self.transport.writelines(plain if len(plain) <= WRITTEN_CHUNKS else joined(plain))
+            few = chunks if len(chunks) <= WRITTEN_CHUNKS else joined(chunks)
+            self.transport.writelines(cast("list[bytes | bytearray | memoryview]", few))
 
     def _send_on(self) -> bool:
         """Send what is unsent as far as the socket takes it; whether that was all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ from protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.share_fetch import (
+    AcquiredRecords,
+    FetchedPartition,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.wire.compile_decoder import ENTRIES_PER_STEP
 from storage.file_range import FileRange
@@ -78,26 +86,43 @@ def test_an_answer_is_written_on_until_the_turn_is_over(is_over: bool) -> None:
     assert len([*steps]) == (COUNT // ENTRIES_PER_STEP if is_over else 0)
 
 
-@pytest.mark.parametrize("in_files", [0, 1])
-def test_what_a_fetch_answers_of_many_is_joined_as_it_is_written_where_none_of_it_is_in_a_file(
-    tmp_path: Path, in_files: int
+def _fetched(records: Any) -> Any:
+    partitions = [
+        PartitionData.of(partition_index=number, records=records if number == 7 else b"r")
+        for number in range(COUNT)
+    ]
+    return FetchResponse.of(responses=[FetchableTopicResponse.of(topic="t", partitions=partitions)])
+
+
+def _acquired(records: Any) -> Any:
+    holes = [AcquiredRecords(first_offset=at, last_offset=at, delivery_count=1) for at in range(0, COUNT, 2)]
+    partition = FetchedPartition(partition_index=0, records=records, acquired_records=holes)
+    return ShareFetchResponse(
+        responses=[ShareFetchableTopicResponse(topic_id=bytes(16), partitions=[partition])]
+    )
+
+
+@pytest.mark.parametrize("in_files", [0, 2])
+@pytest.mark.parametrize(
+    ("api_key", "version", "answer"),
+    [(FetchRequest.API_KEY, 11, _fetched), (ShareFetchRequest.API_KEY, 2, _acquired)],
+    ids=["Fetch", "ShareFetch"],
+)
+def test_what_is_fetched_of_many_is_joined_as_it_is_written_but_for_what_is_in_a_file(
+    tmp_path: Path, in_files: int, api_key: int, version: int, answer: Callable[[Any], Any]
 ) -> None:
     file = File(str(tmp_path / "0.log"))
     files.create(file)
     ranges = [FileRange(files, file, 0, 100) for _ in range(in_files)]
-    partitions = [
-        PartitionData.of(partition_index=number, records=[b"r", *ranges] if number == 7 else b"r")
-        for number in range(COUNT)
-    ]
-    response = FetchResponse.of(responses=[FetchableTopicResponse.of(topic="t", partitions=partitions)])
-    route = Route(FetchRequest.API_KEY, 11)
+    response = answer([b"r", *ranges])
+    route = Route(api_key, version)
     whole: list[Any] = [b""]
     route.encode(response, whole)
     framed = framed_in_steps(route, 1, response, lambda: False)
     with pytest.raises(StopIteration) as end:
         next(framed)
     chunks = end.value.value
-    assert len(chunks) < len(whole) // (2 if in_files else 4)
+    assert len(chunks) < len(whole) // 4
     assert [each for each in chunks if isinstance(each, FileRange)] == ranges
     assert b"".join(each for each in chunks[1:] if not isinstance(each, FileRange)) == b"".join(
         each for each in whole if not isinstance(each, FileRange)
