@@ -11,8 +11,8 @@ from broker.handlers.share_requests import (
     Acknowledgements,
     TopicAccess,
     acknowledge,
+    check_count,
     check_sender,
-    names_too_many,
     tell_leaders,
 )
 from broker.network.later import Later
@@ -46,9 +46,8 @@ def handle(
     image, epoch = metadata.image, request.share_session_epoch
     try:
         group_id, member_id = check_sender(groups, authorizer, context, request.group_id, request.member_id)
-        if names_too_many(request.topics):
-            raise KafkaError(Error.INVALID_REQUEST)
         _use_session(shares, group_id, member_id, epoch)
+        check_count(shares, group_id, member_id, epoch, request.topics)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.error)
     acknowledgements: Acknowledgements = {

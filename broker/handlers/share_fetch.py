@@ -15,8 +15,8 @@ from broker.handlers.share_requests import (
     Acknowledgements,
     TopicAccess,
     acknowledge,
+    check_count,
     check_sender,
-    names_too_many,
 )
 from broker.network.later import Later
 from broker.shares.delayed_share_fetch import DelayedShareFetch
@@ -66,8 +66,6 @@ def handle(
         group_id, member_id = check_sender(groups, authorizer, context, request.group_id, request.member_id)
         if renews and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
             raise KafkaError(Error.INVALID_REQUEST)
-        if names_too_many(request.topics) or names_too_many(request.forgotten_topics_data):
-            raise KafkaError(Error.SHARE_SESSION_LIMIT_REACHED)
         session = _session(shares, context, request, group_id, member_id)
     except KafkaError as error:
         if error.error is Error.SHARE_SESSION_LIMIT_REACHED:
@@ -252,6 +250,7 @@ def _session(
     sessions, epoch = shares.sessions, request.share_session_epoch
     if epoch == FINAL_EPOCH:
         sessions.get(group_id, member_id)
+        check_count(shares, group_id, member_id, epoch, request.topics)
         return None
     named: list[ShareKey] = [
         (topic.topic_id, partition.partition_index)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         AcknowledgeTopic,
         FetchedPartition,
         FetchTopic,
-        ForgottenTopic,
     )
 
 RENEWING_VERSION = 2
@@ -56,9 +55,19 @@ def check_sender(
     return group_id, member_id
 
 
-def names_too_many(topics: Iterable[FetchTopic | AcknowledgeTopic | ForgottenTopic]) -> bool:
-    """Whether they have more partitions than a session can have, known or not."""
-    return sum([len(topic.partitions) for topic in topics]) > share_session_cache.MOST_PARTITIONS_OF_ONE
+def check_count(
+    shares: SharePartitionManager,
+    group_id: str,
+    member_id: str,
+    epoch: int,
+    topics: Iterable[FetchTopic | AcknowledgeTopic],
+) -> None:
+    """Raises KafkaError (INVALID_REQUEST) where a request that adds nothing to its session names more partitions than
+    one can have; the session ends then, too, if it is the last one."""
+    if sum([len(topic.partitions) for topic in topics]) > share_session_cache.MOST_PARTITIONS_OF_ONE:
+        if epoch == share_session_cache.FINAL_EPOCH:
+            shares.end_session(group_id, member_id)
+        raise KafkaError(Error.INVALID_REQUEST)
 
 
 class TopicAccess:

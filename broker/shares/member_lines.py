@@ -41,6 +41,7 @@ class MemberLines:
         self._turn_is_over = turn_is_over
         self._over = over
         self._lines: dict[str, Lines[str]] = {}  # by group, then by member
+        self._lost: Lines[object] = {}  # by connection that has ended
 
     def has_any(self, group_id: str) -> bool:
         """Whether something is under way of the group."""
@@ -51,32 +52,34 @@ class MemberLines:
         member: SessionKey,
         keys: Collection[ShareKey],
         ask: Callable[[ShareKey], None],
-        asked: Callable[[], None],
+        then: Callable[[], None],
         *,
-        later: bool = False,
+        lost: object = None,
     ) -> None:
-        """`ask` with each of them, then `asked`: in this call where they take one turn, and nothing of the member is
-        ahead of it; if `later`, not before the next turn. It goes on to its end where the client hangs up."""
-        self._carry_out(self._in_line(member, self._asking_each([*keys], ask, asked, later=later)))
+        """`ask` with each of them, then `then`: in this call where they take one turn, and nothing of the member is
+        ahead of it. It goes on to its end where the client hangs up.
 
-    def _asking_each(
-        self,
-        keys: Collection[ShareKey],
-        ask: Callable[[ShareKey], None],
-        asked: Callable[[], None],
-        *,
-        later: bool,
+        `lost`: what all have in common that one connection leaves, of which one is asked at a time.
+        """
+        steps = self._asking_each(keys, ask)
+        if lost is not None:
+            steps = in_line(self._lost, lost, steps)
+        self._carry_out(self._asking(member, steps, then))
+
+    def _asking(
+        self, member: SessionKey, steps: RequestSteps[None], then: Callable[[], None]
     ) -> RequestSteps[None]:
-        if later:
-            yield None
-        asked_in_turn = 0
-        for key in keys:
-            if asked_in_turn == MOST_ASKED_IN_PASSING or self._turn_is_over():
+        yield from self._in_line(member, steps)
+        then()
+
+    def _asking_each(self, keys: Collection[ShareKey], ask: Callable[[ShareKey], None]) -> RequestSteps[None]:
+        in_this_turn = 0
+        for key in [*keys]:
+            if in_this_turn == MOST_ASKED_IN_PASSING or self._turn_is_over():
                 yield None
-                asked_in_turn = 0
+                in_this_turn = 0
             ask(key)
-            asked_in_turn += 1
-        asked()
+            in_this_turn += 1
 
     def behind(self, member: SessionKey, steps: RequestSteps[A]) -> RequestSteps[A]:
         """The steps, once all is done that the member has asked before."""
@@ -89,5 +92,5 @@ class MemberLines:
             return (yield from in_line(of_group, member_id, steps))
         finally:
             if not of_group:
-                del self._lines[group_id]
+                self._lines.pop(group_id, None)  # it may be gone where all is given up
             self._over(group_id)

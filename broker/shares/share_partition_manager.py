@@ -16,7 +16,6 @@ from broker.controller.image import GROUP_RESOURCE
 from broker.controller.pause import Pause
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.leader import Leader
-from broker.shares import member_lines
 from broker.shares.member_lines import MemberLines
 from broker.shares.reset_offset import find_reset_offset
 from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache
@@ -103,6 +102,7 @@ class SharePartitionManager:
         self._timers = timers
         self._clock = clock
         self._carry_out = carry_out
+        self._turn_is_over = turn_is_over
         self._groups: dict[str, dict[ShareKey, LedSharePartition]] = {}
         self._count = 0
         self._to_wake: deque[LedSharePartition] = deque()
@@ -188,8 +188,15 @@ class SharePartitionManager:
             self.drop(led)
 
     def forget_group(self, group_id: str) -> None:
-        """Nobody of the group has a session here any more."""
+        """Nobody of the group has a session here any more. Whoever comes while it is being forgotten has the rest."""
+        self._carry_out(self._forgetting(group_id))
+
+    def _forgetting(self, group_id: str) -> RequestSteps[None]:
         for led in [*self._groups.get(group_id, {}).values()]:
+            if self._turn_is_over():
+                yield None
+                if self.sessions.has_any(group_id):
+                    return
             self.drop(led)
 
     def _emptied(self, group_id: str) -> None:
@@ -259,18 +266,17 @@ class SharePartitionManager:
         self,
         group_id: str,
         member_id: str,
-        keys: Iterable[ShareKey],
+        keys: Collection[ShareKey],
         then: Callable[[AcknowledgedPartitions], None],
         *,
-        later: bool = False,
+        lost: object = None,
     ) -> None:
-        """Give back all that the member has of these, not before the next turn if `later`; `then` as in
-        `acknowledge`."""
+        """Give back all that the member has of these; `then` as in `acknowledge`, `lost` as in `MemberLines`."""
 
         def ask(led: LedSharePartition, key: ShareKey, done: WhenCommitted) -> None:
             led.share.release(member_id, done)
 
-        self._of_each(group_id, member_id, [*keys], ask, then, later=later)
+        self._of_each(group_id, member_id, keys, ask, then, lost=lost)
 
     def _of_each(
         self,
@@ -280,10 +286,10 @@ class SharePartitionManager:
         ask: Callable[[LedSharePartition, ShareKey, WhenCommitted], None],
         then: Callable[[AcknowledgedPartitions], None],
         *,
-        later: bool = False,
+        lost: object = None,
     ) -> None:
         answers: AcknowledgedPartitions = {}
-        awaited = set(keys)
+        awaited: set[ShareKey] = set()
         asked_all = False
 
         def answered(led: LedSharePartition | None, key: ShareKey, error: KafkaError | None) -> None:
@@ -297,6 +303,7 @@ class SharePartitionManager:
                 then(answers)
 
         def ask_one(key: ShareKey) -> None:
+            awaited.add(key)
             led = self.find(group_id, key)
             if led is None:
                 answered(None, key, KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN))
@@ -317,7 +324,7 @@ class SharePartitionManager:
             if not awaited:
                 then(answers)
 
-        self.lines.ask_each((group_id, member_id), keys, ask_one, all_are_asked, later=later)
+        self.lines.ask_each((group_id, member_id), keys, ask_one, all_are_asked, lost=lost)
 
     # --- sessions -------------------------------------------------------------------------------------------
 
@@ -329,14 +336,15 @@ class SharePartitionManager:
             self.release(group_id, member_id, session.partitions, _released)
 
     def _sessions_lost(self, sessions: Iterable[ShareSession]) -> None:
-        """With their connection, which may have had thousands: from where they are many each gives back in a turn of
-        its own."""
-        asked = 0
+        """With their connection, which may have had thousands: as many give back as one turn takes, then one in each.
+        All stand in their members' lines at once, ahead of what these ask next."""
+        self._carry_out(self._giving_back(sessions, lost=object()))
+
+    def _giving_back(self, sessions: Iterable[ShareSession], lost: object) -> RequestSteps[None]:
         for session in sessions:
             group_id, member_id = session.key
-            later = asked >= member_lines.MOST_ASKED_IN_PASSING
-            self.release(group_id, member_id, session.partitions, _released, later=later)
-            asked += len(session.partitions)
+            self.release(group_id, member_id, session.partitions, _released, lost=lost)
+        yield from ()
 
 
 def manager_of(

@@ -160,20 +160,56 @@ async def test_a_new_session_of_the_member_takes_nothing_that_the_old_one_gives_
     assert ack_errors(done(shares, again.fetch(1, acks={1: [(0, 3, ACCEPT)]}))) == {1: 0}
 
 
-async def test_of_many_sessions_of_a_connection_each_gives_back_in_a_turn_of_its_own(shares: Shares) -> None:
+async def test_of_many_sessions_of_a_connection_each_gives_back_in_a_turn_of_its_own(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connection = SimpleNamespace(when_lost=None)
     client = shares.client(connection)
     for index in range(2):
         client.fetch(0, index, member=f"m{index}")
-    connection.when_lost()
-    assert (writes(shares), len(shares.shares)) == ([1, 0], 2)
     shares.produce(1, index=1)
-    again = shares.client().fetch(0, 1, member="m1")  # a new session, whose member has yet to give back
-    turn(shares)
-    assert writes(shares) == [1, 1]
+    with monkeypatch.context() as patched:
+        patched.setattr(Turns, "is_over", property(lambda turns: True))
+        connection.when_lost()
+        again = shares.client().fetch(0, 1, member="m1")  # a new session, whose member has yet to give back
+        assert writes(shares) == [0, 0]
+        turn(shares)
+        assert writes(shares) == [1, 0]
     assert acquired(done(shares, again)) == {1: [(0, 2, 2), (3, 3, 1)]}
     assert not shares.shares.lines.has_any(GROUP)
+    assert not shares.shares.lines._lost
     assert len(shares.shares) == 2
+
+
+async def test_what_one_connection_leaves_takes_a_turn_of_those_that_wait(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection = SimpleNamespace(when_lost=None)
+    client = shares.client(connection)
+    for index in range(2):
+        client.fetch(0, index, member=f"m{index}")
+    monkeypatch.setattr(Turns, "is_over", property(lambda turns: True))
+    connection.when_lost()
+    assert len(shares.node.turns._waiting) == 1
+
+
+async def test_who_comes_while_a_group_is_forgotten_has_the_rest(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(shares)
+    assert done(shares, shares.client().fetch(-1)).error_code == 0
+    monkeypatch.setattr(Turns, "is_over", property(lambda turns: len(shares.shares) < 2))
+    rest = shares.shares.find(GROUP, (shares.topic_id, 1))
+    shares.shares.forget_group(GROUP)
+    assert len(shares.shares) == 1
+    assert acquired(done(shares, shares.client().fetch(0, 0, 1))).keys() == {0, 1}
+    assert shares.shares.find(GROUP, (shares.topic_id, 1)) is rest
+
+
+async def test_the_last_acknowledgement_gives_back_before_it_is_answered(shares: Shares) -> None:
+    client = opened(shares)
+    assert ack_codes(client.acknowledge(-1, {0: [(0, 0, ACCEPT)]})) == [0]
+    assert acquired(shares.client().fetch(0, 0, member="n")) == {0: [(1, 2, 2)]}
 
 
 async def test_acknowledgements_that_come_with_a_fetch_come_before_it(shares: Shares) -> None:

@@ -181,9 +181,12 @@ async def test_as_many_partitions_in_one_session_as_there_may_be(
     assert client.fetch(0, 0, 1).error_code == 0
     assert isinstance(client.fetch(1, 2), Later)
     assert client.fetch(1, 1).error_code == 0
-    assert isinstance(client.fetch(-1, 0, 1, 2), Later)
-    assert isinstance(client.fetch(2, forget=(0, 0, 0)), Later)
     many = {index: [(0, 0, ACCEPT)] for index in range(3)}
+    few = {index: many[index] for index in range(2)}
     assert client.acknowledge(2, many).error_code == Error.INVALID_REQUEST
-    del many[2]
-    assert client.acknowledge(2, many).error_code == 0
+    assert client.acknowledge(3, few).error_code == 0  # the epoch is used up, as the client counts
+    assert client.acknowledge(-1, many).error_code == Error.INVALID_REQUEST
+    assert client.acknowledge(4, few).error_code == Error.SHARE_SESSION_NOT_FOUND
+    assert client.fetch(0, 0).error_code == 0
+    assert client.fetch(-1, acks=many).error_code == Error.INVALID_REQUEST
+    assert client.fetch(1).error_code == Error.SHARE_SESSION_NOT_FOUND
