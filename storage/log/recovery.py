@@ -12,8 +12,8 @@ import logging
 from protocol.errors import KafkaError
 from protocol.records.batch import BatchHeader, crc_is_valid
 from storage import checkpoints
-from storage.file_names import DELETED_SUFFIX
-from storage.files import Files
+from storage.file_names import DELETED_SUFFIX, LOG_SUFFIX
+from storage.files import File, Files
 from storage.log import (
     losses,
     producer_replay,
@@ -158,11 +158,11 @@ def create_directory(log: LogState, now_ms: int) -> None:
     log.become_ready()
 
 
-def write_partition_metadata(log: LogState) -> None:
-    """Without it Kafka would take the directory for a stray one."""
+def write_partition_metadata(log: LogState, *, synced: bool = False) -> None:
+    """Without it Kafka would take the directory for a stray one. What isn't synced is so with the first records."""
     if log.topic_id is not None:
         path = log.directory + "/" + checkpoints.PARTITION_METADATA_FILE
-        log.files.replace_whole(path, checkpoints.encode_partition_metadata(log.topic_id), synced=False)
+        log.files.replace_whole(path, checkpoints.encode_partition_metadata(log.topic_id), synced=synced)
 
 
 def _check_topic_id(log: LogState, names: set[str], found: str | None, *, clean: bool) -> None:
@@ -171,16 +171,23 @@ def _check_topic_id(log: LogState, names: set[str], found: str | None, *, clean:
         try:
             found = checkpoints.read_partition_metadata(log.files, path)
         except checkpoints.TornCheckpointError as failure:
-            if clean or log.topic_id is None:
+            if log.topic_id is None or (clean and _has_records(log, names)):
                 raise
             logger.warning("The partition's metadata is made anew: %s", failure)
     if found is None:
         if names:
-            write_partition_metadata(log)
+            write_partition_metadata(log, synced=True)
     elif log.topic_id is None:
         log.topic_id = found
     elif log.topic_id != found:
         raise InconsistentTopicIdError(f"{log.directory} is of topic id {found}, not {log.topic_id}")
+
+
+def _has_records(log: LogState, names: set[str]) -> bool:
+    """Or bytes, at least. A log without any has nothing to sync, not even at a clean end."""
+    return any(
+        log.files.size_of(File(f"{log.directory}/{name}")) for name in names if name.endswith(LOG_SUFFIX)
+    )
 
 
 def _remove_orphans(files: Files, directory: str, found: FoundFiles, *, going: set[str]) -> None:
