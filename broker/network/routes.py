@@ -131,10 +131,7 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
         route.encode(response, chunks)
     except CodecError as error:
         raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
-    head = route.head
-    size = sum(map(len, chunks)) + head.size
-    chunks[0] = head.pack(size - _SIZE_BYTES, correlation_id)
-    return [b"".join(chunks)] if size <= JOINED_CHUNKS_BYTES else chunks  # type: ignore[arg-type]
+    return _with_head(route, correlation_id, chunks)
 
 
 def framed_in_steps(
@@ -155,6 +152,14 @@ def framed_in_steps(
 
 
 def _with_head(route: Route, correlation_id: int, chunks: list[Chunk]) -> list[Chunk]:
-    size = sum(map(len, chunks)) + route.head.size
-    chunks[0] = route.head.pack(size - _SIZE_BYTES, correlation_id)
-    return [b"".join(cast("list[bytes]", chunks))] if size <= JOINED_CHUNKS_BYTES else chunks
+    head = route.head
+    size = sum(map(len, chunks)) + head.size
+    chunks[0] = head.pack(size - _SIZE_BYTES, correlation_id)
+    if size > JOINED_CHUNKS_BYTES:
+        return chunks
+    try:
+        return [b"".join(chunks)]  # type: ignore[arg-type]
+    except (
+        TypeError
+    ):  # a range of a file is among them, the end of a long one; asking before would cost every answer
+        return chunks

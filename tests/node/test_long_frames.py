@@ -13,7 +13,7 @@ import pytest
 from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.network import pieces
 from broker.network.dispatch import LONG_FRAME_BYTES
-from broker.network.routes import Route, framed_in_steps
+from broker.network.routes import JOINED_CHUNKS_BYTES, Route, frame_answer, framed_in_steps
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -127,6 +127,19 @@ def test_what_is_fetched_of_many_is_joined_as_it_is_written_but_for_what_is_in_a
     assert b"".join(each for each in chunks[1:] if not isinstance(each, FileRange)) == b"".join(
         each for each in whole if not isinstance(each, FileRange)
     )
+
+
+def test_the_end_of_what_is_in_a_file_may_be_all_of_a_short_answer(tmp_path: Path) -> None:
+    file = File(str(tmp_path / "0.log"))
+    files.create(file)
+    end = FileRange(files, file, 0, 78)  # a marker's batch
+    response = ShareFetchResponse(
+        responses=[ShareFetchableTopicResponse(partitions=[FetchedPartition(records=[end])])]
+    )
+    chunks = frame_answer(Route(ShareFetchRequest.API_KEY, 2), 1, response)
+    assert chunks is not None
+    assert sum(map(len, chunks)) < JOINED_CHUNKS_BYTES
+    assert [each for each in chunks if isinstance(each, FileRange)] == [end]
 
 
 async def test_a_frame_is_long_by_its_size(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
