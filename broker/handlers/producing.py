@@ -40,7 +40,7 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.records.checks import Misshapen, RequestFailedError, check_shape
+from protocol.records.checks import RequestFailedError, check_shape
 from protocol.records.effort import ANY, BRIEF, MODERATE, MOST_OF_REQUEST, Unpacked
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class SortedRequest:
         self.batches: Batches = {}
         self.refusals: Answers = {}
 
-    def take(self, topics: Sequence[TopicProduceData], sizes: Iterator[int | Misshapen]) -> None:
+    def take(self, topics: Sequence[TopicProduceData], sizes: Iterator[int | Error]) -> None:
         """`sizes`: what the check of shapes said of each partition in turn."""
         by_id, batches, refusals = self._by_id, self.batches, self.refusals
         partitions = self._partitions
@@ -105,8 +105,8 @@ class SortedRequest:
                 partition = hosted.partitions.get(index)
                 if partition is None:
                     refusals[name, index] = refused(index, hosted.missing(index))
-                elif isinstance(size, Misshapen):
-                    refusals[name, index] = refused(index, size.error)
+                elif isinstance(size, Error):
+                    refusals[name, index] = refused(index, size)
                 else:
                     records = data.records
                     assert records is not None
@@ -119,19 +119,19 @@ def may_use_id(request: ProduceRequest, authorizer: Authorizer, context: Request
     )
 
 
-def check_shapes(topics: Sequence[TopicProduceData], version: int) -> tuple[list[int | Misshapen], bool]:
+def check_shapes(topics: Sequence[TopicProduceData], version: int) -> tuple[list[int | Error], bool]:
     """For each partition in turn the size of its batch, or what is wrong with its records; nothing is looked up yet.
 
     And whether the first batch of any has the flag of a transaction (Kafka: `RequestUtils.hasTransactionalRecords`).
     """
-    found: list[int | Misshapen] = []
+    found: list[int | Error] = []
     transactional = False
     for topic in topics:
         for data in topic.partition_data:
             try:
                 found.append(check_shape(data.records, version))
             except KafkaError as failure:
-                found.append(Misshapen(failure.error))
+                found.append(failure.error)
             transactional = transactional or is_transactional(data.records)
     return found, transactional
 
@@ -213,7 +213,7 @@ class Producing:
     ) -> RequestSteps[None]:
         request, context = self._request, self._context
         gone_through: list[list[TopicProduceData]] = []
-        shapes: list[list[int | Misshapen]] = []
+        shapes: list[list[int | Error]] = []
         transactional = False
         try:
             for part, _ in pieces(request, PARTITIONS_OF_TOPICS):

@@ -6,7 +6,6 @@ Which APIs there are and in which versions stands in `protocol.apis`; which of t
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections.abc import Callable, Container, Mapping
 from functools import partial
@@ -47,7 +46,8 @@ LONG_FRAME_BYTES = 64 * 1024  # from here on it isn't sure that a frame is decod
 def with_ports(handle: Callable[..., Any], node: object) -> Callable[[RequestContext, Any], Any]:
     """The handler, given the ports that its signature names: its parameters before context and request are attributes
     of the node."""
-    names = [*inspect.signature(handle).parameters][:-2]
+    code = handle.__code__
+    names = code.co_varnames[: code.co_argcount - 2]
     return partial(handle, *(getattr(node, name) for name in names))
 
 

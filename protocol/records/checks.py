@@ -75,12 +75,6 @@ class RequestFailedError(Exception):
         self.message = message
 
 
-class Misshapen(NamedTuple):
-    """Of a partition's records that aren't one whole batch, what is wrong with them."""
-
-    error: Error
-
-
 def check_shape(records: memoryview | bytes | None, api_version: int) -> int:
     """The size of the one batch in a partition's records; an incomplete one behind it counts for nothing.
 
@@ -224,9 +218,10 @@ def _check_header(batch: WritableBytes, rules: RecordRules) -> BatchHeader:
 def _walk(payload: bytes | memoryview, header: BatchHeader, effort: Effort) -> RecordsShape:
     try:
         return walk_records(payload, header.records_count, effort)
+    except RecordSizeVarintError as error:
+        compressed = header.compression != compression.NONE
+        raise KafkaError(Error.INVALID_RECORD if compressed else Error.UNKNOWN_SERVER_ERROR) from error
     except CorruptRecordError as error:
-        if isinstance(error, RecordSizeVarintError) and header.compression == compression.NONE:
-            raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
         raise KafkaError(Error.INVALID_RECORD) from error
 
 
