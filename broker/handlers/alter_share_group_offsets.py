@@ -1,6 +1,6 @@
 """AlterShareGroupOffsets (91), version 0 (KIP-932): a share group without members begins at these offsets.
 
-A conscious difference: 10,000 partitions may be in a request. Kafka has no limit.
+A conscious difference: 10,000 topics and partitions together may be in a request. Kafka has no limit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MOST_ALTERED_PARTITIONS = 10_000
-"""In a request: what becomes of them is decided at once, some 5 µs each."""
+"""In a request, topics counted as well: what becomes of them is decided at once, some 5 µs each."""
 
 
 def handle(

@@ -1,6 +1,7 @@
 """ShareAcknowledge (79), versions 1 and 2 (KIP-932).
 
-v2: renewed locks (KIP-1222), the duration of a lock in the answer.
+v2: renewed locks (KIP-1222), the duration of a lock in the answer. A conscious difference: 5,000 partitions may be in a
+request. Kafka has no limit.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from broker.handlers.share_requests import (
     Acknowledgements,
     TopicAccess,
     acknowledge,
-    check_count,
     check_sender,
+    refuse_too_many,
     tell_leaders,
 )
 from broker.network.later import Later
@@ -47,7 +48,7 @@ def handle(
     try:
         group_id, member_id = check_sender(groups, authorizer, context, request.group_id, request.member_id)
         _use_session(shares, group_id, member_id, epoch)
-        check_count(shares, group_id, member_id, epoch, request.topics)
+        refuse_too_many(shares, group_id, member_id, epoch, request.topics)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.error)
     acknowledgements: Acknowledgements = {

@@ -1,6 +1,7 @@
 """ShareFetch (78), versions 1 and 2 (KIP-932).
 
-v2: the mode of acquiring (KIP-1206), renewed locks (KIP-1222). Tiered storage has nothing to say here.
+v2: the mode of acquiring (KIP-1206), renewed locks (KIP-1222). Tiered storage has nothing to say here. A conscious
+difference: a session has 5,000 partitions at most, and its last request names no more. Kafka has no limit.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from broker.handlers.share_requests import (
     Acknowledgements,
     TopicAccess,
     acknowledge,
-    check_count,
     check_sender,
+    refuse_too_many,
 )
 from broker.network.later import Later
 from broker.shares.delayed_share_fetch import DelayedShareFetch
@@ -245,12 +246,12 @@ def _session(
     """The session as the request leaves it; None where it is the last one, that ends it when it is answered.
 
     Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, INVALID_REQUEST (acknowledgements before
-    anything was fetched), SHARE_SESSION_LIMIT_REACHED.
+    anything was fetched, or too many partitions in the last request), SHARE_SESSION_LIMIT_REACHED.
     """
     sessions, epoch = shares.sessions, request.share_session_epoch
     if epoch == FINAL_EPOCH:
         sessions.get(group_id, member_id)
-        check_count(shares, group_id, member_id, epoch, request.topics)
+        refuse_too_many(shares, group_id, member_id, epoch, request.topics)
         return None
     named: list[ShareKey] = [
         (topic.topic_id, partition.partition_index)

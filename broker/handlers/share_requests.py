@@ -55,7 +55,7 @@ def check_sender(
     return group_id, member_id
 
 
-def check_count(
+def refuse_too_many(
     shares: SharePartitionManager,
     group_id: str,
     member_id: str,

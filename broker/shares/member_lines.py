@@ -41,7 +41,7 @@ class MemberLines:
         self._turn_is_over = turn_is_over
         self._over = over
         self._lines: dict[str, Lines[str]] = {}  # by group, then by member
-        self._lost: Lines[object] = {}  # by connection that has ended
+        self._left: Lines[object] = {}  # by `left_by`
 
     def has_any(self, group_id: str) -> bool:
         """Whether something is under way of the group."""
@@ -54,16 +54,16 @@ class MemberLines:
         ask: Callable[[ShareKey], None],
         then: Callable[[], None],
         *,
-        lost: object = None,
+        left_by: object = None,
     ) -> None:
         """`ask` with each of them, then `then`: in this call where they take one turn, and nothing of the member is
         ahead of it. It goes on to its end where the client hangs up.
 
-        `lost`: what all have in common that one connection leaves, of which one is asked at a time.
+        `left_by`: what all have in common that is left by one ended connection: they are asked one at a time.
         """
         steps = self._asking_each(keys, ask)
-        if lost is not None:
-            steps = in_line(self._lost, lost, steps)
+        if left_by is not None:
+            steps = in_line(self._left, left_by, steps)
         self._carry_out(self._asking(member, steps, then))
 
     def _asking(

@@ -25,7 +25,8 @@ def find_reset_offset(
     carry_out: Callable[[RequestSteps[None]], None],
     then: Callable[[int | KafkaError], None],
 ) -> None:
-    """By `share.auto.offset.reset`; `then` with the offset, or NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE.
+    """By `share.auto.offset.reset`; `then` with the offset, or NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE,
+    KAFKA_STORAGE_ERROR.
 
     `carry_out`: steps that nobody waits for, in turns.
     """
@@ -46,7 +47,7 @@ def find_reset_offset(
 def _first_since(
     partition: Partition, since_ms: int, then: Callable[[int | KafkaError], None]
 ) -> RequestSteps[None]:
-    """The first record at or after a time that is committed."""
+    """The first committed record at or after a time."""
     start: int | KafkaError
     try:
         found = yield from search_by_time(partition.log, since_ms)

@@ -91,9 +91,11 @@ class SharePartitionManager:
         turn_is_over: Callable[[], bool],
     ) -> None:
         """`carry_out`: steps that nobody waits for, in turns; `turn_is_over`: as that of MemberLines."""
-        self.sessions = ShareSessionCache(most_sessions, self._sessions_lost, self._emptied)
-        self.lines = MemberLines(carry_out, turn_is_over, self._done_in_turns)
-        self._emptied_meanwhile: set[str] = set()
+        self.sessions = ShareSessionCache(most_sessions, self._sessions_lost, self.forget)
+        self.lines = MemberLines(carry_out, turn_is_over, self._out_of_line)
+        self._given_back_of: set[str] = set()
+        """Groups to forget once that is over."""
+        self._is_dropping_unused = False
         self.looking: Lines[str] = {}
         """By group, the fetches of many share partitions: see `delayed_share_fetch.py`."""
         self.settings_of = share_settings_of
@@ -132,8 +134,8 @@ class SharePartitionManager:
             raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
         partition = self._partitions.get(topic.name, key[1])
         leader = partition.leader()
-        if self._count >= MANY_SHARE_PARTITIONS:
-            self._drop_unused()
+        if self._count >= MANY_SHARE_PARTITIONS and not self._is_dropping_unused:
+            self._carry_out(self._dropping_unused())
         led = LedSharePartition(partition, leader)
         led.share = SharePartition(
             group_id,
@@ -187,30 +189,28 @@ class SharePartitionManager:
             log.info("share partition %s of %s is dropped: %s", _named(led), led.share.group_id, error)
             self.drop(led)
 
-    def forget_group(self, group_id: str) -> None:
-        """Nobody of the group has a session here any more. Whoever comes while it is being forgotten has the rest."""
-        self._carry_out(self._forgetting(group_id))
+    def forget(self, group_ids: Sequence[str]) -> None:
+        """Nobody of the groups has a session here any more. Behind what is still given back of one; and whoever comes
+        while it is being forgotten has the rest."""
+        self._given_back_of.update(filter(self.lines.has_any, group_ids))
+        self._carry_out(self._forgetting(group_ids))
 
-    def _forgetting(self, group_id: str) -> RequestSteps[None]:
-        for led in [*self._groups.get(group_id, {}).values()]:
-            if self._turn_is_over():
-                yield None
-                if self.sessions.has_any(group_id):
-                    return
-            self.drop(led)
+    def _forgetting(self, group_ids: Sequence[str]) -> RequestSteps[None]:
+        for group_id in group_ids:
+            for led in [*self._groups.get(group_id, {}).values()]:
+                if self._turn_is_over() and not self._is_used(group_id):
+                    yield None
+                if self._is_used(group_id):
+                    break
+                self.drop(led)
 
-    def _emptied(self, group_id: str) -> None:
-        """As `forget_group`, behind what is still given back of it."""
-        if self.lines.has_any(group_id):
-            self._emptied_meanwhile.add(group_id)
-        else:
-            self.forget_group(group_id)
+    def _is_used(self, group_id: str) -> bool:
+        return self.sessions.has_any(group_id) or self.lines.has_any(group_id)
 
-    def _done_in_turns(self, group_id: str) -> None:
-        if group_id in self._emptied_meanwhile and not self.lines.has_any(group_id):
-            self._emptied_meanwhile.discard(group_id)
-            if not self.sessions.has_any(group_id):
-                self.forget_group(group_id)
+    def _out_of_line(self, group_id: str) -> None:
+        if group_id in self._given_back_of and not self.lines.has_any(group_id):
+            self._given_back_of.discard(group_id)
+            self.forget([group_id])
 
     def forget_all(self) -> Steps[None]:
         """Share groups aren't served any more: all sessions end, and nothing is given back. (Kafka:
@@ -223,10 +223,12 @@ class SharePartitionManager:
                 if pause.is_due():
                     yield
 
-    def _drop_unused(self) -> None:
-        for group_id in [*self._groups]:
-            if not self.sessions.has_any(group_id) and not self.lines.has_any(group_id):
-                self.forget_group(group_id)
+    def _dropping_unused(self) -> RequestSteps[None]:
+        self._is_dropping_unused = True
+        try:
+            yield from self._forgetting([*self._groups])
+        finally:
+            self._is_dropping_unused = False
 
     # --- waking ---------------------------------------------------------------------------------------------
 
@@ -269,14 +271,14 @@ class SharePartitionManager:
         keys: Collection[ShareKey],
         then: Callable[[AcknowledgedPartitions], None],
         *,
-        lost: object = None,
+        left_by: object = None,
     ) -> None:
-        """Give back all that the member has of these; `then` as in `acknowledge`, `lost` as in `MemberLines`."""
+        """Give back all that the member has of these; `then` as in `acknowledge`, `left_by` as in `MemberLines`."""
 
         def ask(led: LedSharePartition, key: ShareKey, done: WhenCommitted) -> None:
             led.share.release(member_id, done)
 
-        self._of_each(group_id, member_id, keys, ask, then, lost=lost)
+        self._of_each(group_id, member_id, keys, ask, then, left_by=left_by)
 
     def _of_each(
         self,
@@ -286,7 +288,7 @@ class SharePartitionManager:
         ask: Callable[[LedSharePartition, ShareKey, WhenCommitted], None],
         then: Callable[[AcknowledgedPartitions], None],
         *,
-        lost: object = None,
+        left_by: object = None,
     ) -> None:
         answers: AcknowledgedPartitions = {}
         awaited: set[ShareKey] = set()
@@ -324,7 +326,7 @@ class SharePartitionManager:
             if not awaited:
                 then(answers)
 
-        self.lines.ask_each((group_id, member_id), keys, ask_one, all_are_asked, lost=lost)
+        self.lines.ask_each((group_id, member_id), keys, ask_one, all_are_asked, left_by=left_by)
 
     # --- sessions -------------------------------------------------------------------------------------------
 
@@ -338,12 +340,12 @@ class SharePartitionManager:
     def _sessions_lost(self, sessions: Iterable[ShareSession]) -> None:
         """With their connection, which may have had thousands: as many give back as one turn takes, then one in each.
         All stand in their members' lines at once, ahead of what these ask next."""
-        self._carry_out(self._giving_back(sessions, lost=object()))
+        self._carry_out(self._giving_back(sessions, left_by=object()))
 
-    def _giving_back(self, sessions: Iterable[ShareSession], lost: object) -> RequestSteps[None]:
+    def _giving_back(self, sessions: Iterable[ShareSession], left_by: object) -> RequestSteps[None]:
         for session in sessions:
             group_id, member_id = session.key
-            self.release(group_id, member_id, session.partitions, _released, lost=lost)
+            self.release(group_id, member_id, session.partitions, _released, left_by=left_by)
         yield from ()
 
 

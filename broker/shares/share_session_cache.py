@@ -82,13 +82,13 @@ class ShareSession:
 
 class ShareSessionCache:
     """All of them. When a connection ends, `ended` is called with the sessions that end with it, then `emptied` with
-    each group that nobody has one of any more."""
+    the groups that nobody has one of any more."""
 
     def __init__(
         self,
         most: int,
         ended: Callable[[list[ShareSession]], None],
-        emptied: Callable[[str], None],
+        emptied: Callable[[list[str]], None],
     ) -> None:
         self._most = most
         self._ended = ended
@@ -199,6 +199,4 @@ class ShareSessionCache:
             self.remove(session.key)
             group_ids[session.key[0]] = None
         self._ended(sessions)
-        for group_id in group_ids:
-            if not self.has_any(group_id):
-                self._emptied(group_id)
+        self._emptied([group_id for group_id in group_ids if not self.has_any(group_id)])

@@ -156,7 +156,7 @@ async def test_a_new_session_of_the_member_takes_nothing_that_the_old_one_gives_
     assert isinstance(answer, Later)  # though it is of one partition
     assert acquired(done(shares, answer)) == {1: [(0, 2, 2), (3, 3, 1)]}
     take_turns(shares.node)
-    assert not shares.shares._emptied_meanwhile  # though the group was never forgotten
+    assert not shares.shares._given_back_of  # though the group was never forgotten
     assert ack_errors(done(shares, again.fetch(1, acks={1: [(0, 3, ACCEPT)]}))) == {1: 0}
 
 
@@ -177,7 +177,7 @@ async def test_of_many_sessions_of_a_connection_each_gives_back_in_a_turn_of_its
         assert writes(shares) == [1, 0]
     assert acquired(done(shares, again)) == {1: [(0, 2, 2), (3, 3, 1)]}
     assert not shares.shares.lines.has_any(GROUP)
-    assert not shares.shares.lines._lost
+    assert not shares.shares.lines._left
     assert len(shares.shares) == 2
 
 
@@ -200,10 +200,37 @@ async def test_who_comes_while_a_group_is_forgotten_has_the_rest(
     assert done(shares, shares.client().fetch(-1)).error_code == 0
     monkeypatch.setattr(Turns, "is_over", property(lambda turns: len(shares.shares) < 2))
     rest = shares.shares.find(GROUP, (shares.topic_id, 1))
-    shares.shares.forget_group(GROUP)
+    shares.shares.forget([GROUP])
     assert len(shares.shares) == 1
     assert acquired(done(shares, shares.client().fetch(0, 0, 1))).keys() == {0, 1}
     assert shares.shares.find(GROUP, (shares.topic_id, 1)) is rest
+
+
+async def test_who_gives_back_while_a_group_is_forgotten_finds_what_it_has(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(shares)
+    shares.shares.sessions.remove((GROUP, "m"))
+    monkeypatch.setattr(Turns, "is_over", property(lambda turns: True))
+    shares.shares.forget([GROUP])  # waits for its turn
+    shares.shares.release(GROUP, "m", [(shares.topic_id, index) for index in range(2)], lambda answers: None)
+    turn(shares)
+    assert len(shares.shares) == 2
+
+
+async def test_the_unused_are_dropped_by_one_at_a_time(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened(shares)
+    shares.shares.sessions.remove((GROUP, "m"))
+    monkeypatch.setattr("broker.shares.share_partition_manager.MANY_SHARE_PARTITIONS", 0)
+    monkeypatch.setattr(Turns, "is_over", property(lambda turns: True))
+    for group in "xyz":
+        shares.shares.get(group, (shares.topic_id, 0))
+    assert len(shares.node.turns._waiting) == 1
+    monkeypatch.undo()
+    take_turns(shares.node)
+    assert not shares.shares._is_dropping_unused
 
 
 async def test_the_last_acknowledgement_gives_back_before_it_is_answered(shares: Shares) -> None:

@@ -45,11 +45,11 @@ async def test_nothing_is_left_of_share_partitions_and_sessions_that_end(node: S
     shares = Shares(node)
     shares.produce(5)
     with nothing_in_a_cycle() as look:
-        connection = SimpleNamespace(when_lost=None)
+        connection, other = SimpleNamespace(when_lost=None), SimpleNamespace(when_lost=None)
         client = shares.client(connection)
         client.fetch(0, 0)
         client.fetch(0, 0)
-        later = shares.client().fetch(0, 0, member="n", max_wait_ms=60_000)
+        later = shares.client(other).fetch(0, 0, member="n", max_wait_ms=60_000)
         state = shares.persisters.states[GROUP, shares.topic_id, 0]
         state.state_epoch += 1
         assert errors(client.acknowledge(1, {0: [(0, 4, ACCEPT)]})) == {0: Error.NOT_LEADER_OR_FOLLOWER}
@@ -59,9 +59,9 @@ async def test_nothing_is_left_of_share_partitions_and_sessions_that_end(node: S
         assert acquired(client.fetch(2)) == {0: [(0, 4, 1)]}
         client.fetch(-1)
         connection.when_lost()
-        shares.shares.forget_group(GROUP)
+        other.when_lost()
         assert len(shares.shares) == 0
-        del connection, client
+        del connection, other, client
         look()
         state.error = Error.NOT_COORDINATOR
         client = shares.client()
