@@ -40,7 +40,9 @@ _MEANT = {
         "another broker has node.id={0.broker_id}, or had it a moment ago and its session isn't over"
     ),
     Error.INCONSISTENT_CLUSTER_ID: "its cluster isn't {0.cluster_id}, whose id the log directories here have",
-    Error.STALE_BROKER_EPOCH: "another broker has registered with node.id={0.broker_id} since, or this one was removed",
+    Error.STALE_BROKER_EPOCH: (
+        "another broker has registered with node.id={0.broker_id} since, or this one was unregistered"
+    ),
 }
 """What it is that the controller refuses a registration or a heartbeat for. The registration is put in."""
 
@@ -213,20 +215,20 @@ class BrokerLifecycle:
 
     def _not_registered(self, error: Error, answer: Message | KafkaError) -> None:
         """Said once, until the reason is another one: it is asked again every heartbeat interval."""
-        if isinstance(answer, KafkaError):
-            reason = answer.message or error.name
-        else:
-            reason = f"the controller refuses with {self._meant(error)}"
+        reason = self._reason(error, answer)
         if reason != self._refusal:
             self._refusal = reason
             log.warning("this broker isn't registered yet, and tries again: %s", reason)
 
-    def _meant(self, error: Error) -> str:
-        return f"{error.name}: {_MEANT[error].format(self._registration)}" if error in _MEANT else error.name
+    def _reason(self, error: Error, answer: Message | KafkaError) -> str:
+        if isinstance(answer, KafkaError):
+            return answer.message or error.name
+        meant = f": {_MEANT[error].format(self._registration)}" if error in _MEANT else ""
+        return f"the controller refuses with {error.name}{meant}"
 
     def _heartbeat_answered(self, answer: Message | KafkaError) -> None:
         error = _error_of(answer)
-        failure = "" if error is Error.NONE else self._meant(error)
+        failure = "" if error is Error.NONE else self._reason(error, answer)
         if failure and failure != self._heartbeat_failure:  # said once: the next one comes at every interval
             log.warning("a heartbeat to the controller fails, and is sent again: %s", failure)
         self._heartbeat_failure = failure

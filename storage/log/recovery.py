@@ -151,15 +151,16 @@ def _open(
 def create_directory(log: LogState, now_ms: int) -> None:
     """Makes the directory with all that a log needs before its first batch."""
     log.files.make_directory(log.directory)
-    write_partition_metadata(log)
+    _write_partition_metadata(log)
     log.leader_epochs.start_writing()
     log.segments.active.created_ms = now_ms
     log.segments.active.create()
     log.become_ready()
 
 
-def write_partition_metadata(log: LogState, *, synced: bool = False) -> None:
-    """Without it Kafka would take the directory for a stray one. What isn't synced is so with the first records."""
+def _write_partition_metadata(log: LogState, *, synced: bool = False) -> None:
+    """Without it Kafka would take the directory for a stray one. Unless `synced`, the disk has it with the first
+    records."""
     if log.topic_id is not None:
         path = log.directory + "/" + checkpoints.PARTITION_METADATA_FILE
         log.files.replace_whole(path, checkpoints.encode_partition_metadata(log.topic_id), synced=synced)
@@ -171,20 +172,20 @@ def _check_topic_id(log: LogState, names: set[str], found: str | None, *, clean:
         try:
             found = checkpoints.read_partition_metadata(log.files, path)
         except checkpoints.TornCheckpointError as failure:
-            if log.topic_id is None or (clean and _has_records(log, names)):
+            if log.topic_id is None or (clean and _has_bytes(log, names)):
                 raise
             logger.warning("The partition's metadata is made anew: %s", failure)
     if found is None:
         if names:
-            write_partition_metadata(log, synced=True)
+            _write_partition_metadata(log, synced=True)
     elif log.topic_id is None:
         log.topic_id = found
     elif log.topic_id != found:
         raise InconsistentTopicIdError(f"{log.directory} is of topic id {found}, not {log.topic_id}")
 
 
-def _has_records(log: LogState, names: set[str]) -> bool:
-    """Or bytes, at least. A log without any has nothing to sync, not even at a clean end."""
+def _has_bytes(log: LogState, names: set[str]) -> bool:
+    """Whether any segment has some: a log without any has nothing to sync, not even at a clean end."""
     return any(
         log.files.size_of(File(f"{log.directory}/{name}")) for name in names if name.endswith(LOG_SUFFIX)
     )
