@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import KafkaError
-from storage.checkpoints import CheckpointError
 from storage.log.following import sync_cut
 from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
@@ -192,53 +191,6 @@ def test_epochs_whose_file_the_power_emptied_are_written_when_all_are_known(tmp_
         files.set_fault_hook(None)
     assert path.read_text() == "0\n2\n0 0\n2 1\n"
     assert len(written) == 1
-
-
-@pytest.mark.parametrize("size", [1, 11, 30, 42])
-def test_a_partitions_metadata_that_the_power_cut_short_is_made_anew(tmp_path: Path, size: int) -> None:
-    log = open_log(tmp_path)
-    append(log, batch())
-    log.close(clean=False)
-    path = Path(log.directory) / "partition.metadata"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:size])
-    with pytest.raises(CheckpointError):
-        open_log(tmp_path, clean=True)
-    again = open_log(tmp_path, clean=False)
-    assert path.read_bytes() == whole
-    assert again.log_end_offset == 1
-
-
-@pytest.mark.parametrize("size", [1, 42])
-def test_so_it_is_of_a_log_without_records_though_its_end_was_clean(tmp_path: Path, size: int) -> None:
-    log = open_log(tmp_path)
-    log.create(NOW_MS)
-    log.close()
-    path = Path(log.directory) / "partition.metadata"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:size])
-    again = open_log(tmp_path, clean=True)
-    assert path.read_bytes() == whole
-    append(again, batch())
-    again.close()
-    path.write_bytes(whole[:size])
-    with pytest.raises(CheckpointError):
-        open_log(tmp_path, clean=True)
-
-
-def test_a_partitions_metadata_that_is_made_anew_is_synced(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    append(log, batch())
-    log.close(clean=False)
-    path = Path(log.directory) / "partition.metadata"
-    path.write_bytes(b"version")
-    synced: list[str] = []
-    files.set_fault_hook(lambda operation, path, _size: synced.append(path) if operation == "sync" else None)
-    try:
-        open_log(tmp_path, clean=False, recovery_point=1)
-    finally:
-        files.set_fault_hook(None)
-    assert synced == [f"{path}.tmp"]
 
 
 def test_a_transaction_whose_segment_was_lost_amid_the_log_is_not_open_though_a_snapshot_says_so(
