@@ -79,7 +79,7 @@ class ByCommand:
             time.sleep(POLL_S)
 
     def stop(self) -> None:
-        self._end(signal.SIGINT)
+        self._end(signal.SIGTERM)  # who runs in the background may be deaf to SIGINT
 
     def kill(self) -> None:
         self._end(signal.SIGKILL)
