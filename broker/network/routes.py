@@ -159,7 +159,6 @@ def _with_head(route: Route, correlation_id: int, chunks: list[Chunk]) -> list[C
         return chunks
     try:
         return [b"".join(chunks)]  # type: ignore[arg-type]
-    except (
-        TypeError
-    ):  # a range of a file is among them, the end of a long one; asking before would cost every answer
+    except TypeError:
+        # The end of a range of a file is among them. To ask for one before would cost every answer.
         return chunks

@@ -55,6 +55,15 @@ def opened(shares: Shares, connection: Any = None, member: str = "m") -> Client:
     return client
 
 
+def with_two_sessions(shares: Shares) -> Any:
+    """A connection of two members, m0 and m1, each of which has a partition's records."""
+    connection = SimpleNamespace(when_lost=None)
+    client = shares.client(connection)
+    for index in range(2):
+        assert acquired(client.fetch(0, index, member=f"m{index}")).keys() == {index}
+    return connection
+
+
 BOTH = {0: [(0, 2, ACCEPT)], 1: [(0, 2, ACCEPT)]}
 
 
@@ -163,10 +172,7 @@ async def test_a_new_session_of_the_member_takes_nothing_that_the_old_one_gives_
 async def test_of_many_sessions_of_a_connection_each_gives_back_in_a_turn_of_its_own(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection = SimpleNamespace(when_lost=None)
-    client = shares.client(connection)
-    for index in range(2):
-        client.fetch(0, index, member=f"m{index}")
+    connection = with_two_sessions(shares)
     shares.produce(1, index=1)
     with monkeypatch.context() as patched:
         patched.setattr(Turns, "is_over", property(lambda turns: True))
@@ -184,10 +190,7 @@ async def test_of_many_sessions_of_a_connection_each_gives_back_in_a_turn_of_its
 async def test_what_one_connection_leaves_takes_a_turn_of_those_that_wait(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    connection = SimpleNamespace(when_lost=None)
-    client = shares.client(connection)
-    for index in range(2):
-        client.fetch(0, index, member=f"m{index}")
+    connection = with_two_sessions(shares)
     monkeypatch.setattr(Turns, "is_over", property(lambda turns: True))
     connection.when_lost()
     assert len(shares.node.turns._waiting) == 1

@@ -1,6 +1,6 @@
 """When a log is synced, and who is told."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,20 +12,6 @@ from storage.log.partition_log import PartitionLog
 from storage.log.segments import Segments
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, open_log, produced
-
-
-@pytest.fixture
-def synced() -> Iterator[list[str]]:
-    """The names of what was synced, in order."""
-    names: list[str] = []
-
-    def note(operation: str, path: str, _size: int) -> None:
-        if operation.startswith("sync"):
-            names.append(Path(path).name)
-
-    files.set_fault_hook(note)
-    yield names
-    files.set_fault_hook(None)
 
 
 @pytest.fixture

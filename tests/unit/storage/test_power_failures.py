@@ -1,7 +1,7 @@
 """What is on the disk when, so that a machine that loses its power keeps what was synced."""
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,20 +12,6 @@ from storage.log.partition_log import PartitionLog
 from storage.log.results import AppendOrigin
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, file, open_log, produced
-
-
-@pytest.fixture
-def synced() -> Iterator[list[str]]:
-    """The names of files and directories in the order they were synced."""
-    names: list[str] = []
-
-    def hook(operation: str, path: str, size: int) -> None:
-        if operation in ("sync", "sync_directory"):
-            names.append(Path(path).name)
-
-    files.set_fault_hook(hook)
-    yield names
-    files.set_fault_hook(None)
 
 
 def test_the_first_sync_covers_the_name_of_the_partitions_directory(
