@@ -31,12 +31,14 @@ def start_offset_of(present: PartitionLog) -> int:
 
 def begin(future: PartitionLog, present: PartitionLog, now_ms: int) -> None:
     """Makes the future log's directory. One that was found is cut off where by their epochs they part: the present one
-    may have been cut off, and filled again, since somebody filled this one."""
+    may have been cut off, and filled again, since somebody filled this one. And where a power loss has taken something
+    out of its middle, which the present one has."""
     present.cuts_are_followed()
     if not future.created:
         future.create(now_ms)
         return
-    _cut_off(future, present, _common_end(future, present), now_ms)
+    end = _common_end(future, present)
+    _cut_off(future, present, end if future.hole is None else min(end, future.hole), now_ms)
     future.update_high_watermark(present.high_watermark)
 
 
@@ -144,6 +146,7 @@ def take_over(future: PartitionLog, present: PartitionLog, path: str, doomed: st
     `KafkaError` (KAFKA_STORAGE_ERROR), the log whose directory refused having reported it, and nothing having changed
     but for a present log that can't be named back and has failed.
     """
+    future.hole = present.hole  # which was copied, too
     future.snapshots.take(present.producers)
     future.leader_epochs.take_over(present.leader_epochs)
     has_folder = folder_exists(present)

@@ -69,6 +69,48 @@ def test_a_found_future_log_of_another_epoch_begins_anew(tmp_path: Path) -> None
     assert values(future) == [b"0", b"1"]
 
 
+def in_two_segments(directory: Path) -> PartitionLog:
+    log = filled(directory, b"0", b"1", b"2")
+    log.roll(NOW_MS)
+    append(log, batch(values=[b"3"]))
+    return log
+
+
+def losing(log: PartitionLog, batches: int) -> None:
+    """Ends as by a power loss that takes so many of the three batches of its first segment."""
+    log.close(clean=False)
+    first = Path(log.directory) / f"{0:020d}.log"
+    data = first.read_bytes()
+    first.write_bytes(data[: len(data) // 3 * (3 - batches)])
+    if batches == 3:
+        first.unlink()
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_what_a_power_loss_took_out_of_the_middle_of_a_future_log_is_copied_again(
+    tmp_path: Path, batches: int
+) -> None:
+    present = in_two_segments(tmp_path / "a")
+    losing(in_two_segments(tmp_path / "b"), batches)
+    future = open_log(tmp_path / "b", clean=False)
+    assert (future.hole, future.log_end_offset) == (3 - batches, 4)
+    future_log_copying.begin(future, present, NOW_MS)
+    assert (future.hole, future.log_end_offset) == (None, 3 - batches)
+    copied(future, present)
+    take_over(future, present)
+    assert values(future) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_hole_of_the_present_log_is_one_of_the_log_that_takes_over(tmp_path: Path) -> None:
+    """Its replica may have led so far, and have to fetch again from there."""
+    losing(in_two_segments(tmp_path / "a"), 1)
+    present = open_log(tmp_path / "a", clean=False)
+    future = begun(tmp_path / "b", present)
+    copied(future, present)
+    take_over(future, present)
+    assert (future.hole, values(future)) == (2, [b"0", b"1", b"3"])
+
+
 def test_a_later_log_start_of_its_own_keeps_a_future_log_from_nothing(tmp_path: Path) -> None:
     present = filled(tmp_path / "a", b"0", b"1", b"2")
     future = begun(tmp_path / "b", present)
