@@ -147,6 +147,8 @@ class Partition:
                 role = Leader(node_id, self.log, self.waiting, self._failed)
             if len(wanted.replicas) > 1:
                 role.begin_replication((self.topic.topic_id, self.index), self.topic.replication)
+            else:
+                self.log.hole = None  # nobody has what it lacks
             role.lead(wanted.leader_epoch, wanted.partition_epoch, wanted.replicas, wanted.isr)
             self._take(role)
         else:

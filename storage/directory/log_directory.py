@@ -269,7 +269,10 @@ class LogDirectory(DirectoryState):
 
     @property
     def _knows_all(self) -> bool:
-        """Whether all that is in the directory is as a clean stop leaves it, once what is open is."""
+        """Whether all that is in the directory is as a clean stop leaves it, once what is open is: a log with a hole
+        isn't, for the next start doesn't look for one behind the mark, but in the metadata log."""
+        if any(log.hole is not None and log.topic != METADATA_TOPIC for log in self.logs.values()):
+            return False
         return self.clean or not (self.unopened or self.unopened_futures.keys() - self.left_futures)
 
     def _close_logs(self, run_all: RunAll) -> bool:

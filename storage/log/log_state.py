@@ -230,9 +230,11 @@ class LogState:
 
         At the end of the active segment, whose indexes aren't synced, it is one less: a roll may come there, and a
         crash before the next checkpoint. A start would trust those indexes, since the next segment begins at the
-        recovery point.
+        recovery point. It isn't beyond a hole, for the next start to find that, too.
         """
         point = self.flushing.recovery_point
+        if self.hole is not None and self.hole < point:
+            return self.hole
         return point - 1 if self.segments.active.base_offset < point == self.log_end_offset else point
 
     def begin_at(self, offset: int) -> None:

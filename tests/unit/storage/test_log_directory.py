@@ -126,6 +126,34 @@ def test_no_mark_is_written_where_a_log_cant_be_closed(tmp_path: Path) -> None:
     directory.close()
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_hole_that_nobody_filled_is_found_again_at_the_next_start(tmp_path: Path, clean: bool) -> None:
+    """A follower may be stopped before it has heard of its leader."""
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    append(log, batch())
+    append(log, batch())
+    log.roll(NOW_MS)
+    append(log, batch())
+    directory.close(clean=False)
+    first = Path(log.directory) / f"{0:020d}.log"
+    first.write_bytes(first.read_bytes()[: first.stat().st_size // 2])
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    assert (log.hole, log.log_end_offset) == (1, 3)
+    log.flush(NOW_MS)
+    assert log.recovery_point == 3
+    directory.checkpoint_recovery_points()
+    directory.close(clean=clean)
+    assert not (tmp_path / MARK).exists()
+    directory = opened(tmp_path)
+    log = log_of(directory)
+    assert log.hole == 1
+    log.truncate_to(1, NOW_MS)
+    directory.close()
+    assert (tmp_path / MARK).exists()
+
+
 def test_no_mark_is_written_while_an_unclean_folder_was_not_looked_at(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     append(log_of(directory, "a"), batch())
