@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from barnabas.spark.catalyst import catalyst
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
@@ -20,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def hashes(spark: SparkSession, key: Column) -> Column:
-    """An int column: murmur2, signed as Java has it, of a string or binary column. Of null it is anything."""
+    """An int column: murmur2, signed as Java has it, of a string or binary column; null of null."""
     binary = key.cast("binary")
     try:
         return in_java(spark, binary)
@@ -31,23 +33,7 @@ def hashes(spark: SparkSession, key: Column) -> Column:
 
 def in_java(spark: SparkSession, key: Column) -> Column:
     """As `hashes`, of a binary column, by Kafka's client."""
-    from pyspark.sql.classic.column import Column as ClassicColumn
-
-    jvm: Any = spark.sparkContext._jvm
-    expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    to_seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq
-    call = jvm.org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke(
-        jvm.org.apache.spark.util.Utils.classForName(CLASS, True, False),
-        jvm.org.apache.spark.sql.types.DataTypes.IntegerType,
-        "murmur2",
-        to_seq([expressions.expression(key._jc)]),
-        to_seq([]),  # the types that arguments are cast to
-        True,  # null gives null, without a call
-        False,  # a call gives no null
-        True,  # is deterministic
-        jvm.scala.Option.empty(),  # no function of a catalog
-    )
-    return ClassicColumn(expressions.column(call))
+    return catalyst(spark).static_int(CLASS, "murmur2", key)
 
 
 def in_python(key: Column) -> Column:

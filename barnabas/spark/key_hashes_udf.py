@@ -11,4 +11,5 @@ from barnabas.spark import arrow_batches, partitioner
 
 def murmur2(keys: pd.Series) -> pd.Series:
     offsets, data = arrow_batches.spans(pa.array(keys, pa.binary(), from_pandas=True))
-    return pd.Series(partitioner.murmur2(data, offsets).view(np.int32))
+    found = partitioner.murmur2(data, offsets).view(np.int32)
+    return pd.Series(pd.arrays.IntegerArray(found, keys.isna().to_numpy()))

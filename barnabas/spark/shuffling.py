@@ -37,16 +37,23 @@ def to_owners(rows: DataFrame, plan: Plan) -> DataFrame:
     """
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
-    # Long, since what is added to a partition's number must not overflow.
-    content = F.xxhash64(*rows.columns).bitwiseAND(F.lit(POSITIVE))
-    numbers = [*_partitions(rows, plan), content % _partition_count(plan), content]
-    number = F.coalesce(*(one.cast("long") for one in numbers))
-    owner = F.pmod(number + F.lit(plan.batch_id % plan.owners), F.lit(plan.owners)).cast("int")
-    salt = F.get(F.array(*map(F.lit, salts(plan.owners))), owner)
-    return rows.repartition(plan.owners, salt)
+    count = _partition_count(plan)
+    # Long, since what a hash of all is taken modulo of must not overflow. In SQL, of which a text is one question to
+    # the JVM, and each function of Python's some six.
+    content = F.expr(f"xxhash64({', '.join(map(_quoted, rows.columns))}) & {POSITIVE}")
+    number = F.coalesce(*_partitions(rows, count), content % count, content)
+    # The shift of a batch is among the salts: in the columns it would have Spark compile them anew for each.
+    found = salts(plan.owners)
+    shift = plan.batch_id % plan.owners
+    shifted = F.expr(f"array({', '.join(map(str, found[shift:] + found[:shift]))})")
+    return rows.repartition(plan.owners, F.get(shifted, F.pmod(number, F.lit(plan.owners)).cast("int")))
 
 
-def _partitions(rows: DataFrame, plan: Plan) -> list[Column]:
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _partitions(rows: DataFrame, count: Column | int) -> list[Column]:
     """A row's partition: the first of these columns that isn't null."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -54,18 +61,16 @@ def _partitions(rows: DataFrame, plan: Plan) -> list[Column]:
     if "partition" in rows.columns:
         found.append(F.col("partition"))
     if "key" in rows.columns:
-        key = F.col("key")
-        positive = key_hashes.hashes(rows.sparkSession, key).bitwiseAND(F.lit(POSITIVE))
-        found.append(F.when(key.isNotNull(), positive % _partition_count(plan)))
+        found.append(key_hashes.hashes(rows.sparkSession, F.col("key")).bitwiseAND(POSITIVE) % count)
     return found
 
 
-def _partition_count(plan: Plan) -> Column:
+def _partition_count(plan: Plan) -> Column | int:
     """Of the row's topic; null for one that isn't there."""
     from pyspark.sql import functions as F  # noqa: N812
 
     if plan.topic is not None:
-        return F.lit(len(plan.targets))
+        return len(plan.targets)
     of_count: defaultdict[int, list[str]] = defaultdict(list)
     for topic, numbers in plan.ranges().items():
         of_count[len(numbers)].append(topic)

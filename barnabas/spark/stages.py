@@ -12,7 +12,10 @@ ahead of the sink's, are Spark's affair: what they come to, they came to before 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from barnabas.spark.catalyst import catalyst
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -22,35 +25,17 @@ REPEATED = "Spark repeated a stage, so that tasks may have seen other rows than 
 
 def attempt(spark: SparkSession) -> Column:
     """An int column: how often the stage that computes it was tried before."""
-    from pyspark.sql.classic.column import Column as ClassicColumn
-
-    jvm: Any = spark.sparkContext._jvm
-    expressions = jvm.org.apache.spark.sql.classic.ExpressionUtils
-    objects = jvm.org.apache.spark.sql.catalyst.expressions.objects
-    types = jvm.org.apache.spark.sql.types
-    nothing = jvm.org.apache.spark.api.python.PythonUtils.toSeq([])
-    context = jvm.org.apache.spark.util.Utils.classForName("org.apache.spark.TaskContext", True, False)
-    # Null propagates (True); a call gives none, and is not deterministic: else the driver would compute it.
-    of_task = objects.StaticInvoke(
-        context,
-        types.ObjectType(context),
-        "get",
-        nothing,
-        nothing,
-        True,
-        False,
-        False,
-        jvm.scala.Option.empty(),
-    )
-    call = objects.Invoke(
-        of_task, "stageAttemptNumber", types.DataTypes.IntegerType, nothing, nothing, True, False, False
-    )
-    return ClassicColumn(expressions.column(call))
+    return catalyst(spark).int_of_static("org.apache.spark.TaskContext", "get", "stageAttemptNumber")
 
 
 def only_first(rows: DataFrame) -> DataFrame:
     """The same rows; the stage that computes them fails where it is repeated."""
+    return rows.where(_is_first(rows.sparkSession))
+
+
+@lru_cache(maxsize=1)  # some twenty questions to the JVM
+def _is_first(spark: SparkSession) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     again = F.raise_error(F.lit(REPEATED)).cast("boolean")
-    return rows.where(F.when(attempt(rows.sparkSession) > 0, again).otherwise(F.lit(True)))
+    return F.when(attempt(spark) > 0, again).otherwise(F.lit(True))

@@ -109,6 +109,8 @@ def stream_of(batch: DataFrame, *, by_hand: bool = False) -> Stream | None:
 
 def _some_query_runs(session: Any) -> bool:
     queries = session._jsparkSession.sharedState().activeStreamingQueries()
+    if queries.isEmpty():  # to py4j the end of a loop is an exception that crosses from the JVM
+        return False
     executions = (queries.get(key) for key in list(queries.keySet()))
     return any(execution is not None and execution.isActive() for execution in executions)
 

@@ -14,9 +14,9 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 from barnabas.spark import ExactlyOnceKafkaSink, key_hashes
 from barnabas.spark.errors import RowError, UnknownTopicError
 from barnabas.spark.partitioner import murmur2_of
-from barnabas.spark.plan import Plan, Target
 from barnabas.spark.shuffling import salts, spark_hash, to_owners
 from tests.spark.outputs import create, read, values
+from tests.spark.plans import plan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,27 +48,6 @@ def either(request: pytest.FixtureRequest) -> None:
     request.getfixturevalue(request.param)
 
 
-def plan(owners: int, batch_id: int = 0, topic: str | None = "t", **partitions: int) -> Plan:
-    """partitions: how many, by topic."""
-    targets = tuple(Target(name, one) for name, count in partitions.items() for one in range(count))
-    return Plan(
-        bootstrap="",
-        client={},
-        request_timeout_ms=1,
-        transactional_id="",
-        producer_id=0,
-        epoch=0,
-        batch_id=batch_id,
-        topic=topic,
-        compression="none",
-        max_batch_bytes=1,
-        targets=targets,
-        leaders=(0,) * len(targets),
-        max_message_bytes=dict.fromkeys(partitions, 1),
-        owners=owners,
-    )
-
-
 def tasks_of(rows: DataFrame) -> list[Any]:
     return rows.selectExpr("*", "spark_partition_id() task").collect()
 
@@ -89,6 +68,7 @@ def test_keys_are_hashed_as_kafka_does(spark: SparkSession) -> None:
     found = rows.select("key", key_hashes.hashes(spark, rows["key"]).alias("hash")).collect()
     hashes = {bytes(row.key): row.hash & 0xFFFFFFFF for row in found if row.key is not None}
     assert hashes == {key: murmur2_of(key) for key in KEYS}
+    assert [row.hash for row in found if row.key is None] == [None]
 
 
 @pytest.mark.usefixtures("either")
