@@ -303,12 +303,11 @@ def _varint_sizes(zigzags: Ints) -> Ints:
 def _joined_varints(columns: Sequence[Ints | int], count: int) -> Any:
     """A binary array: each row's varints, one behind the other. A number stands for a column of that one byte."""
     cells: list[Bytes] = []
-    used: list[npt.NDArray[np.bool_]] = []
-    every = np.ones(count, np.bool_)
+    used: list[npt.NDArray[np.bool_] | None] = []  # None where every row has the byte
     for column in columns:
         if isinstance(column, int):
             cells.append(np.full(count, column, np.uint8))
-            used.append(every)
+            used.append(None)
             continue
         most = int(column.max(initial=0))
         bits = 0
@@ -318,16 +317,23 @@ def _joined_varints(columns: Sequence[Ints | int], count: int) -> Any:
             if more:
                 septets |= (column >= 1 << bits + 7) * 0x80
             cells.append(septets.astype(np.uint8))
-            used.append(column >= 1 << bits if bits else every)
+            used.append(column >= 1 << bits if bits else None)
             if not more:
                 break
             bits += 7
     table = np.stack(cells, axis=1)
-    if all(one is every for one in used):
+    sometimes = [one for one in used if one is not None]
+    if not sometimes:
         return _binary_array(np.arange(count + 1) * len(cells), table.reshape(-1))
-    mask = np.stack(used, axis=1)
+    widths = np.full(count, len(cells) - len(sometimes), np.int64)
+    for one in sometimes:
+        widths += one
     offsets = np.zeros(count + 1, np.int64)
-    np.cumsum(mask.sum(axis=1), out=offsets[1:])
+    np.cumsum(widths, out=offsets[1:])
+    mask = np.ones(table.shape, np.bool_)
+    for place, here in enumerate(used):
+        if here is not None:
+            mask[:, place] = here
     return _binary_array(offsets, table[mask])
 
 

@@ -39,11 +39,9 @@ def murmur2(data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]) -> Uint
         word *= multiplier
         hashes[rows] = (hashes[rows] * multiplier) ^ word
     rest = np.where(long, 0, lengths & 3)
-    rows = np.flatnonzero(rest)
-    if len(rows):
-        keep = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)[rest[rows]]
-        tail = all_words[starts[rows] + 4 * words[rows]] & keep
-        hashes[rows] = (hashes[rows] ^ tail) * multiplier
+    if rest.any():
+        tail = all_words[starts + 4 * words] & np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)[rest]
+        np.copyto(hashes, (hashes ^ tail) * multiplier, where=rest > 0)
     hashes ^= hashes >> np.uint32(13)
     hashes *= multiplier
     hashes ^= hashes >> np.uint32(15)

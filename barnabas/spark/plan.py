@@ -48,6 +48,11 @@ class Plan:
         # batch to batch, so that none is left out where there are fewer tasks than owners.
         return (self.targets[target].partition + self.batch_id) % self.owners
 
+    @property
+    def batch_bytes(self) -> int:
+        """The largest record batch, before compression, unless it holds a single record."""
+        return min(self.max_batch_bytes, *self.max_message_bytes.values())
+
     def targets_of(self, topic: str) -> range:
         return self.ranges()[topic]
 

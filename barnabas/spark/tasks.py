@@ -23,9 +23,12 @@ from barnabas.spark.settings import CODECS
 from barnabas.spark.writing import Here, report
 
 ARCHIVE = re.compile(r"\.(zip|jar|egg)(/|\\|$)")
-# What a task gathers before it builds: with many partitions, batches would be small otherwise. It is held two or three
-# times over while it is built.
+# What a task gathers at most before it builds: with many partitions, batches would be small otherwise. It is held two
+# or three times over while it is built.
 GATHERED_BYTES = 8 << 20
+# Of a largest batch for each partition, what is gathered: of a second one that is built with the first, the task would
+# have to wait for the first one's answer. Half, for the rows aren't spread evenly.
+GATHERED_SHARE = 0.5
 
 
 def write_rows(
@@ -39,9 +42,14 @@ def write_rows(
     def task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         here = Here.of_this_task()
         own = [t for t in range(len(plan.targets)) if plan.owner_of(t) == here.task]
+        enough = min(gathered_bytes, int(len(own) * plan.batch_bytes * GATHERED_SHARE))
+        before = pa.default_memory_pool()
+        # Arrow's own gives large buffers back to the system each time, and each page that comes anew is a fault.
+        pa.set_memory_pool(pa.system_memory_pool())
         try:
-            yield from report(plan, here, build(plan, rows, own, gathered_bytes))
+            yield from report(plan, here, build(plan, rows, own, enough))
         finally:
+            pa.set_memory_pool(before)
             forget_archives()
 
     return task
@@ -105,7 +113,10 @@ def _built(plan: Plan, table: pa.Table, anywhere: list[int], turns: Iterator[int
     if isinstance(targets, int):
         numbers, bounds = [targets], np.array([0, len(columns)])
     else:
-        order = np.argsort(targets, kind="stable")
+        # By radix, which numpy has for numbers of 16 bits.
+        order = np.argsort(
+            targets.astype(np.uint16) if len(plan.targets) <= 1 << 16 else targets, kind="stable"
+        )
         columns = columns.take(order)
         ordered = targets[order]
         bounds = np.concatenate([[0], np.flatnonzero(np.diff(ordered)) + 1, [len(ordered)]])
@@ -115,7 +126,7 @@ def _built(plan: Plan, table: pa.Table, anywhere: list[int], turns: Iterator[int
         columns,
         bounds,
         int(time.time() * 1000),
-        min(plan.max_batch_bytes, *plan.max_message_bytes.values()),
+        plan.batch_bytes,
         CODECS[name],
         None if name == "none" else lambda data: wire_records.compress(name, data),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,12 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 import pyarrow as pa
 
-from barnabas.spark import ExactlyOnceKafkaSink, job, tasks
+from barnabas.spark import ExactlyOnceKafkaSink, arrow_batches, job, tasks
 from barnabas.spark.errors import RowError
-from barnabas.spark.plan import Plan
+from barnabas.spark.plan import Blob, Plan
+from barnabas.spark.writing import Here
 from tests.spark.outputs import create, read
+from tests.spark.plans import plan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +65,35 @@ def test_a_task_is_given_a_bounded_number_of_bytes_at_a_time(
     given = [int(line) for line in sizes.read_text().splitlines()]
     assert sum(given) > ROWS * ROW_BYTES
     assert max(given) < job.ARROW_BYTES + 2 * ROW_BYTES
+
+
+@pytest.mark.parametrize(("owners", "most", "enough"), [(1, 1 << 30, 8), (2, 1 << 30, 4), (1, 500_000, 2)])
+def test_a_task_gathers_half_a_batch_for_each_of_its_partitions(
+    monkeypatch: pytest.MonkeyPatch, owners: int, most: int, enough: int
+) -> None:
+    taken, at_first, pools = [0], [], []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for number in range(20):
+            taken[0] += 1
+            pools.append(pa.default_memory_pool().backend_name)
+            value = arrow_batches.from_bytes([b"x" * 25_000] * 10)
+            yield pa.record_batch({"key": arrow_batches.from_bytes([b"%03d" % number] * 10), "value": value})
+
+    def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[Blob]:
+        for blob in blobs:
+            at_first.append(taken[0])
+            yield blob
+
+    monkeypatch.setattr(tasks, "report", report)
+    monkeypatch.setattr(Here, "of_this_task", lambda: Here(0, 0, is_again=False))
+    told = dataclasses.replace(
+        plan(owners, t=4), max_batch_bytes=1_000_000, max_message_bytes={"t": 1_000_000}
+    )
+    before = pa.default_memory_pool().backend_name
+    list(tasks.write_rows(told, most)(rows()))
+    assert at_first[0] == enough
+    assert (set(pools), pa.default_memory_pool().backend_name) == ({"system"}, before)
 
 
 def test_a_session_keeps_its_own_bound_and_the_thread_its_properties(
