@@ -7,6 +7,7 @@ going to be the broker puts that folder on its path, first, and it never imports
 """
 
 import os
+import signal
 import sys
 
 
@@ -19,6 +20,9 @@ def server_folder() -> str:
 
 def main() -> None:
     """Be the broker until it ends, or what starts several; the exit status leaves as SystemExit."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Until there is somebody to stop cleanly, Ctrl-C ends this as SIGTERM does: without a traceback of Python's.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:2] == ["cluster"]:
         from barnabas.cluster_command import main as cluster
 
