@@ -289,6 +289,10 @@ class LogDirMoves:
 
     def _change_places(self, partition: Partition, move: LogDirMove) -> None:
         """Record the new directory, then promote the future log. Raises one of `FAULTS`."""
+        if partition.log.open_hole is not None:
+            # The future log has it, too, in the midst of a segment, where no start would find it again.
+            self._soon(RETRY_S)
+            return
         if move.log.recovery_point < partition.log.recovery_point:
             move.log.sync()
 

@@ -85,6 +85,7 @@ class Partition:
             not self.is_gone
             and not self.is_being_loaded
             and self.move is None
+            and log.open_hole is None
             and log.created
             and not log.closed
             and log.failure is None
@@ -147,8 +148,7 @@ class Partition:
                 role = Leader(node_id, self.log, self.waiting, self._failed)
             if len(wanted.replicas) > 1:
                 role.begin_replication((self.topic.topic_id, self.index), self.topic.replication)
-            else:
-                self.log.hole = None  # nobody has what it lacks
+            self.log.accept_hole()
             role.lead(wanted.leader_epoch, wanted.partition_epoch, wanted.replicas, wanted.isr)
             self._take(role)
         else:

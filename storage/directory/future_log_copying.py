@@ -146,7 +146,7 @@ def take_over(future: PartitionLog, present: PartitionLog, path: str, doomed: st
     `KafkaError` (KAFKA_STORAGE_ERROR), the log whose directory refused having reported it, and nothing having changed
     but for a present log that can't be named back and has failed.
     """
-    future.hole = present.hole  # which was copied, too
+    future.hole, future.goes_on_with_hole = present.hole, present.goes_on_with_hole
     future.snapshots.take(present.producers)
     future.leader_epochs.take_over(present.leader_epochs)
     has_folder = folder_exists(present)

@@ -8,6 +8,8 @@ A `-future` folder is that of a partition which is being moved here from another
 by the start that goes on with the directory, and written last of all. Source: kafka.log.LogManager.
 """
 
+import logging
+
 from protocol.topic_partition import TopicPartition
 from storage import checkpoints
 from storage.background import Background, RunAll, run_in_turn
@@ -24,6 +26,8 @@ from storage.log.partition_log import PartitionLog
 __all__ = ["METADATA_TOPIC", "LogDirectory", "PartitionFolder"]
 
 LOCK_FILE = ".lock"
+
+logger = logging.getLogger(__name__)
 
 
 class LogDirectory(DirectoryState):
@@ -260,20 +264,30 @@ class LogDirectory(DirectoryState):
         if clean and went_well and self._knows_all:
             self.offsets.write_all_now()
             self.cleaner_offsets.write_now()
-            self.files.replace_whole(
-                self.path_of(checkpoints.CLEAN_SHUTDOWN_FILE), checkpoints.encode_clean_shutdown(broker_epoch)
-            )
+            if not self._has_open_hole():
+                mark = checkpoints.encode_clean_shutdown(broker_epoch)
+                self.files.replace_whole(self.path_of(checkpoints.CLEAN_SHUTDOWN_FILE), mark)
         self.writer.stop()
         self.files.unlock(self.path_of(LOCK_FILE))
         return went_well
 
     @property
     def _knows_all(self) -> bool:
-        """Whether all that is in the directory is as a clean stop leaves it, once what is open is: a log with a hole
-        isn't, for the next start doesn't look for one behind the mark, but in the metadata log."""
-        if any(log.hole is not None and log.topic != METADATA_TOPIC for log in self.logs.values()):
-            return False
+        """Whether all that is in the directory is as a clean stop leaves it, once what is open is."""
         return self.clean or not (self.unopened or self.unopened_futures.keys() - self.left_futures)
+
+    def _has_open_hole(self) -> bool:
+        """Whether the next start is to look for one again, which it doesn't behind the mark; the metadata log, which is
+        always read again, has none then."""
+        for log in self.logs.values():
+            if log.open_hole is not None and log.topic != METADATA_TOPIC:
+                logger.warning(
+                    "%s lacks records from offset %d on, and hasn't heard of its leader: the stop isn't a clean one",
+                    log.directory,
+                    log.open_hole,
+                )
+                return True
+        return False
 
     def _close_logs(self, run_all: RunAll) -> bool:
         """Whether all could be synced."""

@@ -126,7 +126,10 @@ class OffsetCheckpoints:
 
     def write_all_now(self) -> None:
         """At the end of a run, when all is synced. Raises `OSError`."""
-        closed = {key: log.recovery_point for key, log in self._opened().items()}
+        closed = {
+            key: log.recovery_point if log.open_hole is None else log.checkpointed_recovery_point
+            for key, log in self._opened().items()
+        }
         self._writer.write_now(checkpoints.RECOVERY_POINT_FILE, self._encode_recovery_points(closed))
         self.write_log_starts_now()
         self._writer.write_now(checkpoints.HIGH_WATERMARK_FILE, self._encode_high_watermarks())

@@ -58,7 +58,7 @@ class LogState:
     cleaner, a move or the disk does with it (`cleaning`, `replacement`, `out_of_use`, `created`, `directory` as it is
     deleted, `flushing.lane`). Who changes what belongs to none: `append` the log end; truncation the offsets, by
     `begin_at` and `end_at`, and `rest_of_cut`; `move_log_start` the log start. Recovery sets all of it, before the log
-    is anybody else's.
+    is anybody else's. A `hole` ends by truncation or by the log start; a log that takes over from this one has it, too.
     """
 
     __slots__ = (
@@ -73,6 +73,7 @@ class LogState:
         "files",
         "first_unstable_offset",
         "flushing",
+        "goes_on_with_hole",
         "high_watermark",
         "hole",
         "jitter",
@@ -134,7 +135,9 @@ class LogState:
         """Told of the partition and the active segment's base where segments of the log's end were dropped."""
         self.hole: int | None = None
         """Where records are missing that a power loss took, while later ones stayed: who has them elsewhere begins
-        there again."""
+        there again. Found by a start that isn't clean."""
+        self.goes_on_with_hole = False
+        """Nobody is known to have what is missing: the log is what it is (`accept_hole`)."""
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.high_watermark = 0
@@ -230,11 +233,12 @@ class LogState:
 
         At the end of the active segment, whose indexes aren't synced, it is one less: a roll may come there, and a
         crash before the next checkpoint. A start would trust those indexes, since the next segment begins at the
-        recovery point. It isn't beyond a hole, for the next start to find that, too.
+        recovery point. It isn't beyond an open hole, for the next start to find that, too.
         """
         point = self.flushing.recovery_point
-        if self.hole is not None and self.hole < point:
-            return self.hole
+        hole = self.open_hole
+        if hole is not None and hole < point:
+            return hole
         return point - 1 if self.segments.active.base_offset < point == self.log_end_offset else point
 
     def begin_at(self, offset: int) -> None:
@@ -281,12 +285,33 @@ class LogState:
         # first, since it alone may fail: then nothing has moved
         self.leader_epochs.truncate_from_start(offset)
         self.log_start_offset = offset
+        self._move_hole()
         self.high_watermark = max(self.high_watermark, offset)
         self.flushing.begin_at(max(self.flushing.recovery_point, offset))
         self.producers.on_high_watermark(offset)
         self.producers.map_end_offset = max(self.producers.map_end_offset, offset)
         self.snapshots.on_log_start(offset)
         self.update_first_unstable_offset()
+
+    # ---- a hole
+
+    @property
+    def open_hole(self) -> int | None:
+        """The hole while it isn't known whether anybody has what is missing. Until then no stop is a clean one, and
+        the log isn't compacted: the next start would see no hole."""
+        return None if self.goes_on_with_hole else self.hole
+
+    def accept_hole(self) -> None:
+        """Others follow this log now. Should it follow another one day in this run, it begins at the hole."""
+        self.goes_on_with_hole = True
+
+    def _move_hole(self) -> None:
+        """What was missing below the log start is no more."""
+        hole = self.hole
+        if hole is None or hole >= self.log_start_offset:
+            return
+        behind = next((base for base in self.segments.base_offsets if base > hole), self.log_end_offset)
+        self.hole = self.log_start_offset if self.log_start_offset < behind else None
 
     @property
     def flush_is_due(self) -> bool:

@@ -269,7 +269,7 @@ async def test_a_partition_without_a_directory_in_its_record_is_given_one(tmp_pa
     assert again.partitions.get("t", 0).log.log_end_offset == 1
 
 
-async def test_what_the_only_replica_has_lost_is_not_looked_for_again(tmp_path: Path) -> None:
+async def test_what_a_leader_has_lost_is_not_looked_for_again(tmp_path: Path) -> None:
     """By a start that would never be a clean one again."""
     server = await filled(tmp_path, "a")
     log = server.partitions.get("t", 0).log
@@ -279,6 +279,6 @@ async def test_what_the_only_replica_has_lost_is_not_looked_for_again(tmp_path: 
     (Path(log.directory) / f"{0:020d}.log").write_bytes(b"")
     server = await started(tmp_path, "a")
     found = server.partitions.get("t", 0).log
-    assert (found.hole, found.log_end_offset) == (None, 2)
+    assert (found.hole, found.open_hole, found.log_end_offset) == (0, None, 2)
     await server.stop()
     assert (tmp_path / "a" / ".kafka_cleanshutdown").exists()

@@ -324,3 +324,24 @@ async def test_who_waits_for_the_disk_is_told_across_the_change(tmp_path: Path) 
     await moved(node)
     await until(lambda: bool(told))
     assert told == [None]
+
+
+async def test_a_log_with_a_hole_that_may_be_filled_stays_where_a_start_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[object] = []
+    change_places = moves.LogDirMoves._change_places
+    monkeypatch.setattr(
+        moves.LogDirMoves, "_change_places", lambda *called: (tried.append(called), change_places(*called))
+    )
+    node = await filled(tmp_path)
+    partition = partition_of(node)
+    partition.log.hole, partition.log.goes_on_with_hole = 1, False
+    assert not partition.may_be_rewritten
+    move(node, tmp_path / "b")
+    await until(lambda: len(tried) == 3)
+    assert partition.move is not None
+    partition.log.accept_hole()
+    await moved(node)
+    assert (partition.log.hole, partition.log.open_hole) == (1, None)
+    await node.stop()

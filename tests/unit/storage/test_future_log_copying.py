@@ -101,6 +101,18 @@ def test_what_a_power_loss_took_out_of_the_middle_of_a_future_log_is_copied_agai
     assert values(future) == [b"0", b"1", b"2", b"3"]
 
 
+def test_where_a_future_log_parts_from_the_present_one_before_its_hole_it_is_cut_there(
+    tmp_path: Path,
+) -> None:
+    losing(in_two_segments(tmp_path / "b"), 1)
+    present = filled(tmp_path / "a", b"0")
+    append(present, batch(values=[b"other"]), leader_epoch=2)
+    future = open_log(tmp_path / "b", clean=False)
+    assert future.hole == 2
+    future_log_copying.begin(future, present, NOW_MS)
+    assert (future.hole, future.log_end_offset) == (None, 1)
+
+
 def test_a_hole_of_the_present_log_is_one_of_the_log_that_takes_over(tmp_path: Path) -> None:
     """Its replica may have led so far, and have to fetch again from there."""
     losing(in_two_segments(tmp_path / "a"), 1)

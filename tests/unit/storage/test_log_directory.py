@@ -126,10 +126,9 @@ def test_no_mark_is_written_where_a_log_cant_be_closed(tmp_path: Path) -> None:
     directory.close()
 
 
-@pytest.mark.parametrize("clean", [True, False])
-def test_a_hole_that_nobody_filled_is_found_again_at_the_next_start(tmp_path: Path, clean: bool) -> None:
-    """A follower may be stopped before it has heard of its leader."""
-    directory = opened(tmp_path)
+def with_hole(path: Path) -> LogDirectory:
+    """Opened; of the log `orders` the record at offset 1 is missing, of 0 to 2."""
+    directory = opened(path)
     log = log_of(directory)
     append(log, batch())
     append(log, batch())
@@ -138,20 +137,70 @@ def test_a_hole_that_nobody_filled_is_found_again_at_the_next_start(tmp_path: Pa
     directory.close(clean=False)
     first = Path(log.directory) / f"{0:020d}.log"
     first.write_bytes(first.read_bytes()[: first.stat().st_size // 2])
-    directory = opened(tmp_path)
+    directory = opened(path)
     log = log_of(directory)
-    assert (log.hole, log.log_end_offset) == (1, 3)
+    assert (log.hole, log.open_hole, log.log_end_offset) == (1, 1, 3)
+    return directory
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_hole_that_nobody_filled_is_found_again_at_the_next_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, clean: bool
+) -> None:
+    """A follower may be stopped before it has heard of its leader."""
+    directory = with_hole(tmp_path)
+    log = log_of(directory, "other")
+    append(log, batch(5))
+    log.update_high_watermark(5)
+    log.delete_records_before(3)
+    log = directory.logs["orders", 0]
     log.flush(NOW_MS)
     assert log.recovery_point == 3
     directory.checkpoint_recovery_points()
+    directory.checkpoint_log_starts()
     directory.close(clean=clean)
     assert not (tmp_path / MARK).exists()
+    assert ("lacks records from offset 1 on" in caplog.text) == clean
     directory = opened(tmp_path)
     log = log_of(directory)
-    assert log.hole == 1
+    assert (log.hole, log_of(directory, "other").log_start_offset) == (1, 3)
     log.truncate_to(1, NOW_MS)
     directory.close()
     assert (tmp_path / MARK).exists()
+
+
+def test_the_checkpoints_are_those_of_a_clean_stop_beside_a_hole(tmp_path: Path) -> None:
+    directory = with_hole(tmp_path)
+    other = log_of(directory, "other")
+    append(other, batch(5))
+    other.update_high_watermark(5)
+    directory.close()
+    assert log_of(opened(tmp_path), "other").high_watermark == 5
+
+
+def test_a_log_that_others_follow_goes_on_with_its_hole(tmp_path: Path) -> None:
+    directory = with_hole(tmp_path)
+    log = directory.logs["orders", 0]
+    log.accept_hole()
+    assert (log.hole, log.open_hole) == (1, None)
+    log.flush(NOW_MS)
+    directory.close()
+    assert (tmp_path / MARK).exists()
+    assert log_of(opened(tmp_path)).hole is None
+
+
+@pytest.mark.parametrize(("log_start", "hole"), [(1, 1), (2, None)])
+def test_what_is_missing_below_the_log_start_is_no_hole(
+    tmp_path: Path, log_start: int, hole: int | None
+) -> None:
+    directory = with_hole(tmp_path)
+    log = directory.logs["orders", 0]
+    log.update_high_watermark(3)
+    log.delete_records_before(log_start)
+    assert (log.hole, log.log_start_offset) == (hole, log_start)
+    directory.close()
+    assert (tmp_path / MARK).exists() == (hole is None)
+    assert log_of(opened(tmp_path)).hole == hole
 
 
 def test_no_mark_is_written_while_an_unclean_folder_was_not_looked_at(tmp_path: Path) -> None:
