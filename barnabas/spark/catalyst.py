@@ -2,11 +2,12 @@
 
 py4j asks the JVM for each part of a dotted name. What a keyed batch needs of them would be some hundred questions, more
 than a small batch takes for its transaction; so they are asked once for each JVM. Where another release of Spark has
-moved them, the first look raises what py4j does.
+moved them, what is called raises what py4j or Python does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,15 @@ class Catalyst:
         self._none = self._to_seq([])
         self._no_function = jvm.scala.Option.empty()
         self._classes: dict[str, Any] = {}
+        self._columns: dict[Callable[[Catalyst], Column], Column] = {}
+
+    def once(self, make: Callable[[Catalyst], Column]) -> Column:
+        """A column that is the same for all batches, made when it is asked for first. It belongs to no session: within
+        `foreachBatch` each batch has another one."""
+        found = self._columns.get(make)
+        if found is None:
+            found = self._columns[make] = make(self)
+        return found
 
     def static_int(self, class_name: str, method: str, argument: Column) -> Column:
         """An int column: a static method of one argument, the same for the same one; null of null."""

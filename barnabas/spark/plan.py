@@ -51,7 +51,7 @@ class Plan:
     @property
     def batch_bytes(self) -> int:
         """The largest record batch, before compression, unless it holds a single record."""
-        return min(self.max_batch_bytes, *self.max_message_bytes.values())
+        return min([self.max_batch_bytes, *self.max_message_bytes.values()])
 
     def targets_of(self, topic: str) -> range:
         return self.ranges()[topic]

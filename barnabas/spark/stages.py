@@ -12,10 +12,9 @@ ahead of the sink's, are Spark's affair: what they come to, they came to before 
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from barnabas.spark.catalyst import catalyst
+from barnabas.spark.catalyst import Catalyst, catalyst
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,17 +24,20 @@ REPEATED = "Spark repeated a stage, so that tasks may have seen other rows than 
 
 def attempt(spark: SparkSession) -> Column:
     """An int column: how often the stage that computes it was tried before."""
-    return catalyst(spark).int_of_static("org.apache.spark.TaskContext", "get", "stageAttemptNumber")
+    return catalyst(spark).once(_attempt)
+
+
+def _attempt(made_of: Catalyst) -> Column:
+    return made_of.int_of_static("org.apache.spark.TaskContext", "get", "stageAttemptNumber")
 
 
 def only_first(rows: DataFrame) -> DataFrame:
     """The same rows; the stage that computes them fails where it is repeated."""
-    return rows.where(_is_first(rows.sparkSession))
+    return rows.where(catalyst(rows.sparkSession).once(_is_first))
 
 
-@lru_cache(maxsize=1)  # some twenty questions to the JVM
-def _is_first(spark: SparkSession) -> Column:
+def _is_first(made_of: Catalyst) -> Column:
     from pyspark.sql import functions as F  # noqa: N812 - Spark's own custom
 
     again = F.raise_error(F.lit(REPEATED)).cast("boolean")
-    return F.when(attempt(spark) > 0, again).otherwise(F.lit(True))
+    return F.when(made_of.once(_attempt) > 0, again).otherwise(F.lit(True))

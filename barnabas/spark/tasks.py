@@ -36,7 +36,7 @@ def write_rows(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For `mapInArrow`: writes rows that go to partitions of this task's, or have no place of their own.
 
-    gathered_bytes: as for `build`; a row's worth where each of Arrow's batches goes to one partition anyway.
+    gathered_bytes: as for `build`, at most; a row's worth where each of Arrow's batches goes to one partition anyway.
     """
 
     def task(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -24,7 +24,11 @@ main()
 
 @pytest.mark.parametrize(
     ("before", "status", "output"),
-    [("default_int_handler", -signal.SIGINT, ""), ("SIG_DFL", -signal.SIGINT, ""), ("SIG_IGN", 0, "goes on\n")],
+    [
+        ("default_int_handler", -signal.SIGINT, ""),
+        ("SIG_DFL", -signal.SIGINT, ""),
+        ("SIG_IGN", 0, "goes on\n"),
+    ],
 )
 def test_ctrl_c_before_there_is_a_broker_ends_it_without_a_traceback(
     before: str, status: int, output: str
