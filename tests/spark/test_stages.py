@@ -121,3 +121,21 @@ def test_map_output_that_is_lost_while_it_is_written_costs_a_try_and_no_record(
 def test_a_stage_that_is_not_repeated_says_so(spark: SparkSession) -> None:
     rows = stages.only_first(spark.range(0, 6, 1, 2)).select("id", stages.attempt(spark).alias("attempt"))
     assert [(row.id, row.attempt) for row in rows.collect()] == [(number, 0) for number in range(6)]
+
+
+def test_what_all_batches_have_in_common_is_asked_of_the_jvm_once(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by another session, of which each batch of a streaming query has one."""
+    stages.only_first(spark.range(1))
+    rows = spark.newSession().range(1)
+    client = type(spark.sparkContext._jvm._gateway_client)  # type: ignore[union-attr]
+    send, asked = client.send_command, []
+
+    def counted(*arguments: Any, **named: Any) -> Any:
+        asked.append(arguments[1])
+        return send(*arguments, **named)
+
+    monkeypatch.setattr(client, "send_command", counted)
+    stages.only_first(rows)
+    assert len(asked) <= 3
