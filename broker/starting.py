@@ -165,7 +165,10 @@ async def _join(
         config, environment, metadata, endpoints=bound.brokers, log_dirs=log_dirs, faults=faults
     )
     try:
+        # That may take a session's time, or for ever, and clients have others to go to. Kafka's listens as late.
+        bound.brokers.refuse()
         incarnation = await joined.join()
+        bound.brokers.listen()
         # Not before: where no controller is found the partitions' logs are as the last run closed them, and the next
         # registration may say so. As in Kafka, whose `LogManager` takes the mark away as it loads the logs.
         registered = [*log_dirs.ids]

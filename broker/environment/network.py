@@ -36,10 +36,18 @@ def asking_for(what: str) -> Iterator[None]:
 
 
 class Bound(Protocol):
-    """An address that is ours. Who connects waits until it is served."""
+    """An address that is ours. Who connects waits until it is served, or is refused meanwhile."""
 
     port: int
     """The one that was asked for, or for 0 the one that was found."""
+
+    def refuse(self) -> None:
+        """Who connects is refused until `listen`, or who waits. Raises OSError."""
+        ...
+
+    def listen(self) -> None:
+        """Who connects waits again. Raises OSError: while nobody listened another could take the address."""
+        ...
 
     async def serve(self, make_protocol: MakeProtocol) -> None:
         """Each connection, from now on and of those that wait, gets a protocol of its own."""
@@ -74,17 +82,12 @@ class SocketNetwork:
         infos = _addresses_of(host, port)
         sockets: list[socket.socket] = []
         try:
-            for family, kind, protocol, _, address in infos:
-                bound = socket.socket(family, kind, protocol)
-                sockets.append(bound)
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # accepted sockets inherit it
-                if family == socket.AF_INET6:
-                    # "::" alone stands for every interface, of IPv4 too; beside 0.0.0.0 each has its own socket.
-                    bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
-                if port and len(sockets) > 1:
+            for family, _, _, _, address in infos:
+                if port and sockets:
                     address = (address[0], port, *address[2:])
-                bound.bind(address)
+                # "::" alone stands for every interface, of IPv4 too; beside 0.0.0.0 each has its own socket.
+                bound = _bound_socket(family, address, is_v6_alone=host != "::")
+                sockets.append(bound)
                 bound.listen(backlog)
                 port = bound.getsockname()[1]
         except OSError:
@@ -131,6 +134,20 @@ def _asked(host: str, port: int, flags: int) -> list[tuple[int, int, int, str, A
     return [*socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | flags)]
 
 
+def _bound_socket(family: int, address: Any, *, is_v6_alone: bool) -> socket.socket:
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # accepted sockets inherit it
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(is_v6_alone))
+        bound.bind(address)
+    except OSError:
+        bound.close()
+        raise
+    return bound
+
+
 class _Sockets:
     """One socket for each address that the host has."""
 
@@ -139,6 +156,21 @@ class _Sockets:
         self._backlog = backlog
         self._sockets = sockets
         self._servers: list[asyncio.Server] = []
+
+    def refuse(self) -> None:
+        # A socket doesn't stop listening but by its end. One that is bound alone keeps the system from giving the port
+        # to others, but not from letting them ask for it.
+        for place, listening in enumerate(self._sockets):
+            family, address = listening.family, listening.getsockname()
+            is_v6_alone = family == socket.AF_INET6 and bool(
+                listening.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+            )
+            listening.close()
+            self._sockets[place] = _bound_socket(family, address, is_v6_alone=is_v6_alone)
+
+    def listen(self) -> None:
+        for bound in self._sockets:
+            bound.listen(self._backlog)
 
     async def serve(self, make_protocol: MakeProtocol) -> None:
         loop = asyncio.get_running_loop()

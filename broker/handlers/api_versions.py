@@ -41,7 +41,11 @@ def handle(
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software_version)):
             return ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
         context.connection.client_software = (name, software_version)
-    image = metadata.image
+    finalized = dict(metadata.image.features)
+    if (
+        metadata.quorum.kraft_version
+    ):  # of the quorum's records, not of the cluster's (Kafka: `KRaftMetadataCache`)
+        finalized[KRAFT_VERSION] = metadata.quorum.kraft_version
     supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()} | {
         KRAFT_VERSION: KRAFT_VERSION_RANGE
     }
@@ -55,7 +59,7 @@ def handle(
         finalized_features_epoch=metadata.last_applied_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in image.features.items()
+            for name, level in finalized.items()
         ],
     )
 

@@ -81,6 +81,22 @@ class Endpoints:
         """host:port of the first listener that clients are told of."""
         return next(endpoint.text for endpoint in self if endpoint.advertised is not None)
 
+    def refuse(self) -> None:
+        """Who connects is refused for now, and goes to another node at once. Raises StartError."""
+        for endpoint in self:
+            try:
+                endpoint.bound.refuse()
+            except OSError as error:
+                raise _not_to_be_had(endpoint.name, endpoint.host, endpoint.port, error) from error
+
+    def listen(self) -> None:
+        """Who connects waits until it is served. Raises StartError."""
+        for endpoint in self:
+            try:
+                endpoint.bound.listen()
+            except OSError as error:
+                raise _not_to_be_had(endpoint.name, endpoint.host, endpoint.port, error) from error
+
     def close(self) -> None:
         """Nobody else comes in."""
         for endpoint in self:
@@ -95,10 +111,13 @@ def bind_all(configs: Sequence[ListenerConfig], network: Network, backlog: int) 
             bound = network.bind(config.host, config.port, backlog)
         except OSError as error:
             Endpoints(found).close()
-            where = f"{config.host or '*'}:{config.port}"
-            hint = _HINTS.get(error.errno or 0, "")
-            raise StartError(
-                f"listener {config.name}: can't listen on {where}: {error.strerror or error}{hint}"
-            ) from error
+            raise _not_to_be_had(config.name, config.host, config.port, error) from error
         found.append(BoundEndpoint(config, bound))
     return Endpoints(found)
+
+
+def _not_to_be_had(name: str, host: str, port: int, error: OSError) -> StartError:
+    hint = _HINTS.get(error.errno or 0, "")
+    return StartError(
+        f"listener {name}: can't listen on {host or '*'}:{port}: {error.strerror or error}{hint}"
+    )

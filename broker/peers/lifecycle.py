@@ -162,7 +162,8 @@ class BrokerLifecycle:
             self._timeout = self._scheduler.call_later(LONGEST_SHUTDOWN_S, self._left_waiting)
             self._schedule(0)
         elif self.state not in (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN):
-            log.info("no controlled shutdown: the broker is %s", self.state.name)
+            why = f"the broker is {self.state.name}" if self._is_controlled else "a setting turns it off"
+            log.info("no controlled shutdown: %s", why)
             self._shut_down()
 
     def stop(self) -> None:

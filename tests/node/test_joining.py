@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
+from broker.controller.registration import BrokerIncarnation
+from broker.peers.joined_cluster import JoinedCluster
 from broker.process.start_error import StartError
 from tests.node.controllers import NODE, controller
+from tests.support.ports import free_ports
 from tests.support.whole_server import started
 
 TIMEOUT = "initial.broker.registration.timeout.ms="
@@ -21,10 +25,10 @@ NOBODY = "localhost:1"
 """Where no controller is."""
 
 
-async def refusal(folder: Path, controller: str) -> str:
+async def refusal(folder: Path, controller: str, port: int = 0) -> str:
     """What a start says that comes to nothing."""
     with pytest.raises(StartError) as refused:
-        await started(folder, *JOINS, f"controller.quorum.bootstrap.servers={controller}")
+        await started(folder, *JOINS, f"controller.quorum.bootstrap.servers={controller}", port=port)
     text = str(refused.value)
     assert "\n" not in text
     return text
@@ -51,6 +55,22 @@ async def test_a_start_that_is_given_up_says_which_controller_it_didnt_reach(tmp
         "no controller has registered this broker within 100 ms (initial.broker.registration.timeout.ms): "
     )
     assert told.startswith(f"{start}{NOBODY}: ")
+
+
+async def test_who_connects_while_a_broker_waits_for_its_controller_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by Kafka's: other brokers would serve him meanwhile."""
+    [port] = free_ports(1)
+    join = JoinedCluster.join
+
+    async def probed(joined: JoinedCluster) -> BrokerIncarnation:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        return await join(joined)
+
+    monkeypatch.setattr(JoinedCluster, "join", probed)
+    await refusal(tmp_path, NOBODY, port)
 
 
 async def test_a_torn_end_of_the_fetched_metadata_is_no_damage_after_a_clean_stop(tmp_path: Path) -> None:

@@ -127,6 +127,40 @@ async def test_a_port_that_two_start_on_at_once_is_refused_to_the_second(tmp_pat
     first.close()
 
 
+async def test_who_connects_is_refused_until_somebody_listens_again(tmp_path: Path) -> None:
+    endpoints = bind_all(configured(tmp_path).listeners, SocketNetwork(), 50)
+    [endpoint] = endpoints
+    where = "127.0.0.1", endpoint.port
+    endpoints.refuse()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(where)
+    endpoints.listen()
+    waiting = socket.create_connection(where)
+    await endpoint.bound.serve(Greeting)
+    assert await asyncio.to_thread(waiting.recv, 5) == b"hello"
+    waiting.close()
+    endpoints.close()
+
+
+async def test_a_port_that_another_took_meanwhile_is_told(tmp_path: Path) -> None:
+    endpoints = bind_all(configured(tmp_path).listeners, SocketNetwork(), 50)
+    [endpoint] = endpoints
+    endpoints.refuse()
+    other = bind_all(configured(tmp_path, port=endpoint.port).listeners, SocketNetwork(), 50)
+    with pytest.raises(
+        StartError, match=f"can't listen on 127.0.0.1:{endpoint.port}: .*--port takes another"
+    ):
+        endpoints.listen()
+    other.close()
+    endpoints.close()
+
+
+class Greeting(asyncio.BufferedProtocol):
+    def connection_made(self, transport: Any) -> None:
+        transport.write(b"hello")
+        transport.close()
+
+
 async def test_periodic_tasks_have_the_settings_intervals(tmp_path: Path) -> None:
     node = await started(
         tmp_path,

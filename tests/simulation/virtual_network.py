@@ -64,7 +64,7 @@ class VirtualNetwork:
         while not self.is_open(link):
             await asyncio.sleep(AGAIN_S)
         bound = self.bound.get(port)
-        if bound is None:
+        if bound is None or bound.refuses:
             raise ConnectionRefusedError(port)
         client = ClientConnection(self, self.next_client())
         bound.come(client)
@@ -137,7 +137,7 @@ class NodeNetwork:
                 self.scheduler.call_later(AGAIN_S, self._connected, port, make_protocol, failed, deadline_s)
             return
         bound = network.bound.get(port)
-        if bound is None:
+        if bound is None or bound.refuses:
             failed(ConnectionRefusedError(111, f"Connect call failed, port {port}"))
             return
         connection = OutgoingConnection(network, self, self._outgoing)
@@ -184,8 +184,16 @@ class VirtualBound:
         self.port = port
         self._node = node
         self._network = network
+        self.refuses = False
         self._make_protocol: MakeProtocol | None = None
         self._waiting: list[ClientConnection] = []
+
+    def refuse(self) -> None:
+        self.refuses = True
+        self._let_go_of_waiting()
+
+    def listen(self) -> None:
+        self.refuses = False
 
     async def serve(self, make_protocol: MakeProtocol) -> None:
         self._make_protocol = make_protocol
@@ -205,6 +213,9 @@ class VirtualBound:
     def close(self) -> None:
         if self._network.bound.get(self.port) is self:
             del self._network.bound[self.port]
+        self._let_go_of_waiting()
+
+    def _let_go_of_waiting(self) -> None:
         for client in self._waiting:
             client.lose(ConnectionResetError("nobody listens any more"))
             client.let_go()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Error, KafkaError
-from storage.background import Background
 from storage.directory import future_log_copying
 from storage.directory.log_directory import LogDirectory
 from storage.log.log_config import LogConfig
@@ -16,36 +15,13 @@ from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
 from tests.support.immediate_background import run_at_once
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, HeldBackground, append, batch, open_log, values
-
-PLENTY = 1 << 20
+from tests.unit.storage.future_logs import PLENTY, begun, copied, filled, take_over
 
 
 @pytest.fixture(autouse=True)
 def no_faults_afterwards() -> Iterator[None]:
     yield
     files.set_fault_hook(None)
-
-
-def filled(directory: Path, *written: bytes, background: Background = run_at_once) -> PartitionLog:
-    log = open_log(directory, background=background)
-    for value in written:
-        append(log, batch(values=[value]))
-    return log
-
-
-def begun(directory: Path, present: PartitionLog) -> PartitionLog:
-    future = open_log(directory, background=present.background)
-    future_log_copying.begin(future, present, NOW_MS)
-    return future
-
-
-def copied(future: PartitionLog, present: PartitionLog) -> None:
-    while not future_log_copying.is_caught_up(future, present):
-        future_log_copying.copy(future, present, max_bytes=PLENTY, max_batches=PLENTY, now_ms=NOW_MS)
-
-
-def take_over(future: PartitionLog, present: PartitionLog) -> None:
-    future_log_copying.take_over(future, present, f"{future.directory}-new", f"{present.directory}-delete")
 
 
 def test_what_a_found_future_log_has_too_much_is_cut_and_the_rest_stays(tmp_path: Path) -> None:
@@ -67,60 +43,6 @@ def test_a_found_future_log_of_another_epoch_begins_anew(tmp_path: Path) -> None
     assert future.log_end_offset == 0
     copied(future, present)
     assert values(future) == [b"0", b"1"]
-
-
-def in_two_segments(directory: Path) -> PartitionLog:
-    log = filled(directory, b"0", b"1", b"2")
-    log.roll(NOW_MS)
-    append(log, batch(values=[b"3"]))
-    return log
-
-
-def losing(log: PartitionLog, batches: int) -> None:
-    """Ends as by a power loss that takes so many of the three batches of its first segment."""
-    log.close(clean=False)
-    first = Path(log.directory) / f"{0:020d}.log"
-    data = first.read_bytes()
-    first.write_bytes(data[: len(data) // 3 * (3 - batches)])
-    if batches == 3:
-        first.unlink()
-
-
-@pytest.mark.parametrize("batches", [1, 2, 3])
-def test_what_a_power_loss_took_out_of_the_middle_of_a_future_log_is_copied_again(
-    tmp_path: Path, batches: int
-) -> None:
-    present = in_two_segments(tmp_path / "a")
-    losing(in_two_segments(tmp_path / "b"), batches)
-    future = open_log(tmp_path / "b", clean=False)
-    assert (future.hole, future.log_end_offset) == (3 - batches, 4)
-    future_log_copying.begin(future, present, NOW_MS)
-    assert (future.hole, future.log_end_offset) == (None, 3 - batches)
-    copied(future, present)
-    take_over(future, present)
-    assert values(future) == [b"0", b"1", b"2", b"3"]
-
-
-def test_where_a_future_log_parts_from_the_present_one_before_its_hole_it_is_cut_there(
-    tmp_path: Path,
-) -> None:
-    losing(in_two_segments(tmp_path / "b"), 1)
-    present = filled(tmp_path / "a", b"0")
-    append(present, batch(values=[b"other"]), leader_epoch=2)
-    future = open_log(tmp_path / "b", clean=False)
-    assert future.hole == 2
-    future_log_copying.begin(future, present, NOW_MS)
-    assert (future.hole, future.log_end_offset) == (None, 1)
-
-
-def test_a_hole_of_the_present_log_is_one_of_the_log_that_takes_over(tmp_path: Path) -> None:
-    """Its replica may have led so far, and have to fetch again from there."""
-    losing(in_two_segments(tmp_path / "a"), 1)
-    present = open_log(tmp_path / "a", clean=False)
-    future = begun(tmp_path / "b", present)
-    copied(future, present)
-    take_over(future, present)
-    assert (future.hole, values(future)) == (2, [b"0", b"1", b"3"])
 
 
 def test_a_later_log_start_of_its_own_keeps_a_future_log_from_nothing(tmp_path: Path) -> None:

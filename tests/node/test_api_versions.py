@@ -1,0 +1,38 @@
+"""What a node says of features to whoever connects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from broker.handlers import api_versions
+from protocol.messages.api_versions import ApiVersionsRequest
+from tests.support.ports import free_ports
+from tests.support.whole_server import handled, started
+
+METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+async def test_kraft_version_is_finalized_where_the_voters_stand_in_the_log(
+    tmp_path: Path, is_named: bool
+) -> None:
+    """Kafka's tools ask any of the nodes, and are to hear the same (Kafka: `KRaftMetadataCache.features`)."""
+    [port] = free_ports(1)
+    named = [f"controller.quorum.voters=1@127.0.0.1:{port}"] if is_named else []
+    node = await started(
+        tmp_path,
+        "node.id=1",
+        f"listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:{port}",
+        "controller.listener.names=CONTROLLER",
+        *named,
+    )
+    context = SimpleNamespace(api_version=4, connection=SimpleNamespace())
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    answer = handled(node, api_versions, context, request)
+    levels = {each.name: each.max_version_level for each in answer.finalized_features}
+    assert METADATA_VERSION in levels
+    assert levels.get(KRAFT_VERSION) == (None if is_named else 1)
