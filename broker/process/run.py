@@ -201,10 +201,11 @@ async def _serve(
     if parent is not None:
         parent.tell_ready(server.bootstrap, endpoints)
     # Testcontainers waits for "[KafkaServer id=N] started".
-    where = ", ".join(endpoints.values())
+    whose = "brokers connect to" if options.config.is_only_controller else "connect to"
+    where = f"{whose} {', '.join(endpoints.values())}"
     folder = ", ".join(options.config.log_dirs)
-    _say(f"[KafkaServer id={server.node_id}] started, connect to {where}; data in {folder}")
-    notify(manager, READY, printable(f"STATUS=connect to {where}"))
+    _say(f"[KafkaServer id={server.node_id}] started, {where}; data in {folder}")
+    notify(manager, READY, printable(f"STATUS={where}"))
     await either(server.stopped, asked_to_stop.event)
 
 
