@@ -113,12 +113,12 @@ def _built(plan: Plan, table: pa.Table, anywhere: list[int], turns: Iterator[int
     if isinstance(targets, int):
         numbers, bounds = [targets], np.array([0, len(columns)])
     else:
-        # By radix, which numpy has for numbers of 16 bits.
-        order = np.argsort(
-            targets.astype(np.uint16) if len(plan.targets) <= 1 << 16 else targets, kind="stable"
-        )
-        columns = columns.take(order)
-        ordered = targets[order]
+        ordered = targets
+        if (targets[1:] < targets[:-1]).any():
+            # By radix, which numpy has for numbers of 16 bits.
+            few = len(plan.targets) <= 1 << 16
+            order = np.argsort(targets.astype(np.uint16) if few else targets, kind="stable")
+            columns, ordered = columns.take(order), targets[order]
         bounds = np.concatenate([[0], np.flatnonzero(np.diff(ordered)) + 1, [len(ordered)]])
         numbers = ordered[bounds[:-1]].tolist()
     name = plan.compression

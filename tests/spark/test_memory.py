@@ -96,6 +96,24 @@ def test_a_task_gathers_half_a_batch_for_each_of_its_partitions(
     assert (set(pools), pa.default_memory_pool().backend_name) == ({"system"}, before)
 
 
+@pytest.mark.parametrize(("partitions", "copies"), [([2], 0), ([0, 0, 1, 3], 0), ([1, 0], 1)])
+def test_rows_that_lie_in_their_partitions_order_are_not_copied_for_it(
+    monkeypatch: pytest.MonkeyPatch, partitions: list[int], copies: int
+) -> None:
+    """As a record of 10 MB, which comes alone."""
+    taken: list[int] = []
+    take = arrow_batches.Columns.take
+    monkeypatch.setattr(
+        arrow_batches.Columns, "take", lambda columns, rows: taken.append(len(rows)) or take(columns, rows)
+    )
+    values = arrow_batches.from_bytes([b"%d" % number for number in range(len(partitions))])
+    rows = pa.record_batch({"value": values, "partition": pa.array(partitions, pa.int32())})
+    told = dataclasses.replace(plan(1, t=4), max_batch_bytes=1000, max_message_bytes={"t": 1000})
+    blobs = list(tasks.build(told, [rows], [0, 1, 2, 3], 1))
+    assert [blob.target for blob in blobs] == sorted(set(partitions))
+    assert len(taken) == copies
+
+
 def test_a_session_keeps_its_own_bound_and_the_thread_its_properties(
     spark: SparkSession, barnabas_bootstrap: str, name: Name, sizes: Path
 ) -> None:
