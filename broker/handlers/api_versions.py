@@ -42,10 +42,11 @@ def handle(
             return ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
         context.connection.client_software = (name, software_version)
     finalized = dict(metadata.image.features)
-    if (
+    kraft_version = (
         metadata.quorum.kraft_version
-    ):  # of the quorum's records, not of the cluster's (Kafka: `KRaftMetadataCache`)
-        finalized[KRAFT_VERSION] = metadata.quorum.kraft_version
+    )  # which the quorum's records say (Kafka: `KRaftMetadataCache`)
+    if kraft_version:
+        finalized[KRAFT_VERSION] = kraft_version
     supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()} | {
         KRAFT_VERSION: KRAFT_VERSION_RANGE
     }
