@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from broker.process.start_error import StartError
@@ -84,18 +85,14 @@ class Endpoints:
     def refuse(self) -> None:
         """Who connects is refused for now, and goes to another node at once. Raises StartError."""
         for endpoint in self:
-            try:
+            with _told(endpoint.name, endpoint.host, endpoint.port):
                 endpoint.bound.refuse()
-            except OSError as error:
-                raise _not_to_be_had(endpoint.name, endpoint.host, endpoint.port, error) from error
 
     def listen(self) -> None:
         """Who connects waits until it is served. Raises StartError."""
         for endpoint in self:
-            try:
+            with _told(endpoint.name, endpoint.host, endpoint.port):
                 endpoint.bound.listen()
-            except OSError as error:
-                raise _not_to_be_had(endpoint.name, endpoint.host, endpoint.port, error) from error
 
     def close(self) -> None:
         """Nobody else comes in."""
@@ -108,16 +105,22 @@ def bind_all(configs: Sequence[ListenerConfig], network: Network, backlog: int) 
     found: list[BoundEndpoint] = []
     for config in configs:
         try:
-            bound = network.bind(config.host, config.port, backlog)
-        except OSError as error:
+            with _told(config.name, config.host, config.port):
+                bound = network.bind(config.host, config.port, backlog)
+        except StartError:
             Endpoints(found).close()
-            raise _not_to_be_had(config.name, config.host, config.port, error) from error
+            raise
         found.append(BoundEndpoint(config, bound))
     return Endpoints(found)
 
 
-def _not_to_be_had(name: str, host: str, port: int, error: OSError) -> StartError:
-    hint = _HINTS.get(error.errno or 0, "")
-    return StartError(
-        f"listener {name}: can't listen on {host or '*'}:{port}: {error.strerror or error}{hint}"
-    )
+@contextmanager
+def _told(name: str, host: str, port: int) -> Iterator[None]:
+    """Raises StartError for what the system says of the address."""
+    try:
+        yield
+    except OSError as error:
+        hint = _HINTS.get(error.errno or 0, "")
+        raise StartError(
+            f"listener {name}: can't listen on {host or '*'}:{port}: {error.strerror or error}{hint}"
+        ) from error
