@@ -5,7 +5,9 @@ from __future__ import annotations
 from barnabas.spark.plan import Plan, Target
 
 
-def plan(owners: int, batch_id: int = 0, topic: str | None = "t", **partitions: int) -> Plan:
+def plan(
+    owners: int, batch_id: int = 0, topic: str | None = "t", batch_bytes: int = 1, **partitions: int
+) -> Plan:
     """partitions: how many, by topic."""
     targets = tuple(Target(name, one) for name, count in partitions.items() for one in range(count))
     return Plan(
@@ -18,9 +20,9 @@ def plan(owners: int, batch_id: int = 0, topic: str | None = "t", **partitions: 
         batch_id=batch_id,
         topic=topic,
         compression="none",
-        max_batch_bytes=1,
+        max_batch_bytes=batch_bytes,
         targets=targets,
         leaders=(0,) * len(targets),
-        max_message_bytes=dict.fromkeys(partitions, 1),
+        max_message_bytes=dict.fromkeys(partitions, batch_bytes),
         owners=owners,
     )

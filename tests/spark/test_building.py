@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
@@ -20,7 +18,7 @@ def test_rows_come_to_their_partitions_however_many_there_are(count: int) -> Non
     partitions = [count - 1, 5, count - 1, 0, count // 2, 5]
     values = arrow_batches.from_bytes([b"%d" % number for number in range(len(partitions))])
     rows = pa.record_batch({"value": values, "partition": pa.array(partitions, pa.int32())})
-    told = dataclasses.replace(plan(1, t=count), max_batch_bytes=1000, max_message_bytes={"t": 1000})
+    told = plan(1, batch_bytes=1000, t=count)
     blobs = list(tasks.build(told, [rows], [0], 1))
     assert [(blob.target, blob.batch.records) for blob in blobs] == [
         (0, 1),

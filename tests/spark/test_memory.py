@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,9 +86,7 @@ def test_a_task_gathers_half_a_batch_for_each_of_its_partitions(
 
     monkeypatch.setattr(tasks, "report", report)
     monkeypatch.setattr(Here, "of_this_task", lambda: Here(0, 0, is_again=False))
-    told = dataclasses.replace(
-        plan(owners, t=4), max_batch_bytes=1_000_000, max_message_bytes={"t": 1_000_000}
-    )
+    told = plan(owners, batch_bytes=1_000_000, t=4)
     before = pa.default_memory_pool().backend_name
     list(tasks.write_rows(told, most)(rows()))
     assert at_first[0] == enough
@@ -108,7 +105,7 @@ def test_rows_that_lie_in_their_partitions_order_are_not_copied_for_it(
     )
     values = arrow_batches.from_bytes([b"%d" % number for number in range(len(partitions))])
     rows = pa.record_batch({"value": values, "partition": pa.array(partitions, pa.int32())})
-    told = dataclasses.replace(plan(1, t=4), max_batch_bytes=1000, max_message_bytes={"t": 1000})
+    told = plan(1, batch_bytes=1000, t=4)
     blobs = list(tasks.build(told, [rows], [0, 1, 2, 3], 1))
     assert [blob.target for blob in blobs] == sorted(set(partitions))
     assert len(taken) == copies

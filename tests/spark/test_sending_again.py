@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -14,8 +14,9 @@ pa = pytest.importorskip("pyarrow", reason="needs pyarrow, of the extra `spark`"
 
 from barnabas.spark import arrow_batches, codes, writing
 from barnabas.spark.codes import ResponseError
-from barnabas.spark.plan import Blob, Plan, Target
+from barnabas.spark.plan import Blob
 from barnabas.spark.wire import Appended, Outgoing, Pending
+from tests.spark.plans import plan
 
 MOVED_TO = 2
 UNKNOWN_SERVER_ERROR = -1
@@ -54,24 +55,16 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def writer(*answers: int) -> tuple[writing.Writer, Any]:
-    plan = Plan(
-        bootstrap="",
-        client={},
+    told = replace(
+        plan(1, topic="out", batch_bytes=1 << 20, out=3),
         request_timeout_ms=1_000,
         transactional_id="id",
         producer_id=7,
         epoch=1,
-        batch_id=0,
-        topic="out",
-        compression="none",
-        max_batch_bytes=1 << 20,
-        targets=tuple(Target("out", partition) for partition in range(3)),
         leaders=(1, 1, 1),
-        max_message_bytes={"out": 1 << 20},
-        owners=1,
     )
     cluster: Any = Cluster(deque(answers))
-    return writing.Writer(plan, cluster, leaders=list(plan.leaders)), cluster
+    return writing.Writer(told, cluster, leaders=list(told.leaders)), cluster
 
 
 def blob(partition: int) -> Blob:

@@ -26,22 +26,15 @@ from barnabas.spark.reports import PartitionReport
 from barnabas.spark.wire import Appended, Identity, Pending
 from barnabas.spark.wire_transactions import OpenTransaction
 from barnabas.spark.writing import Here, Partition, Writer
+from tests.spark.plans import plan
 
-PLAN = Plan(
+PLAN = replace(
+    plan(1, batch_bytes=1000, t=2),
     bootstrap="127.0.0.1:1",
-    client={},
-    request_timeout_ms=1,
     transactional_id="id",
     producer_id=7,
     epoch=3,
-    batch_id=0,
-    topic="t",
-    compression="none",
-    max_batch_bytes=1000,
-    targets=(Target("t", 0), Target("t", 1)),
     leaders=(1, 1),
-    max_message_bytes={"t": 1000},
-    owners=1,
 )
 
 

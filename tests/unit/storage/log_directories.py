@@ -10,6 +10,7 @@ from tests.support.disk import files
 from tests.support.immediate_background import run_at_once
 from tests.support.partition_logs import NOW_MS, TOPIC_ID
 
+MARK = ".kafka_cleanshutdown"
 UNIQUE = "0123456789abcdef" * 2
 
 

@@ -11,9 +11,7 @@ from storage.directory.log_directory import LogDirectory
 from storage.log.partition_log import PartitionLog
 from tests.support.partition_logs import NOW_MS, append, batch, open_log, values
 from tests.unit.storage.future_logs import begun, copied, filled, take_over
-from tests.unit.storage.log_directories import log_of, opened
-
-MARK = ".kafka_cleanshutdown"
+from tests.unit.storage.log_directories import MARK, log_of, opened
 
 
 def with_hole(path: Path) -> LogDirectory:

@@ -13,9 +13,7 @@ from storage.log.recovery import InconsistentTopicIdError
 from tests.support.disk import files
 from tests.support.immediate_background import run_at_once
 from tests.support.partition_logs import NOW_MS, TOPIC_ID, HeldBackground, append, batch, values
-from tests.unit.storage.log_directories import UNIQUE, log_of, opened
-
-MARK = ".kafka_cleanshutdown"
+from tests.unit.storage.log_directories import MARK, UNIQUE, log_of, opened
 
 
 @pytest.fixture(autouse=True)
