@@ -176,7 +176,11 @@ class DiskFiles(Files):
 
     def exists(self, path: str) -> bool:
         self._ask("exists", path)
-        return os.path.exists(path)
+        try:
+            os.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False  # what a disk refuses otherwise isn't known to be gone
+        return True
 
     def real_path(self, path: str) -> str:
         self._ask("real_path", path)

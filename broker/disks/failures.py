@@ -1,8 +1,9 @@
 """What follows when a log directory fails while others remain: it goes offline, and the node goes on (KIP-112).
 
-Kafka stops where the metadata's directory fails, or the last one. Here what was refused is answered with an error, and
-the directory stays; the node stops where somebody has deleted it.
-Source: kafka.server.ReplicaManager.LogDirFailureHandler, handleLogDirFailure.
+Kafka stops where the metadata's directory fails, or the last one. So does a broker here that another node controls: the
+other brokers lead what it led. Where nobody could take over, what was refused is answered with an error, and the
+directory stays; that node stops where somebody has deleted it.
+Source: kafka.server.ReplicaManager.LogDirFailureHandler, handleLogDirFailure; kafka.log.LogManager.handleLogDirFailure.
 """
 
 from __future__ import annotations
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
 
 class DirectoryLosses(Protocol):
     """The way to the controller: `RecordedLosses` to that of this node, `peers.told_losses.ToldLosses` to another's."""
+
+    @property
+    def others_take_over(self) -> bool:
+        """Whether a controller outlives this node, and has others lead what it led."""
+        ...
 
     def lost_partitions(self) -> None:
         """Some couldn't be opened by the start, though their directories can be used."""
@@ -59,6 +65,7 @@ class LogDirFailures:
 
         self._log_dirs.on_failing = later
         self._log_dirs.on_lost = stop_on_failure
+        self._log_dirs.stops_without = self._losses.others_take_over
         if self._partitions.any_failed_at_start:
             self._losses.lost_partitions()
         self.take_offline()

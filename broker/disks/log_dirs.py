@@ -32,7 +32,9 @@ class LogDirs:
     - `failing`: those that have failed and aren't let go of yet.
     - `on_failing` is called when one more is.
     - `on_cordoned` is called when others are cordoned than before.
-    - `on_lost` is called where one was deleted that the node can't go on without.
+    - `stops_without`: whether the node stops where one fails that it can't go on without, as Kafka's does. Else it does
+      so where that was deleted, and what its disk refuses is answered with an error for as long as it does.
+    - `on_lost` is called with why it stops.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class LogDirs:
         self.failing: list[LogDirectory] = []
         self.on_failing: Callable[[], None] = lambda: None
         self.on_cordoned: Callable[[], None] = lambda: None
+        self.stops_without = False
         self.on_lost: Callable[[OSError], None] = lambda failure: None
         self._paths = tuple(paths)
         self._cordoned: frozenset[str] = frozenset()
@@ -129,8 +132,10 @@ class LogDirs:
         if is_out_of_descriptors(failure):
             return False
         if not self.can_lose(directory):
-            if directory.was_deleted:
+            if _was_deleted(directory):
                 self.on_lost(_deleted(directory))
+            elif self.stops_without:
+                self.on_lost(_failed(directory, failure))
             return False
         log.error("%s has failed, and its partitions are offline: %s", directory.path, failure)
         self.failing.append(directory)
@@ -141,8 +146,12 @@ class LogDirs:
         """Report each that somebody has deleted while it is in use: the system goes on taking what is appended to its
         open files, and what is acknowledged would be gone."""
         for directory in self.all():
-            if directory.was_deleted:
-                self.report(directory, _deleted(directory))
+            try:
+                failure = _deleted(directory) if directory.was_deleted else None
+            except OSError as error:
+                failure = error
+            if failure is not None:
+                self.report(directory, failure)
 
     def lose(self, directory: LogDirectory) -> None:
         """It has failed: let go of all that is in it."""
@@ -184,5 +193,19 @@ class LogDirs:
         return unclean
 
 
+def _was_deleted(directory: LogDirectory) -> bool:
+    """As far as a disk that has refused something else says it."""
+    try:
+        return directory.was_deleted
+    except OSError:
+        return False
+
+
 def _deleted(directory: LogDirectory) -> OSError:
     return OSError(f"{directory.path} was deleted or replaced while the broker was using it")
+
+
+def _failed(directory: LogDirectory, failure: OSError) -> OSError:
+    return OSError(
+        failure.errno, f"{directory.path} has failed, and others are to lead what is in it: {failure}"
+    )

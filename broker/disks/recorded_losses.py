@@ -30,6 +30,8 @@ log = logging.getLogger("barnabas.directories")
 class RecordedLosses:
     """`failures.DirectoryLosses` by decisions of the node's own controller."""
 
+    others_take_over = False
+
     def __init__(
         self,
         broker: BrokerIncarnation,

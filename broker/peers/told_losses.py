@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class ToldLosses:
     """`failures.DirectoryLosses` by heartbeats, which say it until the controller knows."""
 
+    others_take_over = True
+
     def __init__(
         self,
         node_id: int,

@@ -211,6 +211,26 @@ async def test_retention_goes_on_behind_a_partition_that_fails(node: Server) -> 
     crash(node)
 
 
+@pytest.mark.fault("append", "exists")
+async def test_a_disk_that_does_not_say_either_whether_its_only_directory_is_there_is_answered(
+    node: Server,
+) -> None:
+    create(node, "a")
+
+    def hook(name: str, path: str, size: int) -> None:
+        if name in ("append", "exists"):
+            raise OSError(errno.EIO, "refused", path)
+
+    files.set_fault_hook(hook)
+    with pytest.raises(KafkaError) as refused:
+        append(node, "a")
+    assert refused.value.error is Error.KAFKA_STORAGE_ERROR
+    node.log_dirs.find_deleted()
+    assert node.failure is None
+    files.set_fault_hook(None)
+    append(node, "a")
+
+
 async def test_a_full_disk_is_answered_by_topic(node: Server) -> None:
     create(node, "a")
     refuse("append", "__cluster_metadata")

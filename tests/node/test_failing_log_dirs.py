@@ -359,6 +359,15 @@ async def test_a_directory_that_is_deleted_goes_offline_like_one_that_fails(tmp_
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.fault("exists")
+async def test_a_directory_whose_disk_does_not_say_whether_it_is_there_goes_offline(tmp_path: Path) -> None:
+    node = await filled(tmp_path)
+    refuse(f"{tmp_path}/b/", "exists")
+    node.log_dirs.find_deleted()
+    await until(lambda: len(node.log_dirs.all()) == 2)
+    assert node.failure is None
+
+
 @pytest.mark.parametrize("moved", [False, True])
 async def test_the_metadatas_directory_that_is_deleted_or_moved_away_stops_the_node(
     tmp_path: Path, moved: bool

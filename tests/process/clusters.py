@@ -29,9 +29,9 @@ def create(cluster: barnabas.Cluster, topic: str, *, partitions: int = 1, replic
     cluster.wait_until_in_sync(120)
 
 
-def produced(node: ClusterNode, topic: str, *, acks: int = 1) -> Error:
+def produced(node: ClusterNode, topic: str, *, acks: int = 1, value: bytes = b"v") -> Error:
     """What comes of a record for partition 0."""
-    data = PartitionProduceData(index=0, records=memoryview(bytes(batch([record(0)]))))
+    data = PartitionProduceData(index=0, records=memoryview(bytes(batch([record(0, value=value)]))))
     request = ProduceRequest(
         acks=acks, timeout_ms=60_000, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
     )

@@ -55,6 +55,16 @@ def test_a_directory_is_made_below_one_that_is_there_alone(tmp_path: Path) -> No
         files.make_directory(str(tmp_path / "file"))
 
 
+def test_what_a_disk_refuses_to_say_is_not_taken_for_gone(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    assert files.exists(str(tmp_path / "file"))
+    assert not files.exists(str(tmp_path / "nothing"))
+    assert not files.exists(str(tmp_path / "file" / "below"))
+    with pytest.raises(OSError, match="symbolic links"):
+        files.exists(str(tmp_path / "loop"))
+
+
 def test_every_function_that_touches_files_is_an_operation() -> None:
     public = {name for name in functions(Files) | functions(DiskFiles) if not name.startswith("_")}
     assert public - NOT_OPERATIONS == set(OPERATIONS)
