@@ -138,7 +138,7 @@ async def _control(
     opening.begin_run(log_dirs)
     lead(config, environment, metadata, log_dirs=log_dirs, endpoints=bound.controllers)
     placement = Placement(config.node_id, log_dirs.ids, log_dirs.is_cordoned)
-    folders, moves = _find_replicas(environment, log_dirs, metadata)
+    folders, moves = _find_replicas(config.node_id, environment, log_dirs, metadata)
     any_failed = bool(log_dirs.offline_paths)
     corrected = assigned_directories.corrections(
         metadata.image, placement.node_id, folders, log_dirs.ids, any_failed, placement.directory
@@ -174,7 +174,7 @@ async def _join(
         registered = [*log_dirs.ids]
         opening.begin_run(log_dirs)
         joined.lost_directories(each for each in registered if each not in log_dirs.ids)
-        folders, moves = _find_replicas(environment, log_dirs, metadata)
+        folders, moves = _find_replicas(config.node_id, environment, log_dirs, metadata)
     except BaseException as error:
         joined.stop()
         if isinstance(error, BrokenInvariantError):  # by what the controller says
@@ -193,12 +193,12 @@ async def _settle(environment: Environment, entered: _Entered) -> None:
 
 
 def _find_replicas(
-    environment: Environment, log_dirs: LogDirs, metadata: MetadataLog
+    node_id: int, environment: Environment, log_dirs: LogDirs, metadata: MetadataLog
 ) -> tuple[FoldersFound, MovesFound]:
     """Where a partition's folder is, counts; what is no partition of ours is set aside. Returns with them the moves
     between directories that were under way."""
     image, new_name = metadata.image, environment.chance.folder_name
-    found = find_folders(image, log_dirs.online, new_name)
+    found = find_folders(image, node_id, log_dirs.online, new_name)
     moves = settle_moves(image, log_dirs.online, found, bool(log_dirs.offline_paths), new_name)
     by_id = {
         (image.topics[topic].topic_id, index): directory_id for (topic, index), directory_id in found.items()

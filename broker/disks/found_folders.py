@@ -6,13 +6,15 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from broker.controller.assigned_directories import directory_of
 from broker.process.start_error import StartError
 from protocol.wire.primitives import uuid_to_text
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from broker.controller.image import ClusterImage
+    from broker.controller.image import ClusterImage, PartitionImage
     from storage.directory.log_directory import LogDirectory
+    from storage.directory.partition_folders import PartitionFolder
 
 log = logging.getLogger("barnabas.folders")
 
@@ -53,15 +55,19 @@ def settle_moves(
 
 
 def find_folders(
-    image: ClusterImage, directories: Mapping[bytes, LogDirectory], new_folder_name: Callable[[], str]
+    image: ClusterImage,
+    node_id: int,
+    directories: Mapping[bytes, LogDirectory],
+    new_folder_name: Callable[[], str],
 ) -> dict[tuple[str, int], bytes]:
     """The directory id of each partition that has a folder; `directories` are by directory id.
 
     Folders that are no topic's of ours, or an earlier one's of the same name, are renamed, never deleted
-    (Kafka: `LogManager.isStrayReplica`); `new_folder_name()` is 32 hex digits, for their names. Raises StartError
-    for two folders of one partition.
+    (Kafka: `LogManager.isStrayReplica`); `new_folder_name()` is 32 hex digits, for their names. So are all but one of a
+    partition that has several: where a directory failed, the partition may have gone to other brokers and come back to
+    another directory. Raises StartError where nobody knows which one counts (Kafka: always).
     """
-    found: dict[tuple[str, int], bytes] = {}
+    found: dict[tuple[str, int], dict[bytes, PartitionFolder]] = {}
     ids = {topic.name: uuid_to_text(topic.topic_id) for topic in image.topics.values()}
     for directory_id, directory in directories.items():
         for folder in directory.folders():
@@ -76,12 +82,42 @@ def find_folders(
             ):
                 stray = directory.set_aside(folder, new_folder_name())
                 log.warning("%s belongs to no topic: renamed to %s", folder.path, stray)
-            elif key in found:
-                other = directories[found[key]].path
-                raise StartError(
-                    f"{folder.topic}-{folder.partition} is both in {other} and in {directory.path}: "
-                    "move the one away that is out of date"
-                )
             else:
-                found[key] = directory_id
-    return found
+                found.setdefault(key, {})[directory_id] = folder
+    return {
+        key: next(iter(folders))
+        if len(folders) == 1
+        else _one_of(folders, image.topics[key[0]].partitions[key[1]], node_id, directories, new_folder_name)
+        for key, folders in found.items()
+    }
+
+
+def _one_of(
+    folders: Mapping[bytes, PartitionFolder],
+    partition: PartitionImage,
+    node_id: int,
+    directories: Mapping[bytes, LogDirectory],
+    new_folder_name: Callable[[], str],
+) -> bytes:
+    """The directory id of the folder that counts: the record's. Where that names none of them and nobody takes this
+    replica for whole, it may be any of them: what it lacks, or has too much, its leader knows."""
+    named = directory_of(partition, node_id) if node_id in partition.replicas else None
+    counts, other, *_ = folders
+    if named is not None and named in folders:
+        counts = named
+    elif node_id in (*partition.isr, *partition.elr, *partition.last_known_elr):
+        folder = folders[counts]
+        raise StartError(
+            f"{folder.topic}-{folder.partition} is both in {directories[counts].path} and in "
+            f"{directories[other].path}: move the one away that is out of date"
+        )
+    for directory_id, folder in folders.items():
+        if directory_id != counts:
+            stray = directories[directory_id].set_aside(folder, new_folder_name())
+            log.warning(
+                "%s is out of date, its partition being in %s: renamed to %s",
+                folder.path,
+                directories[counts].path,
+                stray,
+            )
+    return counts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -119,15 +120,38 @@ async def test_a_folder_that_was_moved_counts_and_its_record_is_corrected(tmp_pa
     assert moved not in folders(tmp_path, "a")
 
 
-async def test_two_folders_of_one_partition_are_said(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", ["a", "b"])
+async def test_of_two_folders_of_one_partition_the_recorded_one_counts(tmp_path: Path, kept: str) -> None:
+    """A broker of a cluster has two where a directory failed, and its partition went elsewhere and came back to another
+    one. It may be found before or behind it."""
     server = await filled(tmp_path, "a", "b")
     await server.stop()
+    (twice, *_) = folders(tmp_path, kept)
+    (other,) = {"a", "b"} - {kept}
+    shutil.copytree(tmp_path / kept / twice, tmp_path / other / twice)
+    again = await started(tmp_path, "a", "b")
+    index = int(twice[2:])
+    partition = again.partitions.get("t", index)
+    assert partition.directory.path == str(tmp_path / kept)
+    assert partition.log.log_end_offset == 1
+    assert recorded(again, index) == [id_of(tmp_path, kept)]
+    (stray,) = tmp_path.glob("*/*-stray")
+    assert stray.parent.name == other
+    assert stray.name.startswith(f"{twice}.")
+    await again.stop()
+
+
+async def test_two_folders_of_one_partition_in_neither_of_which_the_record_has_it_are_said(
+    tmp_path: Path,
+) -> None:
+    server = await filled(tmp_path, "a", "b", "c")
+    await server.stop()
     (twice, *_) = folders(tmp_path, "a")
-    (tmp_path / "b" / twice).mkdir()
-    for path in (tmp_path / "a" / twice).iterdir():
-        (tmp_path / "b" / twice / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(StartError, match=f"{twice} is both in {tmp_path}/a and in {tmp_path}/b"):
-        await started(tmp_path, "a", "b")
+    shutil.copytree(tmp_path / "a" / twice, tmp_path / "b" / twice)
+    (tmp_path / "a" / twice).rename(tmp_path / "c" / twice)
+    with pytest.raises(StartError, match=f"{twice} is both in {tmp_path}/b and in {tmp_path}/c"):
+        await started(tmp_path, "a", "b", "c")
+    assert not [*tmp_path.glob("*/*-stray")]
 
 
 async def test_partitions_of_a_folder_that_failed_have_no_leader_and_come_back_with_it(
