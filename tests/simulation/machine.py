@@ -18,6 +18,8 @@ from broker.quorum.controller_node import ControllerNode
 from broker.server import Server
 from broker.starting import start
 from broker.starting_controller import start_controller
+from protocol.errors import Error, KafkaError
+from storage.files import FaultHook
 from tests.simulation.full_disk import FullDisk
 from tests.simulation.history import History
 from tests.simulation.virtual_disk import VirtualDisk
@@ -94,6 +96,7 @@ class Machine:
         self._fills_up = fills_up
         self.full_disks: list[FullDisk] = []
         """One for each run."""
+        self._disk_fails = False
         self._network: NodeNetwork
         for folder in self.folders:
             VirtualFiles(self.disk, world.history, world.clock.now_ms).make_directories(folder)
@@ -142,6 +145,7 @@ class Machine:
             arguments += ["-o", setting]
         self.node = None
         self.is_up = True
+        self._disk_fails = False
         died = self._died = world.loop.create_future()
         self.files.on_death = self._off
         self.files.die_at = die_at
@@ -191,13 +195,28 @@ class Machine:
         self.note("goes on")
         self.scheduler.resume()
 
+    def fail_disk(self, hook: FaultHook) -> None:
+        """Its files ask this one from now on, until it is started again; it may stop for what is refused."""
+        self.note("has a disk that fails")
+        self._disk_fails = True
+        self.files.set_fault_hook(hook)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has to be stopped."""
+        return self.node is not None and self.node.failure is not None
+
+    def _note_failures(self) -> None:
+        self.failures += self.scheduler.failures
+        failure = None if self.node is None else self.node.failure
+        if failure is not None and not (self._disk_fails and _is_of_the_disk(failure)):
+            self.failures.append(failure)
+
     def die(self, *, power_lost: bool) -> None:
         """At once, or what remains to be done where a file's operation was the last: a killed process, or a machine
         without power."""
         self.note("loses its power" if power_lost else "is killed")
-        self.failures += self.scheduler.failures
-        if self.node is not None and self.node.failure is not None:
-            self.failures.append(self.node.failure)
+        self._note_failures()
         if self.is_up:
             self._off(power_lost=power_lost)
         self._let_passes_go()
@@ -220,13 +239,19 @@ class Machine:
         assert self.node is not None
         self.serves = False
         await self.node.stop()
-        self.failures += self.scheduler.failures
-        if self.node.failure is not None:
-            self.failures.append(self.node.failure)
+        self._note_failures()
+        if self._disk_fails:
+            self.disk.locked.clear()  # the process has ended, whatever the disk let it do
         self.is_up = False
         self.scheduler.dead = True
         self._network.end()
         self.note("has stopped")
+
+
+def _is_of_the_disk(failure: BaseException) -> bool:
+    return isinstance(failure, OSError) or (
+        isinstance(failure, KafkaError) and failure.error is Error.KAFKA_STORAGE_ERROR
+    )
 
 
 async def _start(config: BrokerConfig, environment: Environment) -> Server | ControllerNode | None:

@@ -9,6 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.cluster.nodes import BROKERS, CONTROLLER, Nodes
+from tests.simulation.failing_disk import FailingDisk
 from tests.simulation.machine import Machine
 from tests.simulation.virtual_links import Link
 from tests.simulation.virtual_transports import CLIENTS
@@ -52,6 +53,7 @@ class Faults:
         self._kinds: list[Callable[[], Coroutine[Any, Any, None]]] = [
             self._end_one,
             self._end_one,
+            self._fail_a_disk,
             self._pause,
             self._cut_off,
             self._cut_off,
@@ -79,14 +81,20 @@ class Faults:
     # --- nodes ----------------------------------------------------------------------------------------------
 
     async def _end_one(self) -> None:
-        machine = self._any()
+        await self._befall(self._any(), self._end_and_begin)
+
+    async def _fail_a_disk(self) -> None:
+        await self._befall(self._any(), self._fail_and_begin)
+
+    async def _befall(self, machine: Machine, what: Callable[[Machine], Coroutine[Any, Any, None]]) -> None:
+        """What ends the machine's run, while nothing else does, nor another one's where that would be too much."""
         async with self._dying[machine.name]:
             if machine is self._nodes.controller or self._deaths is not Deaths.POWER_LOST:
-                await self._end_and_begin(machine)
+                await what(machine)
                 return
             async with self._alone:
                 if await self._until_full():
-                    await self._end_and_begin(machine)
+                    await what(machine)
 
     async def _until_full(self) -> bool:
         """Whether all replicas are in sync, or come to be in good time."""
@@ -103,6 +111,26 @@ class Faults:
             await self._stop(machine)
         else:
             await self._die_somewhere(machine)
+        await self._begin(machine)
+
+    async def _fail_and_begin(self, machine: Machine) -> None:
+        """It stops by itself, or goes on with what it has left until somebody looks after it."""
+        if not machine.serves:
+            return
+        luck, loop = self._luck, self._nodes.world.loop
+        self._counts["disks that failed"] += 1
+        machine.fail_disk(FailingDisk(luck, luck.choice((machine.folders, [luck.choice(machine.folders)]))))
+        until_s = loop.time() + luck.choice((luck.uniform(0.05, 1), luck.uniform(1, 9)))
+        while not machine.has_failed and loop.time() < until_s:
+            await asyncio.sleep(0.05)
+        self._counts["nodes that stopped for their disk"] += machine.has_failed
+        if luck.random() < 0.5:  # what was refused once may be right again at the stop
+            machine.files.set_fault_hook(None)
+        await self._stop(machine)
+        await self._begin(machine)
+
+    async def _begin(self, machine: Machine) -> None:
+        luck = self._luck
         while True:
             await asyncio.sleep(luck.choice((luck.uniform(0.05, 1), luck.uniform(1, 8))))
             die_at = luck.randint(1, 250) if luck.random() < 0.25 and self._may_die_again() else -1

@@ -22,7 +22,13 @@ OF_COORDINATORS = [
 ]
 LEAST_REPLICAS = 2
 
-CANCELLED = frozenset({Error.NONE, Error.NO_REASSIGNMENT_IN_PROGRESS})
+CANCELLED = frozenset(
+    {
+        Error.NONE,
+        Error.NO_REASSIGNMENT_IN_PROGRESS,
+        Error.INVALID_REPLICA_ASSIGNMENT,  # none of the replicas from before is in sync
+    }
+)
 ELECTED = frozenset({Error.NONE, Error.ELECTION_NOT_NEEDED, Error.PREFERRED_LEADER_NOT_AVAILABLE})
 
 

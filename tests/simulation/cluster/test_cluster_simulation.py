@@ -39,6 +39,8 @@ def test_all_that_may_befall_a_cluster_does() -> None:
         "nodes killed",
         "nodes without power",
         "nodes stopped",
+        "disks that failed",
+        "nodes that stopped for their disk",
         "pauses",
         "ways closed",
         "ways slow",
