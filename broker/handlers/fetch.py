@@ -128,7 +128,8 @@ def _fetch(
     if plan.error:
         return FetchResponse(error_code=plan.error)
     replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
-    leader_quota = replication_quotas.leader if replica_id >= 0 else None
+    context.is_between_nodes = replica_id >= 0
+    leader_quota = replication_quotas.leader if context.is_between_nodes else None
     parameters = FetchParameters(
         api_version=context.api_version,
         replica_id=replica_id,

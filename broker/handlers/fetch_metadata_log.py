@@ -27,6 +27,7 @@ def handle(
     context: RequestContext,
     request: FetchRequest,
 ) -> FetchResponse | Later[FetchResponse]:
+    context.is_between_nodes = True
     refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return FetchResponse(error_code=refusal.error)

@@ -17,7 +17,15 @@ class RequestContext:
     is_forwarded = False
     """Whether a broker handed it on, whose connection it came by."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "computed_s", "connection", "correlation_id")
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "client_id",
+        "computed_s",
+        "connection",
+        "correlation_id",
+        "is_between_nodes",
+    )
 
     def __init__(
         self,
@@ -33,6 +41,7 @@ class RequestContext:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.computed_s = 0.0  # in its name, in threads beside the loop
+        self.is_between_nodes = False  # as its handler finds: no quota of requests holds
 
     def __str__(self) -> str:
         """Which API in which version."""

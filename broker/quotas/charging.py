@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from broker.quotas.client_quotas import ClientQuotas
 
 _PRODUCE_KEY = 0
-# Requests among brokers are counted, and never throttled: WriteTxnMarkers.
-_EXEMPT = frozenset({27})
+_EXEMPT = frozenset({27, 56, 59})
+"""WriteTxnMarkers, AlterPartition, FetchSnapshot: nodes alone ask these of each other, and are never throttled (Kafka:
+`RequestHandlerHelper.sendResponseExemptThrottle`). Of a Fetch its handler says so."""
 
 FULL_TIME_PERCENT = 100.0
 
@@ -32,7 +33,7 @@ def charge(
     throttle_ms = 0
     if context.api_key == _PRODUCE_KEY:
         throttle_ms = quotas.produce.charge(user, client_id, request_bytes, now_ms)
-    if response is not None and context.api_key not in _EXEMPT:
+    if response is not None and not context.is_between_nodes and context.api_key not in _EXEMPT:
         used = handling_s * FULL_TIME_PERCENT
         request_ms = min(quotas.request.charge(user, client_id, used, now_ms), quotas.max_request_throttle_ms)
         throttle_ms = max(throttle_ms, request_ms)

@@ -16,6 +16,7 @@ from broker.environment.names import SystemNames
 from broker.handlers.alter_client_quotas import MOST_PARTS
 from broker.network.addresses import HostNames
 from broker.network.connection import Connection
+from broker.quotas.charging import charge
 from broker.quotas.client_quotas import UNLIMITED, ClientQuotas, MutationQuota, RateQuota
 from broker.quotas.limits import MISSING, Limits
 from broker.quotas.measures import IDLE_MS, MOST_MEASURED, Measures
@@ -23,6 +24,7 @@ from broker.quotas.rates import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
 from broker.security.principal import ANONYMOUS, Principal
 from broker.server import Server
 from protocol.errors import Error, KafkaError
+from protocol.messages.fetch import FetchRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
 from protocol.messages.quotas import AlterClientQuotasRequest, AlterEntryData, OpData
@@ -172,6 +174,23 @@ def test_a_request_is_charged_to_its_principal() -> None:
     assert quotas.mutations_of(alice, strict_since=6, now_ms=NOW_MS) is not UNLIMITED
 
 
+@pytest.mark.parametrize(("api_key", "is_throttled"), [(3, True), (27, False), (56, False), (59, False)])
+def test_what_nodes_ask_of_each_other_is_not_throttled(api_key: int, is_throttled: bool) -> None:
+    """WriteTxnMarkers, AlterPartition, FetchSnapshot; and Metadata is."""
+    quotas = ClientQuotas(BrokerConfig({}), HostNames(SystemNames()))
+    quotas.request.limits.set("alice", MISSING, 1e-9)
+    muted: list[int] = []
+    context: Any = SimpleNamespace(
+        api_key=api_key,
+        client_id="c",
+        principal=Principal("User", "alice"),
+        is_between_nodes=False,
+        mute=muted.append,
+    )
+    charge(quotas, context, SimpleNamespace(throttle_time_ms=0), 100, 1.0, NOW_MS)
+    assert bool(muted) is is_throttled
+
+
 def quota(key: str, value: float, *, remove: bool = False, **entity: str | None) -> ClientQuotaRecord:
     parts = [
         EntityData(entity_type=kind.replace("_", "-"), entity_name=name) for kind, name in entity.items()
@@ -181,10 +200,19 @@ def quota(key: str, value: float, *, remove: bool = False, **entity: str | None)
 
 def request(correlation_id: int, client_id: str) -> bytes:
     """A whole Metadata request, version 1."""
+    return _framed(3, 1, correlation_id, client_id, encode(MetadataRequest(topics=[]), 1))
+
+
+def fetch(replica_id: int) -> bytes:
+    """A whole Fetch request, version 11, of nothing."""
+    body = FetchRequest(replica_id=replica_id, max_wait_ms=0, min_bytes=0, session_epoch=-1)
+    return _framed(1, 11, 1, "busy", encode(body, 11))
+
+
+def _framed(api_key: int, api_version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
     name = client_id.encode()
-    header = struct.pack(f">hhih{len(name)}s", 3, 1, correlation_id, len(name), name)
-    body = header + encode(MetadataRequest(topics=[]), 1)
-    return len(body).to_bytes(4, "big") + body
+    header = struct.pack(f">hhih{len(name)}s", api_key, api_version, correlation_id, len(name), name)
+    return (len(header) + len(body)).to_bytes(4, "big") + header + body
 
 
 async def connected(node: Any) -> tuple[socket.socket, Connection]:
@@ -199,12 +227,18 @@ async def connected(node: Any) -> tuple[socket.socket, Connection]:
 
 async def answer(client: socket.socket) -> tuple[int, int]:
     """Size and correlation id."""
+    body = await answered(client)
+    return len(body), int.from_bytes(body[:4], "big")
+
+
+async def answered(client: socket.socket) -> bytes:
+    """From the correlation id on."""
     loop = asyncio.get_running_loop()
     size = int.from_bytes(await loop.sock_recv(client, 4), "big")
     body = b""
     while len(body) < size:
         body += await loop.sock_recv(client, size - len(body))
-    return size, int.from_bytes(body[:4], "big")
+    return body
 
 
 async def test_a_client_above_its_quota_is_answered_and_served_no_more_until_its_time_is_up(
@@ -233,6 +267,21 @@ async def test_a_client_above_its_quota_is_answered_and_served_no_more_until_its
         client.recv(1)
     unmute()
     assert (await answer(client))[1] == 2
+    client.close()
+
+
+@pytest.mark.parametrize(("replica_id", "is_throttled"), [(-1, True), (5, False)])
+async def test_what_a_follower_fetches_takes_nothing_of_its_users_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replica_id: int, is_throttled: bool
+) -> None:
+    """Else a quota for everybody, as whom brokers come as well, has replicas fall out of sync."""
+    node = await started(tmp_path)
+    monkeypatch.setattr(node.dispatcher, "monotonic_s", count(1, 1e-3).__next__)
+    node.metadata.append([quota("request_percentage", 1e-9, user=None)])
+    client, _ = await connected(node)
+    await asyncio.get_running_loop().sock_sendall(client, fetch(replica_id))
+    throttled_ms = int.from_bytes((await answered(client))[4:8], "big")
+    assert (throttled_ms > 0) is is_throttled
     client.close()
 
 
