@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.dynamic_settings import set_dynamic
 from broker.controller.image import BROKER_RESOURCE
+from broker.coordination.imports import import_coordinators
 from protocol.steps import Steps, at_once
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ class BrokerMetadataPublisher:
 
     def _publish(self) -> Steps[None]:
         to = self._subscribers
+        yield from import_coordinators(self._metadata.image.topics)
         yield from self._publish_settings()
         changes = yield from to.partitions.follow(self._metadata.image)
         yield from to.replication_quotas.follow(self._metadata.image, changes)

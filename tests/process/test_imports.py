@@ -47,3 +47,43 @@ def test_a_start_loads_nothing_slow() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert slow.isdisjoint(run.stdout.split())
+
+
+def test_the_modules_of_the_coordinators_are_imported_in_steps() -> None:
+    """Of a dozen at most, at about half a millisecond each."""
+    program = """
+import sys
+import broker.process.run, broker.starting
+from broker.coordination.imports import MODULES, import_coordinators
+
+assert not any(name.startswith("coordinator.group.") and name.endswith("shard") for name in sys.modules)
+assert [*import_coordinators({"orders"})] == []
+for topic, wanted in MODULES.items():
+    known = {*sys.modules}
+    for _ in import_coordinators({topic}):
+        fresh, known = sys.modules.keys() - known, {*sys.modules}
+        assert len(fresh) <= 12, (len(fresh), sorted(fresh))
+    assert {*wanted} <= known
+    assert [*import_coordinators({topic})] == []
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_shard_needs_no_module_that_was_not_imported_with_it() -> None:
+    """Else the first shard that is made, and not a step of its own, would import it."""
+    program = """
+import sys
+import broker.process.run, broker.starting
+from broker.coordination.imports import MODULES, import_coordinators
+
+assert not [*import_coordinators(())]
+for _ in import_coordinators(MODULES):
+    pass
+known = {*sys.modules}
+import broker.handlers.join_group, broker.handlers.init_producer_id, broker.handlers.read_share_group_state
+fresh = {name for name in sys.modules.keys() - known if name.startswith("coordinator.")}
+assert not fresh, fresh
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr

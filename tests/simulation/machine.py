@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+import tests.support.all_imported  # noqa: F401 (a node imports some of itself in turns: each run has the same ones)
 from broker.config.broker_config import BrokerConfig
 from broker.environment.chance import Chance
 from broker.environment.computing import Computing, ComputingAtOnce

@@ -1,0 +1,62 @@
+"""The modules of the coordinators, imported in steps.
+
+No start waits for them that has nothing to load, so they come once an internal topic is there. That is some 60 ms of
+the processor for groups alone: too much for one turn of the loop, in which everybody else waits.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import TYPE_CHECKING
+
+from broker.coordination.groups import OFFSETS_TOPIC
+from broker.coordination.share_states import SHARE_STATE_TOPIC
+from broker.coordination.transactions import TRANSACTION_TOPIC
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+    from protocol.steps import Steps
+
+MODULES = {
+    SHARE_STATE_TOPIC: (
+        "coordinator.share.records",
+        "coordinator.share.shard",
+    ),
+    OFFSETS_TOPIC: (
+        "coordinator.group.records",
+        "coordinator.group.consumer.member",
+        "coordinator.group.consumer.replay",
+        "coordinator.group.share.replay",
+        "coordinator.group.streams.member",
+        "coordinator.group.streams.replay",
+        "coordinator.group.offsets.store",
+        "coordinator.group.store",
+        "coordinator.group.parts",
+        "coordinator.group.consumer.leaving",
+        "coordinator.group.consumer.target",
+        "coordinator.group.consumer.heartbeats",
+        "coordinator.group.classic_requests",
+        "coordinator.group.share.initializing",
+        "coordinator.group.share.share_groups",
+        "coordinator.group.streams.sticky",
+        "coordinator.group.streams.heartbeats",
+        "coordinator.group.shard",
+    ),
+    TRANSACTION_TOPIC: (
+        "coordinator.transaction.state_manager",
+        "coordinator.transaction.shard",
+    ),
+}
+"""What the coordinator in a topic's partitions is made of, one behind what it needs; the last has all of it."""
+
+
+def import_coordinators(topics: Container[str]) -> Steps[None]:
+    """Those of the internal topics that are there: before their partitions come to be led here, and others ask."""
+    for topic, modules in MODULES.items():
+        if topic in topics:
+            for name in modules:
+                if name not in sys.modules:
+                    importlib.import_module(name)
+                    yield
