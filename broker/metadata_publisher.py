@@ -103,7 +103,7 @@ class BrokerMetadataPublisher:
         to.follow_leaders(changes)
         at_once(to.share_states.follow(changes))
         at_once(to.groups.follow(changes))
-        to.transactions.follow()  # after the groups: it may end transactions, and their offsets
+        at_once(to.transactions.follow())  # after the groups: it may end transactions, and their offsets
         self._metadata.on_change = self._publish
 
     def stop(self) -> None:
@@ -119,7 +119,7 @@ class BrokerMetadataPublisher:
         yield from to.share_states.follow(changes)
         yield from to.follow_share_version()
         yield from to.groups.follow(changes)
-        to.transactions.follow()
+        yield from to.transactions.follow()
 
     def _publish_settings(self) -> Steps[None]:
         to = self._subscribers

@@ -207,7 +207,7 @@ class Groups:
     def follow(self, changes: TopicChanges) -> Steps[None]:
         """The metadata changed, and the partitions with it: shards come and go, learn of the topics that changed, and
         forget the offsets of those that were removed. No topic of such a name is created before that is over."""
-        self._shards.follow()
+        yield from self._shards.follow()
         names, created = self._topics.follow(changes)
         changed = frozenset(names)  # once: there may be a shard for each of thousands of them
         if changed:

@@ -1,10 +1,10 @@
 """The shards of one internal topic that this broker hosts: one for each partition of it that is led here.
 
-Shards are loaded where their partitions come to be led here. What is read quickly is there when the call returns, at a
-start before the listeners open; the rest is read in turns of the loop, one partition after the other, and until it is
-there who asks for it is told COORDINATOR_LOAD_IN_PROGRESS. A partition that makes no sense costs its own shard and no
-other: the log says where and why, its files stay as they are, and who asks for it is told what Kafka tells
-(`unreadable`), until it comes to be led here in a later leader epoch.
+Shards are loaded where their partitions come to be led here, in steps. What is read quickly is there once the change of
+the metadata is followed, at a start before the listeners open; the rest is read in turns of the loop, one partition
+after the other, and until it is there who asks for it is told COORDINATOR_LOAD_IN_PROGRESS. A partition that makes no
+sense costs its own shard and no other: the log says where and why, its files stay as they are, and who asks for it is
+told what Kafka tells (`unreadable`), until it comes to be led here in a later leader epoch.
 Sources: `CoordinatorRuntime`, `TransactionStateManager`.
 """
 
@@ -37,9 +37,9 @@ log = logging.getLogger("barnabas.coordination")
 
 
 AT_ONCE = 5_000
-"""What is loaded before others are served, of all partitions that come together. The unit is a record."""
+"""What is loaded before a change is followed, of all partitions that come together. The unit is a record."""
 
-_PARTITION_COST = 20
+_PARTITION_COST = 5
 _RETRY_S = 1.0
 """After there was too little memory."""
 
@@ -190,8 +190,8 @@ class HostedShards(Generic[ShardT]):
 
     # --- following the partitions ---------------------------------------------------------------------------
 
-    def follow(self) -> None:
-        """The metadata changed: load the shards that are new here, give up those that went."""
+    def follow(self) -> Steps[None]:
+        """The metadata changed: give up the shards that went, load those that are new here."""
         topic = self._partitions.by_name.get(self._topic)
         here = {} if topic is None else topic.partitions
         led = {
@@ -208,7 +208,7 @@ class HostedShards(Generic[ShardT]):
         for index in new:
             self._begin(index, *led[index])
         if new:
-            self._load(AT_ONCE)
+            yield from self._load(AT_ONCE)
 
     def stop_loading(self) -> None:
         """What isn't loaded yet won't be."""
@@ -250,27 +250,49 @@ class HostedShards(Generic[ShardT]):
         hosted.will_load(True)
         self._hosted[index] = self._to_load[index] = hosted
 
-    def _load(self, cost: int) -> None:
-        """About so much; what has come to its end starts, once all that is read in the same call is there."""
+    def _load(self, cost: int) -> Steps[None]:
+        """About so much in steps of this call, and the rest in turns."""
+        too_little_memory = False
+        while self._to_load:
+            spent = self._load_step()
+            if spent is None:
+                too_little_memory = True
+                break
+            cost -= spent
+            if cost <= 0:
+                break
+            if self._to_load:
+                yield
+        if self._to_load and self._turn is None:
+            scheduler = self._scheduler
+            self._turn = (
+                scheduler.call_later(_RETRY_S, self._take_turn)
+                if too_little_memory
+                else scheduler.call_soon(self._take_turn)
+            )
+
+    def _load_step(self) -> int | None:
+        """About `STEP_COST`; what has come to its end starts, once all that is read in the same step is there. Returns
+        what it did cost; None where there is too little memory."""
         loaded: list[tuple[int, _Hosted[ShardT]]] = []
-        retry_s = 0.0
-        while cost > 0 and self._to_load:
+        is_enough, spent = True, 0
+        while spent < STEP_COST and self._to_load:
             index, hosted = next(iter(self._to_load.items()))
             try:
                 if hosted.steps is None:
                     hosted.loading = self._make(hosted.runtime, hosted.leader_epoch)
                     hosted.steps = loading(hosted.leader, hosted.loading)
-                cost -= next(hosted.steps)
+                spent += next(hosted.steps)
                 continue
             except StopIteration as end:
-                cost -= _PARTITION_COST + end.value
+                spent += _PARTITION_COST + end.value
                 hosted.shard = hosted.loading
                 loaded.append((index, hosted))
             except ReplayError as error:
                 self._complain(index, error)
             except MemoryError:
                 self._load_again(index, hosted)
-                retry_s = _RETRY_S
+                is_enough = False
                 break
             del self._to_load[index]
             hosted.will_load(False)
@@ -280,18 +302,12 @@ class HostedShards(Generic[ShardT]):
             except MemoryError:
                 self._end(hosted)
                 self._load_again(index, hosted)
-                retry_s = _RETRY_S
-        if self._to_load and self._turn is None:
-            scheduler = self._scheduler
-            self._turn = (
-                scheduler.call_later(retry_s, self._take_turn)
-                if retry_s
-                else scheduler.call_soon(self._take_turn)
-            )
+                is_enough = False
+        return spent if is_enough else None
 
     def _take_turn(self) -> None:
         self._turn = None
-        self._load(STEP_COST)
+        at_once(self._load(STEP_COST))
 
     def _load_again(self, index: int, hosted: _Hosted[ShardT]) -> None:
         log.error("the %s of %s-%d are loaded later: there is too little memory", *self._names(index))

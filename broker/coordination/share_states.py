@@ -110,7 +110,7 @@ class ShareStates:
     def follow(self, changes: TopicChanges) -> Steps[None]:
         """The metadata changed, and the partitions with it: shards come and go, and forget what was of topics that were
         removed. What they do by the clock they take up again once share groups are served again."""
-        self._shards.follow()
+        yield from self._shards.follow()
         were_served, self._were_served = self._were_served, self._are_served()
         if self._were_served and not were_served:
             self._shards.tell(_served_again)

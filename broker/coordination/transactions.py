@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
     from coordinator.transaction.shard import TransactionShard
+    from protocol.steps import Steps
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -80,10 +81,10 @@ class Transactions:
         """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read."""
         return self._shards.all()
 
-    def follow(self) -> None:
+    def follow(self) -> Steps[None]:
         """The metadata changed, and the partitions with it: shards come and go. What was prepared in those that come
         is driven on to its end."""
-        self._shards.follow()
+        return self._shards.follow()
 
     def stop_loading(self) -> None:
         """What isn't loaded yet won't be."""

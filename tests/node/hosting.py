@@ -13,6 +13,7 @@ from broker.server import Server
 from coordinator.ports import BesideSteps
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import PartitionChangeRecord
+from protocol.steps import at_once
 from protocol.wire.primitives import Bytes
 from tests.support.whole_server import clock_of
 
@@ -75,6 +76,10 @@ class Hosting:
         return PartitionRuntime(
             partition, self.node.clock, self.node.timers, lambda: bytes(16), not_carried_out
         )
+
+    def follow(self) -> None:
+        """All steps of it, nobody being served in between."""
+        at_once(self.shards.follow())
 
     def append(self, index: int, key: bytes) -> None:
         self.runtime_of(self.node.partitions.get("t", index)).append([(key, b"value")])

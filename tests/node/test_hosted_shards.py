@@ -34,7 +34,7 @@ async def test_shards_start_once_all_that_came_with_them_are_replayed(node: Serv
     hosting.append(0, b"a")
     hosting.append(1, b"b")
 
-    hosting.shards.follow()
+    hosting.follow()
 
     assert hosting.events == ["replay a", "replay b", "start", "start"]
     assert hosting.shards.all() == [hosting.shards.at(0), hosting.shards.at(1)]
@@ -52,7 +52,7 @@ async def test_a_partition_that_cannot_be_opened_counts_among_those_that_keys_be
         files.set_fault_hook(None)
     for partitions in ([0, 2], [0, 1, 2]):
         hosting = Hosting(node)
-        hosting.shards.follow()
+        hosting.follow()
         assert sorted(hosting.loaded()) == partitions
         assert [hosting.shards.partition_of(key) for key in KEYS] == [
             partition_of_key(key, 3) for key in KEYS
@@ -65,10 +65,10 @@ async def test_a_partition_that_cannot_be_opened_counts_among_those_that_keys_be
 async def test_a_shard_that_is_hosted_stays_as_it_is(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
-    hosting.shards.follow()
+    hosting.follow()
     shard = hosting.shards.at(0)
 
-    hosting.shards.follow()
+    hosting.follow()
 
     assert hosting.shards.at(0) is shard
     assert hosting.events == ["start"]
@@ -77,10 +77,10 @@ async def test_a_shard_that_is_hosted_stays_as_it_is(node: Server) -> None:
 async def test_a_shard_whose_partition_went_is_given_up_with_its_timers(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
-    hosting.shards.follow()
+    hosting.follow()
 
     delete(node, "t")
-    hosting.shards.follow()
+    hosting.follow()
     hosting.fire_timers()
 
     assert hosting.events == ["start", "unload"]
@@ -92,11 +92,11 @@ async def test_a_topic_that_is_made_anew_has_shards_of_its_own(node: Server) -> 
     create(node, "t")
     hosting = Hosting(node)
     hosting.append(0, b"a")
-    hosting.shards.follow()
+    hosting.follow()
 
     delete(node, "t")
     create(node, "t")
-    hosting.shards.follow()
+    hosting.follow()
 
     assert hosting.events == ["replay a", "start", "unload", "start"]
 
@@ -104,10 +104,10 @@ async def test_a_topic_that_is_made_anew_has_shards_of_its_own(node: Server) -> 
 async def test_a_new_leader_epoch_leaves_a_shard_alone(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
-    hosting.shards.follow()
+    hosting.follow()
 
     elect_again(node, "t")
-    hosting.shards.follow()
+    hosting.follow()
     hosting.fire_timers()
 
     assert hosting.events == ["start", "timer"]
@@ -117,12 +117,12 @@ async def test_a_new_leader_epoch_loads_a_shard_anew_that_asks_for_it(node: Serv
     create(node, "t", 2)
     hosting = Hosting(node, reloads_in_new_epoch=True)
     hosting.append(0, b"a")
-    hosting.shards.follow()
+    hosting.follow()
     of_one = hosting.shards.at(1)
     hosting.events.clear()
 
     elect_again(node, "t")
-    hosting.shards.follow()
+    hosting.follow()
 
     assert hosting.events == ["unload", "replay a", "start"]
     assert [hosting.shards.at(index).leader_epoch for index in (0, 1)] == [1, 0]
@@ -145,7 +145,7 @@ async def test_a_partition_that_can_not_be_read_holds_up_no_other(
     hosting.append(0, NONSENSE)
 
     with caplog.at_level(logging.ERROR, "barnabas.coordination"):
-        hosting.shards.follow()
+        hosting.follow()
 
     assert caplog.messages == ["the things of t-0 can't be loaded: at offset 0: nonsense"]
     assert hosting.error_at(0) is Error.COORDINATOR_LOAD_IN_PROGRESS
@@ -166,13 +166,13 @@ async def test_a_partition_that_could_not_be_read_is_tried_again_in_a_new_leader
     hosting = Hosting(node)
     hosting.append(0, NONSENSE)
     hosting.append(0, b"a")
-    hosting.shards.follow()
+    hosting.follow()
     node.partitions.get("t", 0).log.delete_records_before(1)
 
-    hosting.shards.follow()
+    hosting.follow()
     assert hosting.error_at(0) is Error.COORDINATOR_LOAD_IN_PROGRESS
     elect_again(node, "t")
-    hosting.shards.follow()
+    hosting.follow()
 
     assert hosting.events == ["replay a", "start"]
     assert hosting.shards.at(0).leader_epoch == 1
@@ -182,10 +182,10 @@ async def test_a_partition_that_can_not_be_read_is_given_up_like_any_other(node:
     create(node, "t")
     hosting = Hosting(node)
     hosting.append(0, NONSENSE)
-    hosting.shards.follow()
+    hosting.follow()
 
     delete(node, "t")
-    hosting.shards.follow()
+    hosting.follow()
 
     assert hosting.error_at(0) is Error.NOT_COORDINATOR
     assert hosting.events == []
@@ -197,11 +197,11 @@ async def test_a_partition_that_nobody_leads_has_no_shard_yet(node: Server) -> N
     hosting = Hosting(node)
     leader, partition.role = partition.role, Follower(partition.log, partition.waiting)
 
-    hosting.shards.follow()
+    hosting.follow()
     assert hosting.error_at(0) is Error.NOT_COORDINATOR
 
     partition.role = leader
-    hosting.shards.follow()
+    hosting.follow()
     assert hosting.shards.at(0).leader_epoch == 0
 
 
@@ -209,12 +209,12 @@ async def test_a_partition_that_was_led_elsewhere_between_two_looks_is_read_anew
     create(node, "t")
     partition = node.partitions.get("t", 0)
     hosting = Hosting(node)
-    hosting.shards.follow()
+    hosting.follow()
     first = hosting.shards.at(0)
     partition.role = Leader(node.node_id, partition.log, partition.waiting, node.stop_on_failure)
     partition.role.lead(2, 1, [node.node_id], [node.node_id])
 
-    hosting.shards.follow()
+    hosting.follow()
 
     assert hosting.shards.at(0) is not first
     assert hosting.shards.at(0).leader_epoch == 2
@@ -233,10 +233,10 @@ async def test_keys_fall_on_the_partitions_that_the_topic_had_when_it_was_first_
 
     assert places() == [partition_of_key(name, 7) for name in names], "as the setting says"
     create(node, "t", 3)
-    hosting.shards.follow()
+    hosting.follow()
     assert places() == [partition_of_key(name, 3) for name in names]
     topics_of(node).add_partitions([CreatePartitionsTopic(name="t", count=5, assignments=None)])
-    hosting.shards.follow()
+    hosting.follow()
     assert places() == [partition_of_key(name, 3) for name in names]
     assert len(hosting.shards.all()) == 5
 

@@ -19,6 +19,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
+from protocol.steps import at_once
 from tests.node.admin_requests import create
 from tests.node.computing import Held
 from tests.node.replicated import without_a_controller
@@ -238,7 +239,7 @@ async def test_who_is_under_way_while_its_shard_is_loaded_anew_looks_for_it_agai
     sent = one.send(beat("one", 2), 1)
     shards = node.groups._shards
     shards._give_up(node.groups.partition_of("g"))
-    shards.follow()  # it is led here again at once
+    at_once(shards.follow())  # it is led here again at once
     while held.waiting:
         await held.let_go()
     assert told(one.receive(sent))[0] is Error.NOT_COORDINATOR

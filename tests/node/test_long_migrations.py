@@ -18,6 +18,7 @@ from protocol.messages.groups_classic import (
     MemberIdentity,
     SyncGroupRequest,
 )
+from protocol.steps import at_once
 from tests.node.admin_requests import create
 from tests.node.computing import Held
 from tests.node.test_long_heartbeats import end_of_offsets, join, told
@@ -123,7 +124,7 @@ async def test_nothing_comes_of_it_where_the_shard_is_given_up(
     if is_led_again:
         shards = node.groups._shards
         shards._give_up(node.groups.partition_of("g"))
-        shards.follow()
+        at_once(shards.follow())
     else:
         node.groups.unload()
     await old.held.let_go()

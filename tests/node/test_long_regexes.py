@@ -14,6 +14,7 @@ from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+from protocol.steps import at_once
 from tests.node.admin_requests import create
 from tests.node.compacted import until
 from tests.node.computing import Held
@@ -121,7 +122,7 @@ async def test_nothing_comes_of_it_where_its_shard_is_given_up_meanwhile(
     shards = node.groups._shards
     shards._give_up(node.groups.partition_of("g"))
     if comes_back:
-        shards.follow()
+        at_once(shards.follow())
     await held.let_go()
     assert end_of_offsets(node) == before
     assert not held.waiting

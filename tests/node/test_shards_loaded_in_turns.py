@@ -12,6 +12,7 @@ from broker.coordination import hosted_shards
 from broker.coordination.hosted_shard import STEP_COST
 from broker.server import Server
 from protocol.errors import Error, KafkaError
+from protocol.steps import at_once
 from tests.node import log_dir_moves
 from tests.node.hosting import NONSENSE, Hosting, RecordedShard, elect_again
 from tests.node.transactional import create, delete
@@ -44,7 +45,7 @@ async def test_a_long_log_is_loaded_in_turns_and_the_next_partition_waits_for_it
     append_many(hosting, 1, 3)
     hosting.append(2, b"a")
 
-    hosting.shards.follow()
+    hosting.follow()
 
     assert hosting.loaded() == [0]
     assert hosting.error_at(1) is hosting.error_at(2) is Error.COORDINATOR_LOAD_IN_PROGRESS
@@ -59,11 +60,50 @@ async def test_a_long_log_is_loaded_in_turns_and_the_next_partition_waits_for_it
     assert hosting.events.count("start") == 3
 
 
+async def test_others_are_served_between_the_steps_of_what_is_loaded_before_a_change_is_followed(
+    node: Server,
+) -> None:
+    create(node, "t", 150)
+    hosting = Hosting(node)
+    append_many(hosting, 0, 3)
+    steps = hosting.shards.follow()
+
+    read = 0
+    for _ in range(3):
+        next(steps)
+        assert read < len(hosting.events) <= read + STEP_COST
+        read = len(hosting.events)
+        assert hosting.error_at(0) is hosting.error_at(149) is Error.COORDINATOR_LOAD_IN_PROGRESS
+        await asyncio.sleep(0)
+        assert len(hosting.events) == read  # nothing is read beside it
+    next(steps)
+    assert 0 in hosting.loaded()
+    assert hosting.error_at(149) is Error.COORDINATOR_LOAD_IN_PROGRESS
+    at_once(steps)
+    assert len(hosting.loaded()) == 150
+
+
+async def test_what_stops_between_two_steps_reads_no_more(node: Server) -> None:
+    create(node, "t")
+    hosting = Hosting(node)
+    append_many(hosting, 0, 3)
+    steps = hosting.shards.follow()
+    next(steps)
+
+    read = len(hosting.events)
+    hosting.shards.unload()
+    at_once(steps)
+    await asyncio.sleep(0)
+
+    assert len(hosting.events) == read
+    assert hosting.error_at(0) is Error.NOT_COORDINATOR
+
+
 async def test_a_shard_has_all_that_came_to_its_log_while_it_was_loaded(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     append_many(hosting, 0, STEPS_AT_ONCE + 1)
-    hosting.shards.follow()
+    hosting.follow()
 
     hosting.append(0, b"late")
     await loaded(hosting, 0)
@@ -75,7 +115,7 @@ async def test_what_a_shard_is_told_while_it_is_loaded_it_learns_once_it_has_sta
     create(node, "t")
     hosting = Hosting(node)
     append_many(hosting, 0, STEPS_AT_ONCE + 1)
-    hosting.shards.follow()
+    hosting.follow()
 
     hosting.shards.tell(lambda shard: shard.told("first"))
     hosting.shards.tell(lambda shard: shard.told("second"))
@@ -88,10 +128,10 @@ async def test_a_shard_that_goes_while_it_is_loaded_never_starts(node: Server) -
     create(node, "t")
     hosting = Hosting(node)
     append_many(hosting, 0, STEPS_AT_ONCE + 1)
-    hosting.shards.follow()
+    hosting.follow()
 
     delete(node, "t")
-    hosting.shards.follow()
+    hosting.follow()
     for _ in range(STEPS_AT_ONCE):
         await asyncio.sleep(0)
 
@@ -104,11 +144,11 @@ async def test_a_new_leader_epoch_comes_while_a_shard_is_loaded(node: Server, re
     create(node, "t")
     hosting = Hosting(node, reloads_in_new_epoch=reloads)
     append_many(hosting, 0, STEPS_AT_ONCE + 1)
-    hosting.shards.follow()
+    hosting.follow()
     replayed = len(hosting.events)
 
     elect_again(node, "t")
-    hosting.shards.follow()
+    hosting.follow()
     assert len(hosting.events) == (2 if reloads else 1) * replayed
     await loaded(hosting, 0)
 
@@ -124,7 +164,7 @@ async def test_a_partition_that_turns_out_not_to_be_readable_holds_up_no_other(
     hosting = Hosting(node)
     append_many(hosting, 0, STEPS_AT_ONCE + 1)
     hosting.append(0, NONSENSE)
-    hosting.shards.follow()
+    hosting.follow()
 
     with caplog.at_level(logging.ERROR, "barnabas.coordination"):
         await loaded(hosting, 1)
@@ -142,7 +182,7 @@ async def test_nothing_is_compacted_while_it_is_loaded(node: Server) -> None:
     hosting = Hosting(node)
     append_many(hosting, 0, STEPS_AT_ONCE + 1)
     partition = node.partitions.get("t", 0)
-    hosting.shards.follow()
+    hosting.follow()
 
     assert not node.cleaner._may_be_cleaned(partition)
     await loaded(hosting, 0)
@@ -153,7 +193,7 @@ async def test_who_stops_loads_nothing_more(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
     append_many(hosting, 0, STEPS_AT_ONCE + 1)
-    hosting.shards.follow()
+    hosting.follow()
 
     hosting.shards.stop_loading()
     for _ in range(STEPS_AT_ONCE):
@@ -176,7 +216,7 @@ async def test_a_partition_that_moves_while_it_is_loaded_is_read_on_in_its_new_d
     move = partition.move
     assert move is not None
     await log_dir_moves.until(lambda: move.log.log_end_offset == partition.log.log_end_offset)
-    hosting.shards.follow()
+    hosting.follow()
     loop_turns, hosting.shards._turn = hosting.shards._turn, None
     assert loop_turns is not None
     loop_turns.cancel()  # until the move is over
@@ -185,7 +225,7 @@ async def test_a_partition_that_moves_while_it_is_loaded_is_read_on_in_its_new_d
     assert partition.directory.path == str(tmp_path / "b")
     assert hosting.loaded() == []
     for _ in range(10):
-        hosting.shards._load(STEP_COST)
+        hosting.shards._take_turn()
 
     assert hosting.loaded() == [0]
     assert len(hosting.events) == STEP_COST * (STEPS_AT_ONCE + 5) + 2
@@ -199,12 +239,12 @@ async def test_many_small_partitions_are_no_more_than_a_large_one(node: Server) 
         batch = [(b"%d" % number, b"value") for number in range(STEP_COST * 4 // 5)]
         hosting.runtime_of(node.partitions.get("t", index)).append(batch)
 
-    hosting.shards.follow()
+    hosting.follow()
 
-    at_once = len(hosting.loaded())
-    assert STEPS_AT_ONCE <= at_once <= STEPS_AT_ONCE * 5 // 4
+    first = len(hosting.loaded())
+    assert STEPS_AT_ONCE <= first <= STEPS_AT_ONCE * 3 // 2
     await asyncio.sleep(0)
-    assert at_once < len(hosting.loaded()) <= at_once + 2
+    assert first < len(hosting.loaded()) <= first + 2
     hosting.shards.stop_loading()
 
 
@@ -218,7 +258,7 @@ async def test_too_little_memory_puts_loading_off(
     hosting.append(1, b"a")
     monkeypatch.setattr(RecordedShard, "replay", _no_memory)
 
-    hosting.shards.follow()
+    hosting.follow()
     assert hosting.error_at(0) is hosting.error_at(1) is Error.COORDINATOR_LOAD_IN_PROGRESS
     monkeypatch.undo()
     await log_dir_moves.until(lambda: hosting.loaded() == [0, 1])
@@ -237,7 +277,7 @@ async def test_a_shard_that_had_too_little_memory_to_start_is_loaded_anew(
     hosting.append(0, b"a")
     monkeypatch.setattr(RecordedShard, "start", _no_memory)
 
-    hosting.shards.follow()
+    hosting.follow()
     assert hosting.error_at(0) is hosting.error_at(1) is Error.COORDINATOR_LOAD_IN_PROGRESS
     monkeypatch.undo()
     await log_dir_moves.until(lambda: hosting.loaded() == [0, 1])
@@ -252,7 +292,7 @@ async def test_what_a_shard_had_too_little_memory_to_learn_it_learns_when_it_is_
     create(node, "t")
     hosting = Hosting(node)
     append_many(hosting, 0, STEPS_AT_ONCE + 1)
-    hosting.shards.follow()
+    hosting.follow()
     tries = iter([_no_memory, lambda shard: shard.told("first")])
 
     hosting.shards.tell(lambda shard: next(tries)(shard))
