@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from broker.peers.peer import Peer
     from broker.replicas.replica_fetcher import ReplicaFetcher
     from protocol.errors import KafkaError
+    from protocol.steps import Steps
     from protocol.wire.schema import Message
 
 
@@ -74,15 +75,21 @@ class ReplicaFetching:
         self._timer = None
         self.wake()
 
-    def _answered(self, answer: Message | KafkaError) -> None:
-        request, self._request = self._request, None
+    def _answered(self, answer: Message | KafkaError, steps: Steps[None] | None = None) -> None:
+        """As much of it as one turn takes, the rest in the next ones; nothing is asked before all of it is there."""
+        self._timer = None
         try:
-            self._fetcher.answered(request, answer)  # type: ignore[arg-type]
+            if steps is None:
+                steps = self._fetcher.answered(self._request, answer)  # type: ignore[arg-type]
+            next(steps)
+            if not self._is_stopped:
+                self._timer = self._scheduler.call_soon(self._answered, answer, steps)
+        except StopIteration:
+            self._request = None
+            self.wake()
         except MemoryError:
+            self._request = None
             self._wake_in(self._fetcher.backoff_s)  # what wasn't taken is asked for again
-            return
         except Exception as error:
             self.stop()
             self._failed(error)
-            return
-        self.wake()

@@ -1,7 +1,7 @@
 """How followers keep up with one leader's partitions: what is asked of it, and what its answers make of the logs.
 
     request = fetcher.request()
-    fetcher.answered(request, answer)
+    yield from fetcher.answered(request, answer)
 
 Of each partition the log is fetched from its end, batches are appended as they are, and what the leader hasn't is cut
 off. Nothing waits here: whoever drives it asks again once there is something to ask (`wait_s`). What is throttled and
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from broker.controller.pause import Pause
 from broker.replicas.fetch_settings import FetchSettings
 from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState
 from protocol.broken_invariant import stops_the_broker
@@ -42,12 +43,17 @@ if TYPE_CHECKING:
     from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.follower import Follower
     from broker.replicas.replication import PartitionKey
+    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.replicas")
 
 FETCH_VERSION = 18
 LIST_OFFSETS_VERSION = 11
 """At metadata.version 30: fetchers ask for no versions."""
+
+_APPEND_COST = 25
+"""Of a partition with records, in what one without costs: a new epoch's first ones rewrite the file of epochs."""
+_BYTES_PER_COST = 4096
 
 
 class ReplicaFetcher:
@@ -230,12 +236,12 @@ class ReplicaFetcher:
         self,
         request: FetchRequest | ListOffsetsRequest,
         answer: FetchResponse | ListOffsetsResponse | KafkaError,
-    ) -> None:
-        """Takes over what it says. What this node's disk refuses isn't raised, and costs its partition alone. Raises
-        BrokenInvariantError."""
+    ) -> Steps[None]:
+        """Takes over what it says, as far as it is followed by then. What this node's disk refuses isn't raised, and
+        costs its partition alone. Raises BrokenInvariantError."""
         if isinstance(request, FetchRequest):
             if isinstance(answer, FetchResponse) and not answer.error_code:
-                self._fetched(request, answer)
+                yield from self._fetched(request, answer)
             else:
                 asked = [
                     (topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions
@@ -277,12 +283,16 @@ class ReplicaFetcher:
             log.exception("%s-%d can't be followed", followed.name, followed.log.partition)
             self._fail(followed, repr(error))
 
-    def _fetched(self, request: FetchRequest, answer: FetchResponse) -> None:
+    def _fetched(self, request: FetchRequest, answer: FetchResponse) -> Steps[None]:
+        pause = Pause()
         asked = {
             (topic.topic_id, each.partition): each for topic in request.topics for each in topic.partitions
         }
         for topic in answer.responses:
             for data in topic.partitions:
+                records = data.records
+                if pause.is_due(_APPEND_COST + len(records) // _BYTES_PER_COST if records else 1):
+                    yield
                 key = topic.topic_id, data.partition_index
                 each, wanted = self._followed.get(key), asked.get(key)
                 if each is None or wanted is None or each.state is not FollowState.FETCHING:

@@ -23,6 +23,7 @@ from protocol.messages.offsets import (
     ListOffsetsTopicResponse,
 )
 from protocol.records.records import build_batch
+from protocol.steps import at_once
 from protocol.wire.codec import decode, encode
 from storage.log.partition_log import PartitionLog
 from tests.support.manual_clock import ManualClock
@@ -132,7 +133,7 @@ class Following:
 
     def step(self, leader: Leading) -> None:
         request = self.request()
-        self.fetcher.answered(request, leader.answer(request))
+        at_once(self.fetcher.answered(request, leader.answer(request)))
 
     def until_level(self, leader: Leading) -> None:
         for _ in range(50):

@@ -19,6 +19,7 @@ from broker.replicas.replica_fetcher import FollowState, ReplicaFetcher
 from broker.server import Server
 from protocol.messages.metadata_records import PartitionChangeRecord
 from protocol.messages.topics import CreatableTopic
+from protocol.steps import at_once
 from storage.directory import future_log_copying
 from storage.log.following import append_as_follower
 from tests.node.followers import Leading, bytes_of
@@ -98,7 +99,7 @@ class Followed:
         self.fetcher.follow(self.topic_id, "t", 0, role)
         request = self.fetcher.request()
         assert request is not None
-        self.fetcher.answered(request, self.leader.answer(request))
+        at_once(self.fetcher.answered(request, self.leader.answer(request)))
 
     async def turns(self) -> None:
         for _ in range(TURNS):

@@ -19,6 +19,7 @@ from protocol.messages.offsets import (
     ListOffsetsResponse,
 )
 from protocol.records.records import build_batch
+from protocol.steps import at_once
 from tests.node.followers import (
     FAILED,
     FETCHING,
@@ -157,7 +158,7 @@ def test_what_comes_of_an_error(
     answer = leader.answer(request)
     assert isinstance(answer, FetchResponse)
     answer.responses[0].partitions[0].error_code = error
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     assert following.state is state
     assert following.log.log_end_offset == 0
     if state is PAUSED:
@@ -183,7 +184,7 @@ def test_what_comes_of_an_error(
 def test_a_fetch_that_fails_pauses_all_that_it_asked_for(
     leader: Leading, following: Following, failure: KafkaError | FetchResponse
 ) -> None:
-    following.fetcher.answered(following.request(), failure)
+    at_once(following.fetcher.answered(following.request(), failure))
     assert following.state is PAUSED
     following.clock.advance_ms(1_000)
     following.until_level(leader)
@@ -197,7 +198,7 @@ def test_where_the_leaders_log_ends_may_not_be_told(
     answer = leader.answer(request)
     assert isinstance(answer, FetchResponse)
     answer.responses[0].partitions[0].error_code = Error.OFFSET_OUT_OF_RANGE
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     request = following.request()
     told: ListOffsetsResponse | KafkaError = KafkaError(Error.NETWORK_EXCEPTION)
     if error is not None:
@@ -205,7 +206,7 @@ def test_where_the_leaders_log_ends_may_not_be_told(
         assert isinstance(listed, ListOffsetsResponse)
         listed.topics[0].partitions[0].error_code = error
         told = listed
-    following.fetcher.answered(request, told)
+    at_once(following.fetcher.answered(request, told))
     assert following.state is (FAILED if error is Error.FENCED_LEADER_EPOCH else PAUSED)
 
 
@@ -213,15 +214,15 @@ def test_an_answer_of_an_earlier_epoch_or_end_is_passed_over(leader: Leading, fo
     request = following.request()
     answer = leader.answer(request)
     following.follow(1)
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     assert following.log.log_end_offset == 0
     following.follow(0)
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     assert following.log.log_end_offset == 3
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     assert following.log.log_end_offset == 3
     following.fetcher.forget(TOPIC, 0)
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     assert len(following.fetcher) == 0
     assert following.fetcher.request() is None
 
@@ -238,7 +239,7 @@ def test_bytes_that_were_changed_on_the_way_are_not_taken(
     broken = bytearray(bytes(data.records))  # type: ignore[arg-type]
     broken[position] ^= 1
     data.records = bytes(broken)
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     assert following.state is PAUSED
     assert following.log.log_end_offset == {20: 0, 66: 0, -1: 2}[position]  # what came before counts
     following.clock.advance_ms(1_000)
@@ -252,7 +253,7 @@ def test_a_batch_of_a_later_epoch_waits_until_the_epoch_is_known(
     request = following.request()
     Leading(leader.log, 1).append("by another leader")
     answer = leader.answer(request)
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     assert following.log.log_end_offset == 3
     following.follow(1)
     leader.epoch = 1
@@ -266,7 +267,7 @@ def test_what_comes_twice_is_taken_once(leader: Leading, following: Following) -
     assert isinstance(answer, FetchResponse)
     (data,) = answer.responses[0].partitions
     data.records = bytes(data.records) * 2  # type: ignore[arg-type]
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     assert following.state is PAUSED
     assert bytes_of(following.log) == bytes_of(leader.log)
 
@@ -281,7 +282,7 @@ def test_where_the_leader_says_that_the_logs_part(
     assert isinstance(answer, FetchResponse)
     diverging = EpochEndOffset(epoch=epoch, end_offset=end_offset)
     answer.responses[0].partitions[0].diverging_epoch = diverging
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     assert (following.state, following.log.log_end_offset) == (FETCHING, left)
 
 

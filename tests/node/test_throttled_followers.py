@@ -16,6 +16,7 @@ from broker.replicas.fetch_settings import FetchSettings
 from broker.replicas.follower import Follower
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.metadata_records import ConfigRecord
+from protocol.steps import at_once
 from tests.node.followers import FETCHING, PAUSED, TOPIC, Following, Leading
 from tests.node.replicated import replicated
 from tests.support.partition_logs import open_log
@@ -98,7 +99,7 @@ def test_bytes_that_make_no_sense_do_not_count(leader: Leading, following: Follo
     changed = bytearray(data.records)  # type: ignore[arg-type]
     changed[20] ^= 1
     data.records = bytes(changed)
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     assert following.state is PAUSED
     assert rate(following.quota) == 0
 
@@ -123,7 +124,7 @@ def test_who_falls_behind_what_is_committed_is_throttled(leader: Leading, follow
     answer = leader.answer(request)
     assert isinstance(answer, FetchResponse)
     answer.responses[0].partitions[0].high_watermark = 5
-    following.fetcher.answered(request, answer)
+    at_once(following.fetcher.answered(request, answer))
     assert following.log.log_end_offset == 4
     assert following.fetcher.request() is None
 
