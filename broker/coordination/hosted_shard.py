@@ -51,6 +51,9 @@ class ReplayError(Exception):
 STEP_COST = 500
 """Of a step of `loading`: some milliseconds. The unit is a record."""
 _BYTES_PER_COST = 1024
+"""Of a batch that is read."""
+_REPLAYED_BYTES_PER_COST = 32
+"""Of a value that is replayed: what a member of a group is assigned is some µs for each partition, of four bytes."""
 
 
 class LoadedShard(Protocol):
@@ -195,6 +198,7 @@ def loading(leader: Leader, shard: LoadedShard) -> Generator[int, None, int]:
                         last[bytes(record.key)] = (value, record.offset, producer_id)
                     else:
                         shard.replay(record.key, record.value, record.offset, producer_id)
+                        cost += _replay_cost(record.value)
                     if cost >= STEP_COST:
                         yield cost
                         cost = 0
@@ -205,7 +209,7 @@ def loading(leader: Leader, shard: LoadedShard) -> Generator[int, None, int]:
                 following = end_offset
         for key, (value, offset, producer_id) in last.items():
             shard.replay(key, value, offset, producer_id)
-            cost += 1
+            cost += 1 + _replay_cost(value)
             if cost >= STEP_COST:
                 yield cost
                 cost = 0
@@ -214,6 +218,10 @@ def loading(leader: Leader, shard: LoadedShard) -> Generator[int, None, int]:
     except Exception as error:
         raise ReplayError(offset, error) from error
     return cost
+
+
+def _replay_cost(value: Bytes | None) -> int:
+    return 0 if value is None else len(value) // _REPLAYED_BYTES_PER_COST
 
 
 def _records_of(header: BatchHeader, batch: memoryview) -> list[Record]:

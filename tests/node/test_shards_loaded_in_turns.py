@@ -83,6 +83,21 @@ async def test_others_are_served_between_the_steps_of_what_is_loaded_before_a_ch
     assert len(hosting.loaded()) == 150
 
 
+async def test_values_that_are_long_to_replay_are_fewer_in_a_step(node: Server) -> None:
+    create(node, "t")
+    hosting = Hosting(node)
+    hosting.runtime_of(node.partitions.get("t", 0)).append(
+        [(b"%d" % each, bytes(3_200)) for each in range(50)]
+    )
+    steps = hosting.shards.follow()
+
+    next(steps)
+    assert 1 <= len(hosting.events) <= 5
+    at_once(steps)
+    await loaded(hosting, 0)
+    assert len(hosting.events) == 51
+
+
 async def test_what_stops_between_two_steps_reads_no_more(node: Server) -> None:
     create(node, "t")
     hosting = Hosting(node)
