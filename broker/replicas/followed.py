@@ -1,17 +1,19 @@
-"""One partition that is fetched of its leader: how that stands, and how it is asked for."""
+"""One partition that is fetched of its leader: how that stands, how it is asked for, and what its answer costs."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from protocol.messages.fetch import FetchPartition
+from protocol.messages.fetch import FetchPartition, PartitionData
 
 if TYPE_CHECKING:
     from broker.replicas.follower import Follower
     from storage.log.partition_log import PartitionLog
 
 OF_ITS_START, OF_ITS_END = -2, -1  # as timestamps of ListOffsets
+
+_APPEND_COST, _BYTES_PER_COST, _TRUNCATE_COST = 50, 4096, 100
 
 
 class FollowState(Enum):
@@ -63,3 +65,11 @@ class Followed:
             log_start_offset=logged.log_start_offset,
             partition_max_bytes=max_bytes,
         )
+
+
+def cost_of(data: PartitionData) -> int:
+    """Of taking over what was answered, in what it costs where there is nothing new. For the first records files are
+    made, for those of another epoch one is rewritten, for a cut some."""
+    if data.records:
+        return _APPEND_COST + len(data.records) // _BYTES_PER_COST
+    return 1 if data.diverging_epoch is None else _TRUNCATE_COST

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.pause import Pause
 from broker.replicas.fetch_settings import FetchSettings
-from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState
+from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState, cost_of
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import (
@@ -50,10 +50,6 @@ log = logging.getLogger("barnabas.replicas")
 FETCH_VERSION = 18
 LIST_OFFSETS_VERSION = 11
 """At metadata.version 30: fetchers ask for no versions."""
-
-_APPEND_COST = 25
-"""Of a partition with records, in what one without costs: a new epoch's first ones rewrite the file of epochs."""
-_BYTES_PER_COST = 4096
 
 
 class ReplicaFetcher:
@@ -290,8 +286,7 @@ class ReplicaFetcher:
         }
         for topic in answer.responses:
             for data in topic.partitions:
-                records = data.records
-                if pause.is_due(_APPEND_COST + len(records) // _BYTES_PER_COST if records else 1):
+                if pause.is_due(cost_of(data)):
                     yield
                 key = topic.topic_id, data.partition_index
                 each, wanted = self._followed.get(key), asked.get(key)

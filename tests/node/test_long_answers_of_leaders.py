@@ -13,7 +13,13 @@ from broker.peers.replica_fetching import ReplicaFetching
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.follower import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
-from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from protocol.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from protocol.steps import at_once
 from storage.log.partition_log import PartitionLog
 from tests.node.followers import TOPIC, batch
@@ -22,7 +28,7 @@ from tests.support.partition_logs import open_log
 from tests.support.replication_quota import AdjustableQuota
 
 PARTITIONS = 60
-MOST_IN_ONE_STEP = 20
+MOST_IN_ONE_STEP = 10
 
 
 class Many:
@@ -119,6 +125,25 @@ def test_who_stops_takes_no_more(many: Many) -> None:
 
     assert not many.turns
     assert many.taken() == before
+
+
+def test_a_cut_is_more_work_than_a_record(many: Many) -> None:
+    for log in many.logs:
+        log.append(batch("lost"), leader_epoch=1, now_ms=0)
+    many.asked.clear()
+    for index in range(PARTITIONS):
+        many.follow(index, 2)
+    request = many.fetcher.request()
+    assert isinstance(request, FetchRequest)
+    answer = many.answer()
+    for each in answer.responses[0].partitions:
+        each.records, each.diverging_epoch = b"", EpochEndOffset(epoch=1, end_offset=0)
+
+    steps = many.fetcher.answered(request, answer)
+    next(steps)
+    assert PARTITIONS - 5 <= many.taken() < PARTITIONS
+    at_once(steps)
+    assert many.taken() == 0
 
 
 def test_large_records_are_fewer_in_a_step(many: Many) -> None:
