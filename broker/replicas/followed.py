@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 OF_ITS_START, OF_ITS_END = -2, -1  # as timestamps of ListOffsets
 
-_APPEND_COST, _BYTES_PER_COST, _TRUNCATE_COST = 50, 4096, 100
+_APPEND_COST, _BYTES_PER_COST = 10, 4096
+_FILES_COST, _EPOCH_COST, _CUT_COST = 100, 40, 100
+"""For its first records a log's files are made, for those of another epoch one is rewritten, for a cut some."""
 
 
 class FollowState(Enum):
@@ -66,10 +68,12 @@ class Followed:
             partition_max_bytes=max_bytes,
         )
 
-
-def cost_of(data: PartitionData) -> int:
-    """Of taking over what was answered, in what it costs where there is nothing new. For the first records files are
-    made, for those of another epoch one is rewritten, for a cut some."""
-    if data.records:
-        return _APPEND_COST + len(data.records) // _BYTES_PER_COST
-    return 1 if data.diverging_epoch is None else _TRUNCATE_COST
+    def cost_of(self, data: PartitionData) -> int:
+        """Of taking over what was answered, in what it costs where there is nothing new: some µs."""
+        if not data.records:
+            return 1 if data.diverging_epoch is None else _CUT_COST
+        cost = _APPEND_COST + len(data.records) // _BYTES_PER_COST
+        logged = self.log
+        if not logged.log_end_offset:
+            return cost + _FILES_COST
+        return cost if logged.leader_epochs.latest == self.role.leader_epoch else cost + _EPOCH_COST

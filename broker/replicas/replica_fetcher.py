@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.pause import Pause
 from broker.replicas.fetch_settings import FetchSettings
-from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState, cost_of
+from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import (
@@ -286,9 +286,10 @@ class ReplicaFetcher:
         }
         for topic in answer.responses:
             for data in topic.partitions:
-                if pause.is_due(cost_of(data)):
-                    yield
                 key = topic.topic_id, data.partition_index
+                each = self._followed.get(key)
+                if each is not None and pause.is_due(each.cost_of(data)):
+                    yield
                 each, wanted = self._followed.get(key), asked.get(key)
                 if each is None or wanted is None or each.state is not FollowState.FETCHING:
                     continue
