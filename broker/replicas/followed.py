@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from protocol.messages.fetch import FetchPartition, PartitionData
+from protocol.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
 
 if TYPE_CHECKING:
     from broker.replicas.follower import Follower
@@ -67,6 +67,15 @@ class Followed:
             log_start_offset=logged.log_start_offset,
             partition_max_bytes=max_bytes,
         )
+
+    def parting_offset(self, of_leader: EpochEndOffset) -> int:
+        """Up to where its log is the leader's, as far as leader epochs tell. `of_leader`: where the epoch ends there
+        that this log ends with, or the last one before (Kafka: `AbstractFetcherThread.getOffsetTruncationState`)."""
+        logged = self.log
+        epoch, end_offset = logged.leader_epochs.end_offset_for(of_leader.epoch, logged.log_end_offset)
+        if epoch < 0:  # nothing here is as old
+            return min(of_leader.end_offset, logged.log_end_offset)
+        return end_offset if epoch != of_leader.epoch else min(end_offset, of_leader.end_offset)
 
     def cost_of(self, data: PartitionData) -> int:
         """Of taking over what was answered, in what it costs where there is nothing new: some µs."""

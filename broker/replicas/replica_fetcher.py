@@ -307,7 +307,7 @@ class ReplicaFetcher:
         if error == Error.NONE:
             diverging = data.diverging_epoch
             if diverging is not None and diverging.epoch >= 0:
-                self._truncate(followed, diverging)
+                self._truncate(followed, diverging, data.log_start_offset)
             else:
                 self._append(followed, data)
         elif error == Error.OFFSET_OUT_OF_RANGE:
@@ -334,6 +334,7 @@ class ReplicaFetcher:
                 leader_epoch=followed.role.leader_epoch,
                 now_ms=self._clock.now_ms(),
                 has_gaps=True,
+                leader_start=data.log_start_offset,
             )
         except CorruptRecordError as error:
             name, end_offset = f"{followed.name}-{logged.partition}", logged.log_end_offset
@@ -353,17 +354,18 @@ class ReplicaFetcher:
         if quota.throttled and quota.is_throttled(followed.name, logged.partition):
             quota.record(size)
 
-    def _truncate(self, followed: Followed, of_leader: EpochEndOffset) -> None:
-        """To where this log and the leader's part."""
-        logged = followed.log
-        epoch, end_offset = logged.leader_epochs.end_offset_for(of_leader.epoch, logged.log_end_offset)
-        offset = end_offset if epoch != of_leader.epoch else min(end_offset, of_leader.end_offset)
-        if epoch < 0:  # nothing here is as old
-            offset = min(of_leader.end_offset, logged.log_end_offset)
+    def _truncate(self, followed: Followed, of_leader: EpochEndOffset, leader_start: int) -> None:
+        """To where this log and the leader's part. Where the leader's begins no sooner, nobody knows whose is what lies
+        below, and all of it goes. (In Kafka it comes back with a crash that forgets where the log began.)"""
+        logged, now_ms = followed.log, self._clock.now_ms()
         name, before = f"{followed.name}-{logged.partition}", logged.log_end_offset
-        logged.truncate_to(max(offset, logged.log_start_offset), self._clock.now_ms())
+        offset = followed.parting_offset(of_leader)
+        if logged.log_start_offset < leader_start and offset <= leader_start:
+            logged.truncate_fully_and_start_at(leader_start, now_ms)
+        else:
+            logged.truncate_to(max(offset, logged.log_start_offset), now_ms)
         self._go_on_once_synced(followed)
-        if logged.log_end_offset < before:
+        if offset < before:
             log.info("%s is cut off at offset %d of %d, where the leader's is another", name, offset, before)
 
     # --- out of range ---------------------------------------------------------------------------------------

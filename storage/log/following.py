@@ -22,12 +22,21 @@ def sync_cut(log: PartitionLog, then: Then) -> bool:
 
 
 def append_as_follower(
-    log: PartitionLog, records: Bytes, *, leader_epoch: int, now_ms: int, has_gaps: bool
+    log: PartitionLog,
+    records: Bytes,
+    *,
+    leader_epoch: int,
+    now_ms: int,
+    has_gaps: bool,
+    leader_start: int = 0,
 ) -> None:
     """The batches that were fetched, as they are. `has_gaps`: offsets may be missing, since the leader's was compacted.
 
     The leader's log may begin amid a batch, where records were deleted: a log that has nothing yet begins with that
     batch then (Kafka: `Partition.appendRecordsToFollowerOrFutureReplica`). Its log start follows as any other.
+
+    `leader_start` is where the leader's log begins. Where it begins right behind this one, with a later epoch, nobody
+    knows whether what is here was the leader's before he deleted it: all of it goes.
 
     What is of a later epoch than that of the leader, and all behind it, is left out: there is another leader, whom the
     next answer tells of (KAFKA-18723).
@@ -46,6 +55,11 @@ def append_as_follower(
         if header.base_offset < end_offset == log.log_start_offset <= header.last_offset:
             log.truncate_fully_and_start_at(header.base_offset, now_ms)
             end_offset = header.base_offset
+        elif (
+            log.log_start_offset < leader_start == end_offset
+            and log.leader_epochs.latest < header.partition_leader_epoch
+        ):
+            log.truncate_fully_and_start_at(leader_start, now_ms)
         if header.base_offset < end_offset or (header.base_offset > end_offset and not has_gaps):
             raise CorruptRecordError(
                 f"a batch begins at offset {header.base_offset}, and the log ends at {end_offset}"

@@ -1,0 +1,54 @@
+"""A follower that comes back when its leader has deleted what is as old as its own last records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.node.followers import FETCHING, Following, Leading, bytes_of, leader_of_three
+from tests.support.partition_logs import open_log
+
+
+def delete_before(leader: Leading, offset: int) -> None:
+    leader.log.update_high_watermark(leader.log.log_end_offset)
+    leader.log.delete_records_before(offset)
+
+
+@pytest.mark.parametrize("deleted", [4, 5, 6])
+def test_nothing_stays_below_the_start_of_a_leader_who_knows_no_epoch_as_old(
+    tmp_path: Path, deleted: int
+) -> None:
+    """It may never have been committed, and a crash that forgets where the log began would bring it back."""
+    leader = leader_of_three(tmp_path / "leader")
+    following = Following(open_log(tmp_path / "follower"))
+    following.until_level(leader)
+    alone = Leading(following.log, 0)
+    for text in "de":
+        alone.append(text)
+    leader = Leading(leader.log, 1)
+    for text in "xyz":
+        leader.append(text)
+    delete_before(leader, deleted)
+
+    following.follow(1)
+    following.until_level(leader)
+    assert following.state is FETCHING
+    following.log.close()
+    assert bytes_of(open_log(tmp_path / "follower")) == bytes_of(leader.log)
+
+
+def test_what_is_below_stays_where_the_logs_part_above_the_start(tmp_path: Path) -> None:
+    """It is the same then, and goes with its segment."""
+    leader = leader_of_three(tmp_path / "leader")
+    following = Following(open_log(tmp_path / "follower"))
+    following.until_level(leader)
+    Leading(following.log, 0).append("d")
+    delete_before(leader, 1)
+    leader = Leading(leader.log, 1)
+    leader.append("x")
+
+    following.follow(1)
+    following.until_level(leader)
+    assert (following.log.log_start_offset, following.log.segments.base_offsets) == (1, [0])
+    assert bytes_of(following.log) == bytes_of(leader.log)
