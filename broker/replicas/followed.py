@@ -47,6 +47,17 @@ class Followed:
     def log(self) -> PartitionLog:
         return self.role.log
 
+    def awaits(self, asked: FetchPartition) -> bool:
+        """Whether an answer to this is for the epoch and the end that it has now. The metadata may have given the
+        partition another role a moment before whoever fetches it learns of that."""
+        role = self.role
+        return (
+            self.state is FollowState.FETCHING
+            and not role.is_over
+            and (role.leader_epoch, role.log.log_end_offset)
+            == (asked.current_leader_epoch, asked.fetch_offset)
+        )
+
     def goes_on_as(self, role: Follower) -> bool:
         """Whether it is of the same epoch, and the same log: then who is in sync is all that may have changed (Kafka:
         `isNewLeaderEpoch` of `ReplicaManager.applyLocalFollowersDelta`)."""

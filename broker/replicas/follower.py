@@ -17,7 +17,7 @@ NO_LEADER_EPOCH = -1
 class Follower:
     """The role of a partition that isn't led here."""
 
-    __slots__ = ("_fetches", "leader_epoch", "leader_id", "log")
+    __slots__ = ("_fetches", "is_over", "leader_epoch", "leader_id", "log")
 
     def __init__(
         self,
@@ -31,6 +31,8 @@ class Follower:
         self._fetches = fetches
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
+        self.is_over = False
+        """Whether the partition has another role by now: what its leader still answers isn't taken."""
 
     def learn_high_watermark(self, of_leader: int) -> None:
         """What the leader has committed is committed here as well, as far as this log has it. It never goes back."""

@@ -162,7 +162,9 @@ class Partition:
 
     def _take(self, role: Leader | Follower, lost_because: Error = Error.NOT_LEADER_OR_FOLLOWER) -> None:
         before, self.role = self.role, role
-        if before is not role and isinstance(before, Leader):
+        if isinstance(before, Follower):
+            before.is_over = True
+        elif before is not role:
             before.resign(KafkaError(lost_because))
         if self.waiting:
             self.waiting.wake()

@@ -291,13 +291,7 @@ class ReplicaFetcher:
                 if each is not None and pause.is_due(each.cost_of(data)):
                     yield
                 each, wanted = self._followed.get(key), asked.get(key)
-                if each is None or wanted is None or each.state is not FollowState.FETCHING:
-                    continue
-                is_of_now = (each.role.leader_epoch, each.log.log_end_offset) == (
-                    wanted.current_leader_epoch,
-                    wanted.fetch_offset,
-                )
-                if is_of_now:
+                if each is not None and wanted is not None and each.awaits(wanted):
                     with self._at_its_own_cost(each):
                         self._take(each, data)
 
@@ -375,7 +369,11 @@ class ReplicaFetcher:
         for topic in answer.topics:
             for found in topic.partitions:
                 followed = by_name.get((topic.name, found.partition_index))
-                if followed is None or followed.state is not FollowState.OUT_OF_RANGE:
+                if (
+                    followed is None
+                    or followed.role.is_over
+                    or followed.state is not FollowState.OUT_OF_RANGE
+                ):
                     continue
                 if found.error_code == Error.FENCED_LEADER_EPOCH:
                     self._fail(followed, "the leader knows a later epoch")

@@ -11,10 +11,21 @@ from broker.controller.directory_ids import UNASSIGNED
 from broker.handlers.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from broker.network.later import Later
 from broker.replicas.follower import Follower
+from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.errors import Error
-from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.transactions_admin import DescribeProducersRequest, DescribeProducersTopic
+from protocol.records.batch import patch_offset_and_epoch
+from protocol.records.records import build_batch
+from protocol.steps import at_once
 from tests.node.replicated import (
     LONG_MS,
     ME,
@@ -34,6 +45,8 @@ from tests.node.replicated import (
 )
 from tests.node.transactional import ask
 from tests.support.answers import answered
+from tests.support.manual_clock import ManualClock
+from tests.support.replication_quota import AdjustableQuota
 from tests.support.whole_server import crash, started
 
 
@@ -57,6 +70,29 @@ async def test_a_partition_takes_the_roles_that_the_metadata_gives_it(tmp_path: 
     assert partition.log.leader_epochs.entries == [(0, 0), (3, 1)]
     fetch(node, 1, replica_id=OTHER)
     assert set(errors(node).values()) == {Error.NONE}
+    crash(node)
+
+
+async def test_what_a_leader_still_answers_is_not_taken_by_who_leads_by_now(tmp_path: Path) -> None:
+    """The role comes first; whoever fetches learns of it once all partitions have theirs."""
+    node = await replicated(tmp_path)
+    change(node, leader=OTHER)
+    partition = node.partitions.get("t", 0)
+    assert isinstance(partition.role, Follower)
+    clock = ManualClock()
+    fetcher = ReplicaFetcher(ME, lambda: 99, clock, AdjustableQuota(clock))
+    fetcher.follow(TOPIC_ID, "t", 0, partition.role)
+    request = fetcher.request()
+    assert isinstance(request, FetchRequest)
+    record = build_batch([(0, None, b"late", ())])
+    end_offset = partition.log.log_end_offset
+    patch_offset_and_epoch(record, 0, end_offset, partition.leader_epoch)
+    data = PartitionData(high_watermark=0, log_start_offset=0, records=bytes(record))
+    topic = FetchableTopicResponse(topic_id=TOPIC_ID, partitions=[data])
+
+    change(node, leader=ME)
+    at_once(fetcher.answered(request, FetchResponse(responses=[topic])))
+    assert partition.log.log_end_offset == end_offset
     crash(node)
 
 
