@@ -44,6 +44,9 @@ from tests.simulation.work import Place
 
 FINAL = frozenset({AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT})
 """What is said last of a record."""
+MAY_BE_WRITTEN = frozenset({None, Error.NONE, Error.NOT_LEADER_OR_FOLLOWER})
+"""None: nobody knows what became of it. A leader whose write came through, and its answer didn't, writes again, and may
+find then that another one leads: what it tells its client is in the durable state all the same, as in Kafka."""
 NOT_HELD = frozenset({Error.INVALID_RECORD_STATE, Error.INVALID_REQUEST})
 """Of who acknowledges what isn't its own."""
 
@@ -104,7 +107,7 @@ class Acknowledgement:
 
     @property
     def may_be_final(self) -> bool:
-        return self.error in (None, Error.NONE) and self.kind in FINAL
+        return self.error in MAY_BE_WRITTEN and self.kind in FINAL
 
 
 @dataclass(slots=True)

@@ -67,6 +67,16 @@ def test_what_is_accepted_and_never_given_again_is_right() -> None:
     assert told.complaints() == []
 
 
+@pytest.mark.parametrize(
+    ("error", "is_right"),
+    [(None, True), (Error.NOT_LEADER_OR_FOLLOWER, True), (Error.INVALID_RECORD_STATE, False)],
+)
+def test_what_may_be_written_need_not_come_again(error: Error | None, is_right: bool) -> None:
+    told = Told()
+    told.said(1.2, told.given(0, "a", 1), ACCEPT, error)
+    assert (told.complaints() == []) is is_right
+
+
 def test_what_comes_again_after_its_lock_and_after_a_release_is_right() -> None:
     told = Told()
     told.given(0, "a", 1)
