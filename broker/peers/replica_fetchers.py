@@ -84,7 +84,7 @@ class ReplicaFetchers:
         self._of_leaders.clear()
 
     def _follow_topic(self, hosted: HostedTopic) -> None:
-        for index in hosted.elsewhere:
+        for index in (*hosted.elsewhere, *hosted.offline, *hosted.to_open):
             self._forget((hosted.topic_id, index))
         for index, partition in hosted.partitions.items():
             key = hosted.topic_id, index

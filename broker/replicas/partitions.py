@@ -118,7 +118,8 @@ class Partitions:
         return [*self._replicated]
 
     def follow(self, image: ClusterImage) -> Steps[TopicChanges]:
-        """Make the partitions what the metadata says, as far as it changed since the last call: what is returned.
+        """Make the partitions what the metadata says, as far as it changed since the last call: what is returned, with
+        what was tried again.
 
         In steps, between which the image may change again; what is returned holds for the image as it was. What the
         disk refuses is logged and tried again at the next call; until then the partition is offline.
@@ -132,9 +133,10 @@ class Partitions:
                 yield
         for topic in changes.removed:
             yield from self._remove(topic, pause)
-        to_follow = changes.touched | self._to_follow
+        again = {name: None for name in self._to_follow if name in image.topics}
+        changes = changes._replace(touched=changes.touched | again)
         self._to_follow = {}
-        for name in to_follow:
+        for name in changes.touched:
             if name in image.topics:
                 yield from self._follow_topic(image.topics[name], pause)
         return changes

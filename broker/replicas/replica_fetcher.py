@@ -103,6 +103,11 @@ class ReplicaFetcher:
 
     # --- asking ---------------------------------------------------------------------------------------------
 
+    def _present(self) -> list[tuple[PartitionKey, Followed]]:
+        """Those that have their role still. Of another one, or of a directory that failed, nothing is asked: the leader
+        would take it for in sync."""
+        return [item for item in self._followed.items() if not item[1].role.is_over]
+
     def wait_s(self) -> float | None:
         """How long until there is something to ask; None: not before another partition is followed."""
         if self._is_syncing:
@@ -110,7 +115,7 @@ class ReplicaFetcher:
         now_s = self._clock.monotonic_s()
         throttles = self._throttles_now()
         waits = []
-        for (_, index), each in self._followed.items():
+        for (_, index), each in self._present():
             if each.state is FollowState.PAUSED:
                 waits.append(max(0.0, each.paused_until_s - now_s))
             elif each.state is FollowState.FETCHING and throttles and self._is_throttled(each, index):
@@ -122,18 +127,18 @@ class ReplicaFetcher:
     def request(self) -> FetchRequest | ListOffsetsRequest | None:
         """The next one; None where there is nothing to ask now. What this node's disk refuses isn't raised: it costs
         its partition alone."""
-        now_s = self._clock.monotonic_s()
-        for each in self._followed.values():
+        now_s, present = self._clock.monotonic_s(), self._present()
+        for _, each in present:
             if each.state is FollowState.PAUSED and each.paused_until_s <= now_s:
                 self._go_on_once_synced(each)
-        if self._waits_for_sync():
+        if self._waits_for_sync(present):
             return None
-        lost = {key: each for key, each in self._followed.items() if each.state is FollowState.OUT_OF_RANGE}
+        lost = {key: each for key, each in present if each.state is FollowState.OUT_OF_RANGE}
         if lost:
             return self._ends_of(lost)
         topics: dict[bytes, FetchTopic] = {}
         throttles = self._throttles_now()
-        for (topic_id, index), each in self._followed.items():
+        for (topic_id, index), each in present:
             self._begin_at_hole(each)
             if each.state is FollowState.FETCHING and not (throttles and self._is_throttled(each, index)):
                 topic = topics.setdefault(topic_id, FetchTopic(topic_id=topic_id))
@@ -149,12 +154,12 @@ class ReplicaFetcher:
         `RemoteLeaderEndPoint.shouldFollowerThrottle`)."""
         return followed.lag != 0 and self._quota.is_throttled(followed.name, index)
 
-    def _waits_for_sync(self) -> bool:
+    def _waits_for_sync(self, present: list[tuple[PartitionKey, Followed]]) -> bool:
         """Where `flush.messages` is reached the next request, which says what is here, waits for the disk. (Kafka's
         append does.)"""
         if self._is_syncing:
             return True
-        for each in self._followed.values():
+        for _, each in present:
             logged = each.log
             if (
                 each.state is FollowState.FETCHING
@@ -301,7 +306,7 @@ class ReplicaFetcher:
         if error == Error.NONE:
             diverging = data.diverging_epoch
             if diverging is not None and diverging.epoch >= 0:
-                self._truncate(followed, diverging, data.log_start_offset)
+                self._truncate(followed, diverging)
             else:
                 self._append(followed, data)
         elif error == Error.OFFSET_OUT_OF_RANGE:
@@ -348,18 +353,13 @@ class ReplicaFetcher:
         if quota.throttled and quota.is_throttled(followed.name, logged.partition):
             quota.record(size)
 
-    def _truncate(self, followed: Followed, of_leader: EpochEndOffset, leader_start: int) -> None:
-        """To where this log and the leader's part. Where the leader's begins no sooner, nobody knows whose is what lies
-        below, and all of it goes. (In Kafka it comes back with a crash that forgets where the log began.)"""
-        logged, now_ms = followed.log, self._clock.now_ms()
+    def _truncate(self, followed: Followed, of_leader: EpochEndOffset) -> None:
+        """To where this log and the leader's part."""
+        logged, offset = followed.log, followed.parting_offset(of_leader)
         name, before = f"{followed.name}-{logged.partition}", logged.log_end_offset
-        offset = followed.parting_offset(of_leader)
-        if logged.log_start_offset < leader_start and offset <= leader_start:
-            logged.truncate_fully_and_start_at(leader_start, now_ms)
-        else:
-            logged.truncate_to(max(offset, logged.log_start_offset), now_ms)
+        logged.truncate_to(max(offset, logged.log_start_offset), self._clock.now_ms())
         self._go_on_once_synced(followed)
-        if offset < before:
+        if logged.log_end_offset < before:
             log.info("%s is cut off at offset %d of %d, where the leader's is another", name, offset, before)
 
     # --- out of range ---------------------------------------------------------------------------------------

@@ -120,7 +120,8 @@ class Following:
 
     def follow(self, epoch: int) -> None:
         """The metadata says who leads now."""
-        self.fetcher.follow(TOPIC, "t", 0, Follower(self.log, self.fetches, 1, epoch))
+        self.role = Follower(self.log, self.fetches, 1, epoch)
+        self.fetcher.follow(TOPIC, "t", 0, self.role)
 
     @property
     def state(self) -> FollowState:

@@ -11,13 +11,27 @@ from typing import Any
 import pytest
 
 from broker.peers.replica_fetching import ReplicaFetching
+from broker.replicas.followed import FollowState
 from broker.replicas.follower import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.offsets import ListOffsetsRequest
+from protocol.steps import at_once
 from storage.log.partition_log import PartitionLog
-from tests.node.followers import FAILED, FETCHING, PAUSED, TOPIC, Following, Leading, batch, bytes_of
+from tests.node.followers import (
+    FAILED,
+    FETCHING,
+    OUT_OF_RANGE,
+    PAUSED,
+    TOPIC,
+    Following,
+    Leading,
+    batch,
+    bytes_of,
+    leader_of_three,
+)
 from tests.support.disk import files
 from tests.support.failing_calls import fail
 from tests.support.partition_logs import open_log
@@ -224,3 +238,38 @@ def test_a_broken_invariant_stops_the_node(pair: Pair, monkeypatch: pytest.Monke
     fail(monkeypatch, Follower, "learn_high_watermark", error=broken)
     pair.step()
     assert pair.stopped == [broken]
+
+
+@pytest.mark.parametrize("state", [FETCHING, PAUSED, OUT_OF_RANGE])
+def test_nothing_is_asked_of_what_is_not_followed_any_more(tmp_path: Path, state: FollowState) -> None:
+    """As where its directory has failed: its leader would take it for in sync, and answer for ever what isn't taken."""
+    leader, following = leader_of_three(tmp_path / "leader"), Following(open_log(tmp_path / "follower"))
+    following.until_level(leader)
+    if state is OUT_OF_RANGE:
+        following.log.truncate_fully_and_start_at(9, 0)
+        following.step(leader)
+    elif state is PAUSED:
+        request = following.request()
+        at_once(following.fetcher.answered(request, KafkaError(Error.NETWORK_EXCEPTION)))
+    assert following.state is state
+    following.role.is_over = True
+    following.clock.advance_ms(10_000)
+    assert following.fetcher.request() is None
+    assert following.fetcher.wait_s() is None
+
+    following.follow(0)
+    assert following.fetcher.request() is not None
+
+
+def test_who_is_not_followed_any_more_holds_up_nobody(tmp_path: Path) -> None:
+    """Its end isn't in the leader's log, and the others are asked for behind that."""
+    leader, following = leader_of_three(tmp_path / "leader"), Following(open_log(tmp_path / "follower"))
+    following.until_level(leader)
+    following.log.truncate_fully_and_start_at(9, 0)
+    following.step(leader)
+    assert following.state is OUT_OF_RANGE
+    following.role.is_over = True
+    following.fetcher.follow(OTHER, "u", 0, Following(open_log(tmp_path / "other")).role)
+    request = following.fetcher.request()
+    assert isinstance(request, FetchRequest)
+    assert [topic.topic_id for topic in request.topics] == [OTHER]

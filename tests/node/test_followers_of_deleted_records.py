@@ -52,3 +52,15 @@ def test_what_is_below_stays_where_the_logs_part_above_the_start(tmp_path: Path)
     following.until_level(leader)
     assert (following.log.log_start_offset, following.log.segments.base_offsets) == (1, [0])
     assert bytes_of(following.log) == bytes_of(leader.log)
+
+
+def test_a_follower_that_is_level_as_all_is_deleted_keeps_what_it_has(tmp_path: Path) -> None:
+    """It is of the same epoch, and so the leader's."""
+    leader = leader_of_three(tmp_path / "leader")
+    following = Following(open_log(tmp_path / "follower"))
+    following.until_level(leader)
+    delete_before(leader, 3)
+    leader.append("d")
+
+    following.until_level(leader)
+    assert (following.log.log_start_offset, following.log.segments.base_offsets) == (3, [0])
