@@ -12,7 +12,7 @@ from broker.controller.own_broker import begin_run, end_session
 from broker.controller.partition_updates import leader_and_isr_updates
 from broker.controller.placement import Placement
 from broker.disks import opening
-from broker.disks.found_folders import find_folders, settle_moves
+from broker.disks.found_folders import find_folders, say_missing, settle_moves
 from broker.fault_handler import FaultHandler
 from broker.network.endpoints import bind_all
 from broker.opened import Opened
@@ -200,6 +200,8 @@ def _find_replicas(
     image, new_name = metadata.image, environment.chance.folder_name
     found = find_folders(image, node_id, log_dirs.online, new_name)
     moves = settle_moves(image, log_dirs.online, found, bool(log_dirs.offline_paths), new_name)
+    if not log_dirs.offline_paths:  # else they may be in one of these
+        say_missing(image, node_id, log_dirs.ids, found)
     by_id = {
         (image.topics[topic].topic_id, index): directory_id for (topic, index), directory_id in found.items()
     }

@@ -129,6 +129,7 @@ class DiskFiles(Files):
                 return
             error = OSError(errno.ENOSPC, f"wrote {written} of {size} bytes", file.path)
         except OSError as failure:
+            failure.filename = file.path
             error = failure
         try:
             self.truncate(file, position)
@@ -236,6 +237,9 @@ class DiskFiles(Files):
             view = memoryview(data)[:allowed]
             while view:
                 view = view[os.write(descriptor, view) :]
+        except OSError as failure:
+            failure.filename = path
+            raise
         finally:
             os.close(descriptor)
         if allowed is not None and allowed < len(data):

@@ -53,10 +53,14 @@ MODULES = {
 
 
 def import_coordinators(topics: Container[str]) -> Steps[None]:
-    """Those of the internal topics that are there: before their partitions come to be led here, and others ask."""
+    """Those of the internal topics that are there: before their partitions come to be led here, and others ask. Where
+    there is too little memory the rest is imported by whoever needs it, who tries again then."""
     for topic, modules in MODULES.items():
         if topic in topics:
             for name in modules:
                 if name not in sys.modules:
-                    importlib.import_module(name)
+                    try:
+                        importlib.import_module(name)
+                    except MemoryError:
+                        return
                     yield

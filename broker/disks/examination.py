@@ -134,9 +134,9 @@ def _partition(
 def _metadata(files: Files, path: str, clean: bool, found: list[Finding]) -> ClusterImage | None:
     """The cluster as the metadata log says it; None where it can't be read."""
     image = ClusterImage()
-    if not files.exists(path):
-        return image
     try:
+        if not files.exists(path):
+            return image
         damage = find_damage(files, path, clean=clean).damage
         names = files.list_directory(path)
     except OSError as failure:

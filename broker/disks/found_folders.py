@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from typing import TYPE_CHECKING
 
 from broker.controller.assigned_directories import directory_of
+from broker.controller.directory_ids import LOST, MIGRATING, UNASSIGNED
 from broker.process.start_error import StartError
 from protocol.wire.primitives import uuid_to_text
 from storage.directory.log_directory import METADATA_TOPIC
@@ -92,6 +93,28 @@ def find_folders(
     }
 
 
+def say_missing(
+    image: ClusterImage, node_id: int, online: Collection[bytes], found: Container[tuple[str, int]]
+) -> None:
+    """Tell of partitions that were in a directory of this node which isn't there, as where its disk isn't mounted: they
+    are about to begin anew elsewhere. (Kafka refuses a directory that nobody has formatted.)"""
+    missing = [
+        (topic.name, index)
+        for topic in image.topics.values()
+        for index, partition in topic.partitions.items()
+        if node_id in partition.replicas
+        and (topic.name, index) not in found
+        and directory_of(partition, node_id) not in (UNASSIGNED, MIGRATING, LOST, *online)
+    ]
+    if missing:
+        log.error(
+            "partitions that were in a log directory which isn't there any more: %d, the first %s-%d. They begin anew,"
+            " without what they had here; stop and put that directory back if it is to be had",
+            len(missing),
+            *missing[0],
+        )
+
+
 def _one_of(
     folders: Mapping[bytes, PartitionFolder],
     partition: PartitionImage,
@@ -99,18 +122,20 @@ def _one_of(
     directories: Mapping[bytes, LogDirectory],
     new_folder_name: Callable[[], str],
 ) -> bytes:
-    """The directory id of the folder that counts: the record's. Where that names none of them and nobody takes this
-    replica for whole, it may be any of them: what it lacks, or has too much, its leader knows."""
+    """The directory id of the folder that counts: the record's. Where that names none of them, and nobody takes this
+    replica for whole, it may be any of them: what it lacks, or has too much, its leader knows. Raises StartError where
+    nobody else has what would be lost with the wrong one, or would say that it is."""
     named = directory_of(partition, node_id) if node_id in partition.replicas else None
+    whole = {*partition.isr, *partition.elr, *partition.last_known_elr}
     counts, other, *_ = folders
-    if named is not None and named in folders:
-        counts = named
-    elif node_id in (*partition.isr, *partition.elr, *partition.last_known_elr):
+    if node_id in whole and (named not in folders or len(whole) == 1):
         folder = folders[counts]
         raise StartError(
             f"{folder.topic}-{folder.partition} is both in {directories[counts].path} and in "
             f"{directories[other].path}: move the one away that is out of date"
         )
+    if named is not None and named in folders:
+        counts = named
     for directory_id, folder in folders.items():
         if directory_id != counts:
             stray = directories[directory_id].set_aside(folder, new_folder_name())

@@ -27,10 +27,10 @@ def handle(
     context: RequestContext,
     request: FetchRequest,
 ) -> FetchResponse | Later[FetchResponse]:
-    context.is_between_nodes = True
     refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return FetchResponse(error_code=refusal.error)
+    context.is_between_nodes = True
     return metadata_fetches.fetch(
         request, tells_endpoints=context.api_version >= FIRST_VERSION_WITH_ENDPOINTS
     )

@@ -97,7 +97,7 @@ class Machine:
         self._fills_up = fills_up
         self.full_disks: list[FullDisk] = []
         """One for each run."""
-        self._disk_fails = False
+        self._failing: Sequence[str] = ()
         self._network: NodeNetwork
         for folder in self.folders:
             VirtualFiles(self.disk, world.history, world.clock.now_ms).make_directories(folder)
@@ -146,7 +146,7 @@ class Machine:
             arguments += ["-o", setting]
         self.node = None
         self.is_up = True
-        self._disk_fails = False
+        self._failing = ()
         died = self._died = world.loop.create_future()
         self.files.on_death = self._off
         self.files.die_at = die_at
@@ -196,10 +196,11 @@ class Machine:
         self.note("goes on")
         self.scheduler.resume()
 
-    def fail_disk(self, hook: FaultHook) -> None:
-        """Its files ask this one from now on, until it is started again; it may stop for what is refused."""
-        self.note("has a disk that fails")
-        self._disk_fails = True
+    def fail_disk(self, folders: Sequence[str], hook: FaultHook) -> None:
+        """Its files ask the hook from now on, until it is started again. These of its log directories it may refuse: it
+        may stop for the first one, which has the metadata too, and goes on without others."""
+        self.note(f"has a disk that fails: {', '.join(folders)}")
+        self._failing = folders
         self.files.set_fault_hook(hook)
 
     @property
@@ -207,11 +208,19 @@ class Machine:
         """Whether it has to be stopped."""
         return self.node is not None and self.node.failure is not None
 
-    def _note_failures(self) -> None:
+    def _note_failures(self, *, at_stop: bool = False) -> None:
         self.failures += self.scheduler.failures
         failure = None if self.node is None else self.node.failure
-        if failure is not None and not (self._disk_fails and _is_of_the_disk(failure)):
+        if failure is not None and not self._is_for_its_disk(failure, at_stop=at_stop):
             self.failures.append(failure)
+
+    def _is_for_its_disk(self, failure: BaseException, *, at_stop: bool) -> bool:
+        """Whether it may have stopped for this, or not be clean."""
+        if not any(f"{folder}/" in f"{failure}/" or f"{folder} " in f"{failure}" for folder in self._failing):
+            return False
+        if isinstance(failure, KafkaError):
+            return at_stop and failure.error is Error.KAFKA_STORAGE_ERROR
+        return isinstance(failure, OSError) and (at_stop or self.folder in self._failing)
 
     def die(self, *, power_lost: bool) -> None:
         """At once, or what remains to be done where a file's operation was the last: a killed process, or a machine
@@ -239,20 +248,15 @@ class Machine:
         self.note("stops")
         assert self.node is not None
         self.serves = False
+        had_failed = self.has_failed
         await self.node.stop()
-        self._note_failures()
-        if self._disk_fails:
+        self._note_failures(at_stop=not had_failed)
+        if self._failing:
             self.disk.locked.clear()  # the process has ended, whatever the disk let it do
         self.is_up = False
         self.scheduler.dead = True
         self._network.end()
         self.note("has stopped")
-
-
-def _is_of_the_disk(failure: BaseException) -> bool:
-    return isinstance(failure, OSError) or (
-        isinstance(failure, KafkaError) and failure.error is Error.KAFKA_STORAGE_ERROR
-    )
 
 
 async def _start(config: BrokerConfig, environment: Environment) -> Server | ControllerNode | None:

@@ -119,7 +119,8 @@ class Faults:
             return
         luck, loop = self._luck, self._nodes.world.loop
         self._counts["disks that failed"] += 1
-        machine.fail_disk(FailingDisk(luck, luck.choice((machine.folders, [luck.choice(machine.folders)]))))
+        folders = luck.choice((machine.folders, [luck.choice(machine.folders)]))
+        machine.fail_disk(folders, FailingDisk(luck, folders))
         until_s = loop.time() + luck.choice((luck.uniform(0.05, 1), luck.uniform(1, 9)))
         while not machine.has_failed and loop.time() < until_s:
             await asyncio.sleep(0.05)

@@ -65,6 +65,12 @@ def test_what_a_disk_refuses_to_say_is_not_taken_for_gone(tmp_path: Path) -> Non
         files.exists(str(tmp_path / "loop"))
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+def test_a_full_disk_names_the_file() -> None:
+    with pytest.raises(OSError, match="/dev/full"):
+        files.write_whole("/dev/full", b"x")
+
+
 def test_every_function_that_touches_files_is_an_operation() -> None:
     public = {name for name in functions(Files) | functions(DiskFiles) if not name.startswith("_")}
     assert public - NOT_OPERATIONS == set(OPERATIONS)
