@@ -124,10 +124,14 @@ class LogDirs:
             and any(known is directory for known in self.online.values())
         )
 
+    def _has(self, directory: LogDirectory) -> bool:
+        """Whether it isn't let go of: what is under way in one that is may still report."""
+        return directory is self.metadata or any(known is directory for known in self.online.values())
+
     def report(self, directory: LogDirectory, failure: OSError) -> bool:
         """The disk refused something: whether the directory goes offline, once what is under way has ended. It doesn't
         where it wasn't the disk that refused, but the system a descriptor."""
-        if directory in self.failing:
+        if directory in self.failing or not self._has(directory):
             return True
         if is_out_of_descriptors(failure):
             return False

@@ -41,6 +41,7 @@ from protocol.messages.topics import (
 )
 from protocol.records.records import build_batch
 from tests.compare.plain import message_from
+from tests.node import log_dirs
 from tests.support.answers import answered
 from tests.support.disk import files
 from tests.support.topics import topics_of
@@ -209,6 +210,19 @@ async def test_retention_goes_on_behind_a_partition_that_fails(node: Server) -> 
     files.set_fault_hook(None)
     assert [node.partitions.get(name, 0).log.log_start_offset for name in "bc"] == [1, 1]
     crash(node)
+
+
+async def test_what_a_directory_still_reports_that_is_let_go_of_stops_nobody(tmp_path: Path) -> None:
+    """As a sync that was under way when it failed."""
+    node = await log_dirs.filled(tmp_path)
+    directory = node.partitions.get("t", log_dirs.LOST).directory
+    node.log_dirs.stops_without = True  # as a broker of a cluster does
+    await log_dirs.fail(node)
+    files.set_fault_hook(None)
+    assert directory not in node.log_dirs.all()
+    assert directory.report(OSError(errno.EIO, "refused"))
+    assert node.failure is None
+    await node.stop()
 
 
 @pytest.mark.fault("append", "exists")
