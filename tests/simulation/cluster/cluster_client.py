@@ -120,4 +120,5 @@ class ClusterClient(WireClient):
     async def insist(
         self, ask: Callable[[], Awaitable[Error]], tries: int = 200, also: frozenset[Error] = frozenset()
     ) -> Error | None:
-        return await super().insist(ask, tries * self._tries, also | NOT_YET)
+        """Longer than a controller's disk may fail: nobody comes to lead meanwhile."""
+        return await super().insist(ask, 3 * tries * self._tries, also | NOT_YET)
