@@ -47,6 +47,12 @@ class Followed:
     def log(self) -> PartitionLog:
         return self.role.log
 
+    @property
+    def is_present(self) -> bool:
+        """Whether its partition has this role still, and its disk hasn't refused for good."""
+        role = self.role
+        return not role.is_over and role.log.failure is None
+
     def awaits(self, asked: FetchPartition) -> bool:
         """Whether an answer to this is for the epoch and the end that it has now. The metadata may have given the
         partition another role a moment before whoever fetches it learns of that."""

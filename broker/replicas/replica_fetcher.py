@@ -104,9 +104,9 @@ class ReplicaFetcher:
     # --- asking ---------------------------------------------------------------------------------------------
 
     def _present(self) -> list[tuple[PartitionKey, Followed]]:
-        """Those that have their role still. Of another one, or of a directory that failed, nothing is asked: the leader
-        would take it for in sync."""
-        return [item for item in self._followed.items() if not item[1].role.is_over]
+        """Those that have their role still, and a log that is appended to. Of others nothing is asked: it says what is
+        here, and the leader would take them for in sync, though the disk hasn't what was to be synced."""
+        return [item for item in self._followed.items() if item[1].is_present]
 
     def wait_s(self) -> float | None:
         """How long until there is something to ask; None: not before another partition is followed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.messages.fetch import FetchRequest
 from storage.log.flushing import Flushing
 from tests.node.followers import FETCHING, PAUSED, TOPIC, Following, Leading, batch, bytes_of, leader_of_three
+from tests.support.disk import files
 from tests.support.failing_calls import fail
 from tests.support.partition_logs import HeldBackground, open_log
 
@@ -70,6 +72,29 @@ def test_it_waits_for_the_disk_in_the_next_epoch_too(
     assert cut.log.cut is None
     cut.until_level(leader)
     assert bytes_of(cut.log) == bytes_of(leader.log)
+
+
+def test_what_the_disk_refuses_to_sync_the_leader_is_not_told_of(
+    tmp_path: Path, leader: Leading, background: HeldBackground
+) -> None:
+    """Else it is committed, and a power loss takes it."""
+    following = Following(open_log(tmp_path / "follower", background=background, flush_messages=1))
+    following.step(leader)
+    assert following.log.log_end_offset == 3
+    assert following.fetcher.request() is None, "it waits for the disk"
+
+    def hook(operation: str, path: str, size: int) -> None:
+        if operation == "sync" and "follower" in path:
+            raise OSError(errno.EIO, "refused", path)
+
+    files.set_fault_hook(hook)
+    background.run_all()
+    files.set_fault_hook(None)
+    assert following.log.failure is not None
+    assert following.fetcher.request() is None
+    assert following.fetcher.wait_s() is None
+    following.follow(0)
+    assert following.fetcher.request() is None, "not by another role either"
 
 
 def test_another_fetcher_waits_for_the_disk_too(cut: Following, background: HeldBackground) -> None:
