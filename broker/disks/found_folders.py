@@ -98,13 +98,14 @@ def say_missing(
 ) -> None:
     """Tell of partitions that were in a directory of this node which isn't there, as where its disk isn't mounted: they
     are about to begin anew elsewhere. (Kafka refuses a directory that nobody has formatted.)"""
+    accounted_for = {UNASSIGNED, MIGRATING, LOST, *online}
     missing = [
         (topic.name, index)
         for topic in image.topics.values()
         for index, partition in topic.partitions.items()
         if node_id in partition.replicas
         and (topic.name, index) not in found
-        and directory_of(partition, node_id) not in (UNASSIGNED, MIGRATING, LOST, *online)
+        and directory_of(partition, node_id) not in accounted_for
     ]
     if missing:
         log.error(

@@ -121,7 +121,7 @@ class LogDirs:
         return (
             directory is not self.metadata
             and len(self.online) - len(self.failing) > 1
-            and any(known is directory for known in self.online.values())
+            and self._has(directory)
         )
 
     def _has(self, directory: LogDirectory) -> bool:

@@ -42,9 +42,7 @@ def handle(
             return ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
         context.connection.client_software = (name, software_version)
     finalized = dict(metadata.image.features)
-    kraft_version = (
-        metadata.quorum.kraft_version
-    )  # which the quorum's records say (Kafka: `KRaftMetadataCache`)
+    kraft_version = metadata.quorum.kraft_version  # by the quorum's records (Kafka: `KRaftMetadataCache`)
     if kraft_version:
         finalized[KRAFT_VERSION] = kraft_version
     supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()} | {

@@ -230,12 +230,7 @@ async def test_a_disk_that_does_not_say_either_whether_its_only_directory_is_the
     node: Server,
 ) -> None:
     create(node, "a")
-
-    def hook(name: str, path: str, size: int) -> None:
-        if name in ("append", "exists"):
-            raise OSError(errno.EIO, "refused", path)
-
-    files.set_fault_hook(hook)
+    log_dirs.refuse("", "append", "exists")
     with pytest.raises(KafkaError) as refused:
         append(node, "a")
     assert refused.value.error is Error.KAFKA_STORAGE_ERROR

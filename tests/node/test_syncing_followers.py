@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,7 @@ from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.messages.fetch import FetchRequest
 from storage.log.flushing import Flushing
 from tests.node.followers import FETCHING, PAUSED, TOPIC, Following, Leading, batch, bytes_of, leader_of_three
+from tests.node.log_dirs import refuse
 from tests.support.disk import files
 from tests.support.failing_calls import fail
 from tests.support.partition_logs import HeldBackground, open_log
@@ -82,12 +82,7 @@ def test_what_the_disk_refuses_to_sync_the_leader_is_not_told_of(
     following.step(leader)
     assert following.log.log_end_offset == 3
     assert following.fetcher.request() is None, "it waits for the disk"
-
-    def hook(operation: str, path: str, size: int) -> None:
-        if operation == "sync" and "follower" in path:
-            raise OSError(errno.EIO, "refused", path)
-
-    files.set_fault_hook(hook)
+    refuse("follower", "sync")
     background.run_all()
     files.set_fault_hook(None)
     assert following.log.failure is not None
