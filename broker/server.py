@@ -44,7 +44,7 @@ from broker.replicas.partition import Partition
 from broker.replicas.partitions import Partitions
 from broker.replicas.replica_selector import selector_maker
 from broker.replicas.replication import Replication
-from broker.security.authorizer import AllowEverything
+from broker.security.authorizer import authorizer_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -89,7 +89,7 @@ class Server:
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.watchdog = Watchdog(self.clock.monotonic_s)
         self.timers = LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog)
-        self.authorizer: Authorizer = AllowEverything()
+        self.authorizer: Authorizer = authorizer_of(config.closed_to_brokers)
         self.host_names = HostNames(environment.names, environment.computing)
         self.quotas = ClientQuotas(config, self.host_names)
         self.replication_quotas = ReplicationQuotas(self.node_id, config, self.clock)

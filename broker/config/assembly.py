@@ -11,6 +11,7 @@ from broker.config.broker_config import RACK_AWARE_SELECTOR, BrokerConfig
 from broker.config.broker_definitions import (
     BROKER_ROWS,
     INTERNAL_BROKER_ROWS,
+    OWN_ROWS,
     broker_definition,
     without_listener,
 )
@@ -19,6 +20,7 @@ from broker.config.checks.table import Occasion, Proposal, check
 from broker.config.definitions import ConfigType
 from broker.config.environment_variables import PREFIX
 from broker.config.errors import ConfigError, UsageError
+from broker.config.inter_broker_requests import closed_to_brokers
 from broker.config.listeners import (
     EVERY_INTERFACE,
     ListenerSettings,
@@ -80,6 +82,7 @@ def assemble(
             config.controller_listeners = controller_listeners(
                 settings, host_name, only_controller=config.is_only_controller
             )
+        config.closed_to_brokers = closed_to_brokers(config)
     except ConfigError as error:
         raise usage_error(error, static) from None
     config.warnings += [*other_controllers(config), *_own_name_told(config, static)]
@@ -134,7 +137,7 @@ def check_names(layer: Layer) -> None:
 
 
 def _is_known(name: str) -> bool:
-    if name in BROKER_ROWS or name in INTERNAL_BROKER_ROWS:
+    if name in BROKER_ROWS or name in INTERNAL_BROKER_ROWS or name in OWN_ROWS:
         return True
     base = without_listener(name)
     return base is not None and broker_definition(base) is not None
@@ -171,8 +174,9 @@ def _suggestion(name: str) -> str | None:
         return TOPIC_SYNONYMS[name][0][0]
     from difflib import get_close_matches
 
-    near = get_close_matches(name, BROKER_ROWS, n=1, cutoff=0.8)
-    return near[0] if near else None
+    setting = without_listener(name) or name
+    near = get_close_matches(setting, [*BROKER_ROWS, *OWN_ROWS], n=1, cutoff=0.8)
+    return name.removesuffix(setting) + near[0] if near else None
 
 
 def _check_values(static: Layer, warnings: list[str], joins: bool) -> None:

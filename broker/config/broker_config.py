@@ -40,6 +40,7 @@ class BrokerConfig:
     - `dynamic_broker`, `dynamic_cluster`: what IncrementalAlterConfigs has set for this broker and for all.
     - `listeners`: the broker's addresses to bind, none where the node is only a controller.
     - `controller_listeners`: the controller's.
+    - `closed_to_brokers`: the names of listeners that refuse what only brokers ask of each other.
     - `cluster_id`: the id for a new data folder, where the user gave one.
     - `warnings`: lines to log at the start.
     - `joins`: whether another node is the controller.
@@ -49,6 +50,7 @@ class BrokerConfig:
     __slots__ = (
         "_effective",
         "_parsed",
+        "closed_to_brokers",
         "cluster_id",
         "controller_listeners",
         "dynamic_broker",
@@ -72,6 +74,7 @@ class BrokerConfig:
         self.joins = joins_a_cluster(static)
         self.listeners = listeners
         self.controller_listeners: tuple[ListenerConfig, ...] = ()
+        self.closed_to_brokers: frozenset[str] = frozenset()
         self.cluster_id = cluster_id
         self.warnings = list(warnings)
         self.dynamic_broker: Mapping[str, str] = {}

@@ -1,4 +1,4 @@
-"""The 340 settings of a Kafka 4.3 broker, its hidden ones, and those that can only be set while it runs."""
+"""The 340 settings of a Kafka 4.3 broker, its hidden ones, those that can only be set while it runs, and our own."""
 
 from __future__ import annotations
 
@@ -45,6 +45,11 @@ DYNAMIC_ONLY_ROWS: dict[str, Row] = {
     ),
 }
 
+INTER_BROKER_REQUESTS = "barnabas.inter.broker.requests"
+
+OWN_ROWS: dict[str, Row] = {INTER_BROKER_REQUESTS: ("BOOLEAN", "true", "", "MEDIUM", "read-only")}
+"""What Kafka doesn't have, and passes over in a file: described only where set."""
+
 # DynamicBrokerConfig.brokerConfigSynonyms: names of one setting in several units, the first that is set wins.
 BROKER_SYNONYMS: dict[str, tuple[str, ...]] = {
     "log.retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -68,15 +73,20 @@ _PER_MECHANISM = (
 
 
 def broker_definition(name: str) -> ConfigDef | None:
-    """The definition of a broker's setting, hidden and dynamic-only ones included; None if there is none."""
+    """The definition of a broker's setting, whichever kind it is of; None if there is none."""
     row = BROKER_ROWS.get(name)
     if row is not None:
         return definition_of(name, row)
     row = INTERNAL_BROKER_ROWS.get(name)
     if row is not None:
         return definition_of(name, row, internal=True)
-    row = DYNAMIC_ONLY_ROWS.get(name)
+    row = DYNAMIC_ONLY_ROWS.get(name) or OWN_ROWS.get(name)
     return None if row is None else definition_of(name, row)
+
+
+def listener_prefix(listener: str) -> str:
+    """How the names of settings begin that are for one listener (Kafka: `ListenerName.configPrefix`)."""
+    return f"listener.name.{listener.lower()}."
 
 
 def without_listener(name: str) -> str | None:

@@ -6,6 +6,7 @@ them, and in which order, stands in `KafkaApis` and `ControllerApis`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
@@ -122,3 +123,28 @@ class AllowEverything:
         self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
     ) -> bool:
         return True
+
+
+class ClosedListeners:
+    """Some listeners refuse what only brokers ask of each other, as what takes CLUSTER_ACTION. All else is allowed:
+    markers too, which in Kafka whoever may ALTER the cluster writes to end a transaction that hangs."""
+
+    __slots__ = ("_closed",)
+
+    def __init__(self, closed: Collection[str]) -> None:
+        self._closed = closed
+
+    def allows(
+        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        return self.allows_any(context, operation, resource_type)
+
+    def allows_any(
+        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        return operation != CLUSTER_ACTION or context.listener_name not in self._closed
+
+
+def authorizer_of(closed_to_brokers: Collection[str]) -> Authorizer:
+    """Who decides at a broker with these listeners closed to others."""
+    return ClosedListeners(closed_to_brokers) if closed_to_brokers else AllowEverything()

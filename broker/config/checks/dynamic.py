@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker.config.broker_definitions import broker_definition, without_listener
+from broker.config.broker_definitions import OWN_ROWS, broker_definition, without_listener
 from broker.config.definitions import PER_BROKER, ConfigDef, ConfigType
 from broker.config.errors import ConfigError, invalid_value
 from broker.config.java_classes import CLASSES
@@ -66,7 +66,7 @@ def check_dynamic(wanted: Mapping[str, str], *, per_broker: bool) -> None:
 
 def _is_static(name: str) -> bool:
     definition = broker_definition(name)
-    return definition is not None and not definition.dynamic
+    return without_listener(name) in OWN_ROWS or (definition is not None and not definition.dynamic)
 
 
 def _is_per_broker(name: str) -> bool:

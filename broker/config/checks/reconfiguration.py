@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from broker.config.broker_definitions import broker_definition
+from broker.config.broker_definitions import broker_definition, listener_prefix
 from broker.config.checks.dynamic import (
     CLEANER_THREADS,
     CLUSTER_LEVEL_OF_LISTENERS,
@@ -84,7 +84,7 @@ def check_reconfiguration(now: BrokerConfig, after: BrokerConfig) -> None:
 
 def _for_listener(config: BrokerConfig, listener: str, name: str) -> int:
     """What a setting is for one listener (AbstractConfig.valuesWithPrefixOverride)."""
-    text = config.text_given(f"{_prefix(listener)}{name}")
+    text = config.text_given(f"{listener_prefix(listener)}{name}")
     definition = broker_definition(name)
     assert definition is not None
     value = config.get(name) if text is None else parse_value(definition, text)
@@ -92,13 +92,9 @@ def _for_listener(config: BrokerConfig, listener: str, name: str) -> int:
     return value
 
 
-def _prefix(listener: str) -> str:
-    return f"listener.name.{listener.lower()}."
-
-
 def _check_values(listener: str, changed: Collection[str], after: BrokerConfig) -> None:
     """Of a listener that is there even those that can't be altered: for it, or for one of its mechanisms."""
-    prefix = _prefix(listener)
+    prefix = listener_prefix(listener)
     for name in changed:
         text = after.text_given(name)
         if text is None or not name.startswith(prefix):
@@ -196,7 +192,7 @@ def _check_fixed_settings(listener: str, now: BrokerConfig, after: BrokerConfig)
 
 
 def _fixed_settings(listener: str, config: BrokerConfig) -> Iterator[tuple[str, str | None]]:
-    prefix = _prefix(listener)
+    prefix = listener_prefix(listener)
     for name in config.effective_names():
         setting = name.removeprefix(prefix)
         if setting != name and setting not in ONLY_PER_LISTENER and setting not in CLUSTER_LEVEL_OF_LISTENERS:

@@ -1,0 +1,115 @@
+"""Listeners that are closed to what only brokers ask of each other: which ones, and what the user is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config.assembly import assemble, settings_of
+from broker.config.broker_config import BrokerConfig
+from broker.config.checks.dynamic import check_dynamic
+from broker.config.describe import describe_broker
+from broker.config.errors import ConfigError, UsageError
+
+SETTING = "barnabas.inter.broker.requests"
+OF_CLIENTS, OF_BROKERS = f"listener.name.clients.{SETTING}", f"listener.name.brokers.{SETTING}"
+SEVERAL = {
+    "listeners": "CLIENTS://localhost:9092,BROKERS://localhost:9091,CONTROLLER://localhost:9093",
+    "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "BROKERS",
+}
+
+
+def config(settings: dict[str, str]) -> BrokerConfig:
+    return assemble([settings_of(settings, "file:1")])
+
+
+def refusal(settings: dict[str, str]) -> str:
+    with pytest.raises(UsageError) as raised:
+        config(settings)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "closed"),
+    [
+        ({}, set()),
+        ({SETTING: "false"}, {"PLAINTEXT"}),  # alone, a node has nobody to let in
+        ({**SEVERAL, OF_CLIENTS: "false"}, {"CLIENTS"}),
+        ({**SEVERAL, OF_CLIENTS: " FALSE "}, {"CLIENTS"}),
+        ({**SEVERAL, OF_CLIENTS: "true"}, set()),
+        ({**SEVERAL, SETTING: "false", OF_BROKERS: "true"}, {"CLIENTS"}),
+        ({**SEVERAL, SETTING: "false", OF_BROKERS: "true", OF_CLIENTS: "true"}, set()),
+    ],
+)
+def test_a_listener_says_it_for_itself_or_goes_by_what_is_said_for_all(
+    settings: dict[str, str], closed: set[str]
+) -> None:
+    found = config(settings)
+    assert found.closed_to_brokers == closed
+    assert not found.warnings
+
+
+def test_a_controller_has_none_and_may_be_given_the_brokers_settings() -> None:
+    controller = {
+        "process.roles": "controller",
+        "node.id": "1",
+        "listeners": "CONTROLLER://localhost:9093",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+    }
+    assert config({**controller, OF_CLIENTS: "false"}).closed_to_brokers == set()
+
+
+@pytest.mark.parametrize("name", ["client", "CLIENTS", "controller"])
+def test_one_for_a_listener_that_isnt_there_is_refused(name: str) -> None:
+    setting = f"listener.name.{name}.{SETTING}"
+    assert refusal({**SEVERAL, setting: "false"}) == (
+        f"file:1: {setting} is for no listener of this broker: that could be {OF_CLIENTS} or {OF_BROKERS}"
+    )
+
+
+def test_a_value_that_is_neither_is_refused() -> None:
+    assert refusal({**SEVERAL, OF_CLIENTS: "no"}) == (
+        f"file:1: Invalid value no for configuration {OF_CLIENTS}: Expected value to be either true or false"
+    )
+
+
+@pytest.mark.parametrize("setting", [SETTING, OF_BROKERS])
+@pytest.mark.parametrize("joins", [False, True])
+def test_brokers_have_to_reach_each_other(setting: str, joins: bool) -> None:
+    settings = {**SEVERAL, setting: "false"}
+    if joins:
+        settings |= {
+            "process.roles": "broker",
+            "node.id": "2",
+            "listeners": "CLIENTS://localhost:9092,BROKERS://localhost:9091",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": "localhost:9093",
+        }
+    assert refusal(settings) == (
+        f"file:1: {setting} can't be false of BROKERS, by which brokers reach each other (inter.broker.listener.name)"
+    )
+
+
+def test_a_slip_of_the_pen_is_told() -> None:
+    found = config({**SEVERAL, f"{OF_CLIENTS[:-1]}": "false"})
+    assert found.warnings == [
+        f"file:1: {OF_CLIENTS[:-1]} is no setting of a Kafka broker and is ignored; did you mean {OF_CLIENTS}?"
+    ]
+
+
+@pytest.mark.parametrize("name", [SETTING, OF_CLIENTS])
+def test_it_cant_be_altered_while_the_broker_runs(name: str) -> None:
+    with pytest.raises(ConfigError, match="Cannot update these configs dynamically"):
+        check_dynamic({name: "false"}, per_broker=True)
+
+
+def test_it_is_described_where_it_is_set() -> None:
+    def described(found: BrokerConfig) -> list[tuple[str, str | None, bool, bool]]:
+        return [
+            (each.name, each.value, each.read_only, each.is_sensitive)
+            for each in describe_broker(found)
+            if SETTING in each.name
+        ]
+
+    assert described(config(SEVERAL)) == []
+    assert described(config({**SEVERAL, OF_CLIENTS: "false"})) == [(OF_CLIENTS, "false", True, False)]
