@@ -139,7 +139,7 @@ def _wait(cluster: Cluster, signals: set[signal.Signals]) -> str:
     while True:
         ended = [node for node in cluster.nodes if not node.running]
         if ended:
-            return f"{ended[0]!r} has ended"
+            return f"{ended[0]} has ended"
         number = signal.sigwait(waited_for)
         if number in signals:
             return STOPPED_BY[signal.Signals(number)]

@@ -242,7 +242,9 @@ class ClusterNode(Broker):
             command += ["--temporary", "--temporary-root", str(self._temporary_root)]
         return command
 
+    def __str__(self) -> str:
+        return f"{'broker' if self.connects else 'controller'} {self.node_id}"
+
     def __repr__(self) -> str:
-        what = "broker" if self.connects else "controller"
         state = "paused" if self.paused else self._bootstrap if self.running else "not running"
-        return f"<barnabas.Cluster {what} {self.node_id}, {state}>"
+        return f"<barnabas.Cluster {self}, {state}>"

@@ -22,7 +22,7 @@ from tests.node.observers import Controller, catch_up, names, observer_in
 def test_snapshots_come_in_pieces_and_begin_anew_where_one_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FETCH_BYTES", 100)
+    monkeypatch.setattr(module, "SNAPSHOT_PIECE_BYTES", 100)
     metadata = begin(tmp_path / "leader", ALWAYS)
     controller = Controller(metadata)
     for number in range(5):
@@ -42,7 +42,7 @@ def test_snapshots_come_in_pieces_and_begin_anew_where_one_is_given_up(
 def test_a_snapshot_that_is_on_its_way_is_given_up_where_another_controller_leads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FETCH_BYTES", 100)
+    monkeypatch.setattr(module, "SNAPSHOT_PIECE_BYTES", 100)
     metadata = begin(tmp_path / "leader", ALWAYS)
     metadata.append(topic("t"))
     controller = Controller(metadata)
@@ -64,7 +64,7 @@ def test_a_snapshot_that_is_on_its_way_is_given_up_where_another_controller_lead
 def test_a_snapshot_whose_pieces_say_different_sizes_is_begun_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other_by: int
 ) -> None:
-    monkeypatch.setattr(module, "FETCH_BYTES", 100)
+    monkeypatch.setattr(module, "SNAPSHOT_PIECE_BYTES", 100)
     metadata = begin(tmp_path / "leader", ALWAYS)
     metadata.append(topic("t"))
     controller = Controller(metadata)
