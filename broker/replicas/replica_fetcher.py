@@ -357,7 +357,7 @@ class ReplicaFetcher:
         """To where this log and the leader's part."""
         logged, offset = followed.log, followed.parting_offset(of_leader)
         name, before = f"{followed.name}-{logged.partition}", logged.log_end_offset
-        logged.truncate_to(max(offset, logged.log_start_offset), self._clock.now_ms())
+        logged.truncate_to(offset, self._clock.now_ms())
         self._go_on_once_synced(followed)
         if logged.log_end_offset < before:
             log.info("%s is cut off at offset %d of %d, where the leader's is another", name, offset, before)
@@ -390,7 +390,7 @@ class ReplicaFetcher:
             followed.wanted = OF_ITS_START
             return
         if followed.wanted == OF_ITS_END:
-            logged.truncate_to(max(offset, logged.log_start_offset), now_ms)
+            logged.truncate_to(offset, now_ms)
         elif offset > logged.log_end_offset:
             logged.truncate_fully_and_start_at(offset, now_ms)
         self._go_on_once_synced(followed)

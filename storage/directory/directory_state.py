@@ -61,9 +61,11 @@ class DirectoryState:
 
     def _truncated(self, key: TopicPartition, base_offset: int) -> None:
         """A log's end was cut off: what comes in its place isn't synced, whatever the checkpoint says of what was there
-        (Kafka: `LogManager.truncateTo`)."""
+        (Kafka: `LogManager.truncateTo`). Where it was cut off below its start, it begins there, too."""
         self.cleaner_offsets.lower(key, base_offset)
         self.offsets.write_recovery_points()
+        if self.offsets.has_log_start(key):
+            self.offsets.write_log_starts()
 
     def attach(self, log: PartitionLog) -> None:
         """The log is the partition's from here on: what happens to it concerns the directory."""

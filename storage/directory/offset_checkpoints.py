@@ -87,6 +87,10 @@ class OffsetCheckpoints:
             self._log_starts[key] = log.log_start_offset
         self._high_watermarks[key] = log.high_watermark
 
+    def has_log_start(self, key: TopicPartition) -> bool:
+        """Whether the file may say where it begins."""
+        return key in self._written_log_starts
+
     def forget(self, key: TopicPartition) -> None:
         """The partition is here no more. The files follow in the background, once for all that go in a turn: what needs
         them to is a new partition of the name, and `name_is_free` sees to that. Kafka writes them once for all that one

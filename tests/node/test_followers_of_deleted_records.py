@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.followers import FETCHING, Following, Leading, bytes_of, leader_of_three
+from tests.node.followers import FETCHING, Following, Leading, batch, bytes_of, leader_of_three
 from tests.support.partition_logs import open_log
 
 
@@ -64,3 +64,38 @@ def test_a_follower_that_is_level_as_all_is_deleted_keeps_what_it_has(tmp_path: 
 
     following.until_level(leader)
     assert (following.log.log_start_offset, following.log.segments.base_offsets) == (3, [0])
+
+
+def test_a_log_that_begins_behind_its_leaders_end_is_cut_off_there(tmp_path: Path) -> None:
+    """What it lacked of the new leader's records would be missed where it leads later."""
+    leader = leader_of_three(tmp_path / "leader")
+    log = open_log(tmp_path / "follower")
+    for text in "abcdefghij":
+        log.append(batch(text), leader_epoch=0, now_ms=0)
+    log.update_high_watermark(10)
+    log.delete_records_before(8)
+    leader = Leading(leader.log, 1)  # an unclean election
+    following = Following(log, 1)
+    for _ in range(4):
+        following.step(leader)
+    assert (following.state, log.log_start_offset, log.log_end_offset) == (FETCHING, 3, 3)
+    leader.append("x")
+    following.until_level(leader)
+    assert bytes_of(log) == bytes_of(leader.log, 3)
+
+
+def test_a_log_that_parts_from_its_leaders_below_its_start_is_cut_off_there(tmp_path: Path) -> None:
+    leader = leader_of_three(tmp_path / "leader")
+    following = Following(open_log(tmp_path / "follower"))
+    following.until_level(leader)
+    alone = Leading(following.log, 1)
+    for text in "defgh":
+        alone.append(text)
+    delete_before(alone, 7)
+    leader = Leading(leader.log, 2)
+    for text in "stuvwxyz":
+        leader.append(text)
+    following.follow(2)
+    following.until_level(leader)
+    assert following.log.log_start_offset == 3
+    assert bytes_of(following.log) == bytes_of(leader.log, 3)

@@ -18,6 +18,7 @@ from tests.support.partition_logs import (
     open_log,
     produced,
 )
+from tests.unit.storage.log_directories import log_of, opened
 
 
 def filled(directory: Path, **options: object) -> PartitionLog:
@@ -175,3 +176,21 @@ def test_what_a_power_loss_brings_back_is_of_its_own_epoch_and_not_of_the_one_th
     found = open_log(tmp_path, clean=False, recovery_point=1)
     assert [header.partition_leader_epoch for header in headers(found)] == [0, 0, 2, 2]
     assert found.leader_epochs.entries == [(0, 0), (2, 2)]
+
+
+def test_a_log_that_is_cut_off_below_its_start_begins_there_after_a_crash_too(tmp_path: Path) -> None:
+    background = HeldBackground()
+    directory = opened(tmp_path, background)
+    log = log_of(directory)
+    for _ in range(10):
+        append(log, batch())
+    log.delete_records_before(8)
+    directory.checkpoint_log_starts()
+    background.run_all()
+    assert log.truncate_to(3, NOW_MS)
+    for _ in range(9):
+        append(log, batch(), leader_epoch=1)
+    background.run_all()
+    directory.close(clean=False)
+    log = log_of(opened(tmp_path))
+    assert (log.log_start_offset, log.log_end_offset) == (3, 12)
