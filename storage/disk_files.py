@@ -40,7 +40,7 @@ class DiskFiles(Files):
     """Descriptors and faults of its own; the locks are the process's, since the kernel's are. Files are used in one
     thread; what names a path alone may be done in any."""
 
-    __slots__ = ("_access", "_may_make_room", "_open_files", "_open_files_limit")
+    __slots__ = ("_access", "_failed_closes", "_may_make_room", "_open_files", "_open_files_limit")
 
     def __init__(self, may_make_room: Callable[[], bool] = lambda: True, *, only_reads: bool = False) -> None:
         """`may_make_room`: whether this is the thread that files are used in, so that one may be closed for another.
@@ -50,6 +50,8 @@ class DiskFiles(Files):
         self._access = os.O_RDONLY if only_reads else os.O_RDWR
         self._open_files: dict[File, None] = {}
         self._open_files_limit = DEFAULT_OPEN_FILES
+        self._failed_closes: dict[str, OSError] = {}
+        """By path, of files that made way for others: what was written may be lost, and the next sync of it fails."""
 
     # ---- open files
 
@@ -68,8 +70,10 @@ class DiskFiles(Files):
             file = next(iter(open_files))
             del open_files[file]
             if not file.used_lately:
-                os.close(file.descriptor)
-                file.descriptor = -1
+                try:
+                    _let_go(file)
+                except OSError as failure:  # not of the file that it makes room for
+                    self._failed_closes[file.path] = failure
                 return
             file.used_lately = False
             open_files[file] = None
@@ -106,8 +110,7 @@ class DiskFiles(Files):
 
     def _close(self, file: File) -> None:
         self._open_files.pop(file, None)
-        os.close(file.descriptor)
-        file.descriptor = -1
+        _let_go(file)
 
     def _disown(self, file: File) -> None:
         del self._open_files[file]
@@ -194,6 +197,8 @@ class DiskFiles(Files):
 
     def sync(self, path: str) -> None:
         self._ask("sync", path)
+        if path in self._failed_closes:
+            raise self._failed_closes.pop(path)
         self._sync(path, os.O_RDONLY)
 
     def sync_directory(self, path: str) -> None:
@@ -306,6 +311,12 @@ class DiskFiles(Files):
     def unlock(self, path: str) -> None:
         self._ask("unlock", path)
         os.close(_locked_paths.pop(os.path.realpath(path)))
+
+
+def _let_go(file: File) -> None:
+    """The descriptor is the system's again, and another file's soon, even where closing it fails."""
+    descriptor, file.descriptor = file.descriptor, -1
+    os.close(descriptor)
 
 
 def _make_room_for_descriptors(count: int) -> None:

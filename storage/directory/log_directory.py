@@ -10,6 +10,7 @@ by the start that goes on with the directory, and written last of all. Source: k
 
 import logging
 
+from protocol.errors import KafkaError
 from protocol.topic_partition import TopicPartition
 from storage import checkpoints
 from storage.background import Background, RunAll, run_in_turn
@@ -260,7 +261,11 @@ class LogDirectory(DirectoryState):
         """
         went_well = not clean or self._close_logs(run_all)
         for log in (*self.logs.values(), *self.futures.values(), *self.left_futures.values()):
-            log.close(clean=False)
+            try:
+                log.close(clean=False)
+            except KafkaError as failure:
+                logger.error("%s can't be closed: %s", log.directory, failure)
+                went_well = not clean  # what was written to it may be lost
         if clean and went_well and self._knows_all:
             self.offsets.write_all_now()
             self.cleaner_offsets.write_now()

@@ -320,6 +320,45 @@ def test_a_descriptor_that_was_let_go_is_not_used_any_more(tmp_path: Path) -> No
     files.close(file)
 
 
+def test_a_descriptor_is_let_go_though_closing_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a network's file system, which says there that it couldn't write: its number is another file's soon."""
+    files = DiskFiles()
+    one, other, third = (File(str(tmp_path / name)) for name in ("one", "other", "third"))
+    for file in (one, other):
+        files.create(file)
+        files.append(file, b"1", 0)
+    one.used_lately = False
+    with monkeypatch.context() as patched:
+        _fail_to_close(patched)
+        files.limit_open_files(1)
+    files.limit_open_files(DEFAULT_OPEN_FILES)
+    files.create(third)
+    files.append(one, b"2", 1)
+    assert [files.read(file, 9, 0) for file in (one, other, third)] == [b"12", b"1", b""]
+    with pytest.raises(OSError, match="closed"):
+        files.sync(one.path)  # what was written to it may be lost
+    files.sync(one.path)
+    with monkeypatch.context() as patched:
+        _fail_to_close(patched)
+        with pytest.raises(OSError, match="closed"):
+            files.close(one)
+    assert one.descriptor == -1
+    for file in (other, third):
+        files.close(file)
+
+
+def _fail_to_close(patched: pytest.MonkeyPatch) -> None:
+    close = os.close
+
+    def fail(descriptor: int) -> None:
+        close(descriptor)
+        raise OSError(errno.EIO, "closed")
+
+    patched.setattr(os, "close", fail)
+
+
 def test_the_lock_is_refused_within_a_process(tmp_path: Path) -> None:
     path = str(tmp_path / ".lock")
     files.lock(path)

@@ -1,5 +1,6 @@
 """A log directory: lock, mark of a clean stop, folders."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -226,6 +227,28 @@ def test_no_mark_is_written_where_one_of_many_cant_be_synced(tmp_path: Path) -> 
     assert (tmp_path / "recovery-point-offset-checkpoint").exists() is False
     files.set_fault_hook(None)
     assert opened(tmp_path).clean is False
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_that_cant_be_closed_keeps_none_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
+) -> None:
+    directory = opened(tmp_path)
+    logs = [log_of(directory, partition=partition) for partition in range(3)]
+    for log in logs:
+        append(log, batch())
+    close, refused = os.close, iter([OSError(5, "closed")])
+
+    def fail(descriptor: int) -> None:
+        close(descriptor)
+        for failure in refused:
+            raise failure
+
+    monkeypatch.setattr(os, "close", fail)
+    assert directory.close(clean=clean) is not clean
+    assert all(log.closed for log in logs)
+    assert not (tmp_path / MARK).exists()
+    opened(tmp_path).close()  # it isn't locked
 
 
 def test_the_names_of_many_new_logs_are_synced_together(tmp_path: Path) -> None:
