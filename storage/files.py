@@ -43,6 +43,11 @@ def is_out_of_descriptors(failure: BaseException | None) -> TypeGuard[OSError]:
     return isinstance(failure, OSError) and failure.errno in OUT_OF_DESCRIPTORS
 
 
+def is_shortage(failure: BaseException | None) -> TypeGuard[MemoryError | OSError]:
+    """Whether there was too little memory, or no descriptor left: it may be tried again."""
+    return isinstance(failure, MemoryError) or is_out_of_descriptors(failure)
+
+
 class TornWriteError(OSError):
     """A write failed part-way and couldn't be taken back: the file no longer ends where the log believes."""
 

@@ -29,6 +29,7 @@ from protocol.records.records import (
     read_records,
 )
 from protocol.wire.primitives import Bytes
+from storage.files import is_shortage
 from storage.log.results import COORDINATOR
 from storage.producers.verification_guards import VerificationGuard
 
@@ -166,8 +167,8 @@ def loading(leader: Leader, shard: LoadedShard) -> Generator[int, None, int]:
     what it yields is the cost of the step, and what it returns that of the last one.
 
     Raises ReplayError where that makes no sense: whatever a record does to the shard that takes it, as in Kafka
-    (`CoordinatorLoaderImpl`), but for a lack of memory. The checksums are looked at, which Kafka leaves out here: a
-    flipped bit would be an offset that nobody committed.
+    (`CoordinatorLoaderImpl`), but for a lack of memory or descriptors. The checksums are looked at, which Kafka leaves
+    out here: a flipped bit would be an offset that nobody committed.
 
     What the log was compacted to between two steps says the same as what it was before, as long as no marker goes that
     ends what was read already: no pass begins while a partition is loaded. Where the partition has moved to another
@@ -213,9 +214,11 @@ def loading(leader: Leader, shard: LoadedShard) -> Generator[int, None, int]:
             if cost >= STEP_COST:
                 yield cost
                 cost = 0
-    except MemoryError:
-        raise
     except Exception as error:
+        if is_shortage(error):
+            raise
+        if is_shortage(error.__cause__):  # a log that is read tells of it by KAFKA_STORAGE_ERROR
+            raise error.__cause__ from None
         raise ReplayError(offset, error) from error
     return cost
 

@@ -27,6 +27,7 @@ from coordinator.java.hashes import partition_of_key
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
 from protocol.steps import Steps, at_once
+from storage.files import is_shortage
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
@@ -41,7 +42,7 @@ AT_ONCE = 5_000
 
 _PARTITION_COST = 5
 _RETRY_S = 1.0
-"""After there was too little memory."""
+"""After there was too little memory, or no descriptor left."""
 
 
 class Shard(LoadedShard, Protocol):
@@ -252,11 +253,11 @@ class HostedShards(Generic[ShardT]):
 
     def _load(self, cost: int) -> Steps[None]:
         """About so much in steps of this call, and the rest in turns."""
-        too_little_memory = False
+        is_short = False
         while self._to_load:
             spent = self._load_step()
             if spent is None:
-                too_little_memory = True
+                is_short = True
                 break
             cost -= spent
             if cost <= 0:
@@ -267,13 +268,13 @@ class HostedShards(Generic[ShardT]):
             scheduler = self._scheduler
             self._turn = (
                 scheduler.call_later(_RETRY_S, self._take_turn)
-                if too_little_memory
+                if is_short
                 else scheduler.call_soon(self._take_turn)
             )
 
     def _load_step(self) -> int | None:
         """About `STEP_COST`; what has come to its end starts, once all that is read in the same step is there. Returns
-        what it did cost; None where there is too little memory."""
+        what it did cost; None where there was too little memory, or no descriptor left."""
         loaded: list[tuple[int, _Hosted[ShardT]]] = []
         is_enough, spent = True, 0
         while spent < STEP_COST and self._to_load:
@@ -290,8 +291,10 @@ class HostedShards(Generic[ShardT]):
                 loaded.append((index, hosted))
             except ReplayError as error:
                 self._complain(index, error)
-            except MemoryError:
-                self._load_again(index, hosted)
+            except (MemoryError, OSError) as error:
+                if not is_shortage(error):
+                    raise
+                self._load_again(index, hosted, error)
                 is_enough = False
                 break
             del self._to_load[index]
@@ -299,9 +302,11 @@ class HostedShards(Generic[ShardT]):
         for index, hosted in loaded:
             try:
                 self._start(index, hosted)
-            except MemoryError:
+            except (MemoryError, OSError) as error:
+                if not is_shortage(error):
+                    raise
                 self._end(hosted)
-                self._load_again(index, hosted)
+                self._load_again(index, hosted, error)
                 is_enough = False
         return spent if is_enough else None
 
@@ -309,8 +314,11 @@ class HostedShards(Generic[ShardT]):
         self._turn = None
         at_once(self._load(STEP_COST))
 
-    def _load_again(self, index: int, hosted: _Hosted[ShardT]) -> None:
-        log.error("the %s of %s-%d are loaded later: there is too little memory", *self._names(index))
+    def _load_again(self, index: int, hosted: _Hosted[ShardT], failure: MemoryError | OSError) -> None:
+        lacks = (
+            "there is too little memory" if isinstance(failure, MemoryError) else "too many files are open"
+        )
+        log.error("the %s of %s-%d are loaded later: %s", *self._names(index), lacks)
         self._to_load[index] = hosted
         hosted.will_load(True)
 
@@ -319,10 +327,8 @@ class HostedShards(Generic[ShardT]):
         shard = self._loaded(hosted)
         try:
             shard.start(hosted.leader.log.log_end_offset)
-        except MemoryError:
-            raise
         except Exception as error:
-            if stops_the_broker(error):
+            if is_shortage(error) or stops_the_broker(error):
                 raise
             self._complain(index, error)
             self._end(hosted)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
+from storage.files import is_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -54,13 +55,15 @@ MODULES = {
 
 def import_coordinators(topics: Container[str]) -> Steps[None]:
     """Those of the internal topics that are there: before their partitions come to be led here, and others ask. Where
-    there is too little memory the rest is imported by whoever needs it, who tries again then."""
+    there is too little memory, or no descriptor left, the rest is imported by who needs it, who tries again then."""
     for topic, modules in MODULES.items():
         if topic in topics:
             for name in modules:
                 if name not in sys.modules:
                     try:
                         importlib.import_module(name)
-                    except MemoryError:
-                        return
+                    except (MemoryError, OSError) as failure:
+                        if is_shortage(failure):
+                            return
+                        raise
                     yield

@@ -58,7 +58,12 @@ class ReplicaFetching:
             return
         self._request = request
         version = FETCH_VERSION if isinstance(request, FetchRequest) else LIST_OFFSETS_VERSION
-        self._peer.ask(request, self._answered, version=version)
+        try:
+            self._peer.ask(request, self._answered, version=version)
+        except MemoryError:
+            self._request = None
+            self._peer.forget()
+            self._wake_in(self._fetcher.backoff_s)
 
     def stop(self) -> None:
         """Nothing is fetched any more."""

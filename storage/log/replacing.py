@@ -19,7 +19,7 @@ from storage.background import Lane, Then
 from storage.cleaning.cleaned_files import cleaned_path, remove_cleaned
 from storage.cleaning.plan import CleanedSegment
 from storage.file_names import SEGMENT_SUFFIXES, SWAP_SUFFIX, TXN_INDEX_SUFFIX, file_path
-from storage.files import is_out_of_descriptors
+from storage.files import is_out_of_descriptors, is_shortage
 from storage.log import removal, syncing
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
@@ -186,7 +186,7 @@ def _delete(log: LogState, paths: Sequence[str], failure: Exception | None) -> N
             removal.unlink_later(log, paths)
         except MemoryError as error:
             failure = error
-    if isinstance(failure, MemoryError) or is_out_of_descriptors(failure):
+    if is_shortage(failure):
         log.out_of_use = [*log.out_of_use, *paths] if log.out_of_use else paths
     elif isinstance(failure, OSError):
         log.give_up(failure)

@@ -273,3 +273,18 @@ def test_who_is_not_followed_any_more_holds_up_nobody(tmp_path: Path) -> None:
     request = following.fetcher.request()
     assert isinstance(request, FetchRequest)
     assert [topic.topic_id for topic in request.topics] == [OTHER]
+
+
+def test_too_little_memory_to_ask_is_asked_again(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    peer: Any = SimpleNamespace(ask=fail, forget=lambda: None)
+    asking, pair.fetching._peer = pair.fetching._peer, peer
+    pair.fetching.wake()
+    assert (pair.asked, pair.timers) == ([], [BACKOFF_MS / 1000])
+    pair.fetching._peer = asking
+    pair.fetching._wake_by_timer()
+    assert len(pair.asked) == 1

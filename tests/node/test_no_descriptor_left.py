@@ -6,9 +6,12 @@ import asyncio
 import errno
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from broker.coordination import imports
+from broker.coordination.groups import OFFSETS_TOPIC
 from broker.environment.environment import Environment
 from broker.process.start_error import StartError
 from protocol.errors import Error
@@ -66,6 +69,23 @@ async def test_a_change_of_the_metadata_is_answered_once_it_could_be_synced(
     assert "t" in node.metadata.image.topics
     await node.stop()
     assert node.failure is None
+
+
+async def test_coordinators_that_cannot_be_imported_are_imported_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(name: str) -> None:
+        raise OSError(errno.EMFILE, "too many", name)
+
+    node = await started(tmp_path)
+    monkeypatch.setattr(imports, "sys", SimpleNamespace(modules={}))
+    monkeypatch.setattr(imports, "importlib", SimpleNamespace(import_module=refused))
+    answers: list[object] = []
+    topic = CreatableTopic(name=OFFSETS_TOPIC, num_partitions=1, replication_factor=1)
+    node.topics.create([topic], answers.append, unexpected)
+    assert len(answers) == 1
+    assert node.failure is None
+    assert len(node.groups.all_shards()) == 1
 
 
 async def test_a_start_says_so(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from protocol.steps import at_once
 from tests.node import log_dir_moves
 from tests.node.hosting import NONSENSE, Hosting, RecordedShard, elect_again
 from tests.node.transactional import create, delete
+from tests.support.disk import files
 
 
 def append_many(hosting: Hosting, index: int, steps: int) -> None:
@@ -281,6 +283,29 @@ async def test_too_little_memory_puts_loading_off(
     assert caplog.messages == ["the things of t-0 are loaded later: there is too little memory"]
     assert hosting.events.count("replay 0") == 2
     assert hosting.events.count("start") == 2
+
+
+async def test_no_descriptor_left_puts_loading_off(
+    node: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hosted_shards, "_RETRY_S", 0.001)
+    create(node, "t")
+    hosting = Hosting(node)
+    hosting.append(0, b"a")
+    caplog.clear()
+
+    def refuse(operation: str, path: str, _size: int) -> None:
+        if operation.startswith("read") and "/t-0/" in path:
+            raise OSError(errno.EMFILE, "too many", path)
+
+    files.set_fault_hook(refuse)
+    hosting.follow()
+    assert hosting.error_at(0) is Error.COORDINATOR_LOAD_IN_PROGRESS
+    files.set_fault_hook(None)
+    await log_dir_moves.until(lambda: hosting.loaded() == [0])
+
+    assert "the things of t-0 are loaded later: too many files are open" in caplog.messages
+    assert hosting.events == ["replay a", "start"]
 
 
 async def test_a_shard_that_had_too_little_memory_to_start_is_loaded_anew(
