@@ -35,6 +35,7 @@ from broker.config.single_node import AT_MOST_ONE, DEFAULTS, REFUSED, SHOWN_AS_G
 from broker.config.value_text import value_text
 
 _CLUSTER_ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+_OWN = "barnabas."
 _KAFKAS_LISTENERS = "PLAINTEXT://:9092"
 
 
@@ -145,7 +146,8 @@ def _is_known(name: str) -> bool:
 
 def _no_setting(name: str, suggestion: str | None, then: str = "") -> str:
     hint = f"; did you mean {suggestion}?" if suggestion else ""
-    return f"{name} is no setting of a Kafka broker{then}{hint}"
+    whose = "barnabas" if _OWN in name.lower() else "a Kafka broker"
+    return f"{name} is no setting of {whose}{then}{hint}"
 
 
 def _sort_out_names(static: Layer, warnings: list[str]) -> None:
@@ -158,6 +160,9 @@ def _sort_out_names(static: Layer, warnings: list[str]) -> None:
             warnings.append(f"{setting.origin}: {name} is obsolete and ignored: {became}")
             continue
         suggestion = _suggestion(name)
+        if _OWN in name.lower():
+            # nobody else has any of such a name, and it may be there to keep somebody out
+            raise UsageError(f"{setting.origin}: {_no_setting(name, suggestion)}")
         if setting.origin.startswith(PREFIX):
             # A variable may be meant for something else that speaks of Kafka: only a near miss is worth a
             # line.

@@ -96,6 +96,9 @@ def without_listener(name: str) -> str | None:
     listener, dot, setting = name[len("listener.name.") :].partition(".")
     if not dot or not listener:
         return None
+    for own in OWN_ROWS:
+        if name.endswith(f".{own}"):
+            return own
     for per_mechanism in _PER_MECHANISM:
         if setting.endswith(per_mechanism):
             return per_mechanism

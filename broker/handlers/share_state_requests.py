@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from broker.network.later import Later
 from broker.security.authorizer import CLUSTER_ACTION, CLUSTER_NAME, ResourceType
+from broker.security.denials import denied
 from coordinator.java.maps import JavaMap
 from coordinator.share.share_partition_key import SharePartitionKey
-from protocol.errors import Error, KafkaError
+from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from broker.coordination.share_states import ShareStates
@@ -155,7 +156,7 @@ def _ask(
 
 
 def _all_refused(topics: Sequence[Any], api: ShareStateApi[R]) -> list[Any]:
-    refused = KafkaError(Error.CLUSTER_AUTHORIZATION_FAILED, "Only brokers may ask for this.")
+    refused = denied(ResourceType.CLUSTER)
     return [
         api.of_topic(
             topic_id=topic.topic_id,

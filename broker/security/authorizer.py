@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 CLUSTER_NAME = "kafka-cluster"  # the name of the one resource of the type CLUSTER
 
+_WRITE_TXN_MARKERS = 27
+
 # Kafka's texts: of who reads ACLs, and of who would change them
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
 NO_AUTHORIZER_FOR_CHANGES = "No Authorizer is configured."
@@ -92,6 +94,11 @@ class AuthorizableRequest(Protocol):
     @property
     def listener_name(self) -> str: ...
 
+    @property
+    def api_key(self) -> int:
+        """Of what is asked (Kafka: `requestType`)."""
+        ...
+
 
 class Authorizer(Protocol):
     """Kafka's `Authorizer`, as far as handlers ask it."""
@@ -126,8 +133,8 @@ class AllowEverything:
 
 
 class ClosedListeners:
-    """Some listeners refuse what only brokers ask of each other, as what takes CLUSTER_ACTION. All else is allowed:
-    markers too, which in Kafka whoever may ALTER the cluster writes to end a transaction that hangs."""
+    """Some listeners refuse what brokers ask of each other: what takes CLUSTER_ACTION, and markers, which in Kafka may
+    also be written by who may ALTER the cluster, to end a transaction that hangs. All else is allowed."""
 
     __slots__ = ("_closed",)
 
@@ -142,7 +149,9 @@ class ClosedListeners:
     def allows_any(
         self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        return operation != CLUSTER_ACTION or context.listener_name not in self._closed
+        if context.listener_name not in self._closed:
+            return True
+        return operation != CLUSTER_ACTION and context.api_key != _WRITE_TXN_MARKERS
 
 
 def authorizer_of(closed_to_brokers: Collection[str]) -> Authorizer:

@@ -18,6 +18,11 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from protocol.messages.transactions_admin import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from tests.process.clusters import create
 from tests.support import waiting
 from tests.support.wire import Client
@@ -77,6 +82,13 @@ def verified(client: Client) -> Error:
     return Error(client.ask(AddPartitionsToTxnRequest(transactions=[transaction]), 5).error_code)
 
 
+def marked(client: Client) -> Error:
+    topics = [WritableTxnMarkerTopic(name="t", partition_indexes=[0])]
+    marker = WritableTxnMarker(producer_id=77, producer_epoch=0, transaction_result=False, topics=topics)
+    (answer,) = client.ask(WriteTxnMarkersRequest(markers=[marker]), 1).markers
+    return Error(answer.topics[0].partitions[0].error_code)
+
+
 def share_state_read(client: Client) -> Error:
     topics = [
         ReadStateData(topic_id=bytes(15) + b"1", partitions=[ReadPartition(partition=0, leader_epoch=0)])
@@ -98,6 +110,7 @@ def test_clients_cant_speak_as_brokers(clients_connection: Client) -> None:
     assert fetched(clients_connection, replica_id=2) == Error.TOPIC_AUTHORIZATION_FAILED
     assert fetched(clients_connection, replica_id=NOBODY) == Error.TOPIC_AUTHORIZATION_FAILED
     assert verified(clients_connection) == Error.CLUSTER_AUTHORIZATION_FAILED
+    assert marked(clients_connection) == Error.CLUSTER_AUTHORIZATION_FAILED
     assert share_state_read(clients_connection) == Error.CLUSTER_AUTHORIZATION_FAILED
     assert share_coordinator_found(clients_connection) == Error.CLUSTER_AUTHORIZATION_FAILED
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
@@ -107,8 +120,14 @@ def test_clients_cant_speak_as_brokers(clients_connection: Client) -> None:
 def test_brokers_can_at_their_listener(brokers_connection: Client) -> None:
     assert fetched(brokers_connection, replica_id=NOBODY) == Error.NOT_LEADER_OR_FOLLOWER
     assert verified(brokers_connection) == Error.NONE
-    assert share_state_read(brokers_connection) != Error.CLUSTER_AUTHORIZATION_FAILED
-    assert share_coordinator_found(brokers_connection) != Error.CLUSTER_AUTHORIZATION_FAILED
+    assert marked(brokers_connection) == Error.NONE
+    waiting.until(
+        lambda: share_coordinator_found(brokers_connection) == Error.NONE, "their topic is made", PATIENCE_S
+    )
+    assert share_state_read(brokers_connection) in (
+        Error.INVALID_REQUEST,
+        Error.NOT_COORDINATOR,
+    )  # there is none
     request = DescribeClusterRequest(include_cluster_authorized_operations=True)
     assert brokers_connection.ask(request, 1).cluster_authorized_operations & CLUSTER_ACTION
 
@@ -116,13 +135,14 @@ def test_brokers_can_at_their_listener(brokers_connection: Client) -> None:
 def test_the_cluster_works(cluster: barnabas.Cluster, clients_connection: Client) -> None:
     """It replicates, verifies transactions with their coordinators, and writes markers by its own listener."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "works", "acks": "all"})
+    create(cluster, "led-by-all", partitions=3)
+    leaders = {cluster.leader_of("led-by-all", index).node_id for index in range(3)}
+    assert leaders == {1, 2, 3}  # so that two of them ask another one, whoever is the coordinator
     producer.init_transactions(PATIENCE_S)
     for _ in range(3):
         producer.begin_transaction()
-        producer.produce("t", b"a record")
+        for index in range(3):
+            producer.produce("led-by-all", b"a record", partition=index)
         producer.commit_transaction(PATIENCE_S)
     cluster.wait_until_in_sync(PATIENCE_S)
-    waiting.until(
-        lambda: len(cluster.in_sync_replicas_of("t", 0)) == 3, "all replicas have the records", PATIENCE_S
-    )
     assert fetched(clients_connection, replica_id=-1) == Error.NONE

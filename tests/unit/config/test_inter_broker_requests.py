@@ -59,7 +59,23 @@ def test_a_controller_has_none_and_may_be_given_the_brokers_settings() -> None:
     assert config({**controller, OF_CLIENTS: "false"}).closed_to_brokers == set()
 
 
-@pytest.mark.parametrize("name", ["client", "CLIENTS", "controller"])
+def test_a_listener_may_have_a_dot_in_its_name() -> None:
+    settings = {
+        "listeners": "MY.CLIENTS://localhost:9092",
+        "listener.security.protocol.map": "MY.CLIENTS:PLAINTEXT",
+        f"listener.name.my.clients.{SETTING}": "false",
+    }
+    assert config(settings).closed_to_brokers == {"MY.CLIENTS"}
+
+
+def test_a_setting_for_no_listener_by_name_is_refused() -> None:
+    setting = f"listener.name.{SETTING}"
+    assert refusal({**SEVERAL, setting: "false"}).startswith(
+        f"file:1: {setting} is for no listener of this broker"
+    )
+
+
+@pytest.mark.parametrize("name", ["client", "CLIENTS", "controller", "my.clients"])
 def test_one_for_a_listener_that_isnt_there_is_refused(name: str) -> None:
     setting = f"listener.name.{name}.{SETTING}"
     assert refusal({**SEVERAL, setting: "false"}) == (
@@ -90,11 +106,20 @@ def test_brokers_have_to_reach_each_other(setting: str, joins: bool) -> None:
     )
 
 
-def test_a_slip_of_the_pen_is_told() -> None:
-    found = config({**SEVERAL, f"{OF_CLIENTS[:-1]}": "false"})
-    assert found.warnings == [
-        f"file:1: {OF_CLIENTS[:-1]} is no setting of a Kafka broker and is ignored; did you mean {OF_CLIENTS}?"
-    ]
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (OF_CLIENTS.removesuffix("s"), OF_CLIENTS),
+        (OF_CLIENTS.replace("inter.broker", "interbroker"), OF_CLIENTS),
+        (SETTING.removesuffix("s"), SETTING),
+        (OF_CLIENTS.replace("listener", "listeners"), None),
+        (OF_CLIENTS.replace("listener", "Listener"), None),
+        (OF_CLIENTS.replace("barnabas", "BARNABAS"), None),
+    ],
+)
+def test_a_slip_of_the_pen_is_refused(written: str, meant: str | None) -> None:
+    hint = f"; did you mean {meant}?" if meant else ""
+    assert refusal({**SEVERAL, written: "false"}) == f"file:1: {written} is no setting of barnabas{hint}"
 
 
 @pytest.mark.parametrize("name", [SETTING, OF_CLIENTS])
