@@ -216,9 +216,19 @@ class Cluster(InBlocks):
         others = [each for each in replicas if each != wanted.node_id][: len(replicas) - 1]
         where = {"topic": topic, "partition": partition}
         why = ""
+        is_asked_for = False
 
         def moved() -> bool:
-            nonlocal why
+            nonlocal is_asked_for, why
+            absent = [node for node in (wanted, self.controller) if not node.answers]
+            if absent:
+                why = f": {absent[0]} {absent[0].absence}"
+                return False
+            if not is_asked_for:
+                self._told(
+                    self.controller, {"ask": "reassign", **where, "replicas": [wanted.node_id, *others]}
+                )
+                is_asked_for = True
             found = self._partition(topic, partition)
             if found["leader"] == wanted.node_id and not found["is_moving"]:
                 return all(
@@ -234,24 +244,28 @@ class Cluster(InBlocks):
                 why = f": it is not in sync, {found['isr']} are"
             return False
 
-        self._told(self.controller, {"ask": "reassign", **where, "replicas": [wanted.node_id, *others]})
         _until(moved, timeout_s, lambda: f"{wanted} doesn't lead {topic}-{partition}{why}")
 
     def wait_until_in_sync(self, timeout_s: float = 30.0) -> None:
         """Returns once all brokers that run are unfenced, and each partition of each topic has a leader and all of its
-        replicas in sync, as the controller and all brokers that can be asked know it. Raises TimeoutError, with what is
-        missing, where that isn't so in time."""
+        replicas in sync, as the controller and all brokers that can be asked know it: none on a broker that is paused
+        or doesn't run, whatever they know of that yet. Raises TimeoutError, with what is missing, where it isn't so in
+        time."""
         missing = ""
 
         def in_sync() -> bool:
             nonlocal missing
+            if not self.controller.answers:
+                missing = f"{self.controller} {self.controller.absence}"
+                return False
             running = {node.node_id for node in self.brokers if node.running}
+            absent = [node.node_id for node in self.brokers if not node.answers]
             for node in [self.controller, *self._informed()]:
                 fenced = running - {*node.ask({"ask": "brokers"})}
                 if fenced:
                     missing = f"brokers {sorted(fenced)} are fenced"
                     return False
-                lagging = node.ask({"ask": "out_of_sync"})
+                lagging = node.ask({"ask": "out_of_sync", "absent": absent})
                 if lagging["count"]:
                     missing = f"partitions out of sync: {lagging['count']}, {', '.join(lagging['some'])}"
                     return False
@@ -302,7 +316,7 @@ class Cluster(InBlocks):
         for node in [self.controller, *self._informed(), *self.brokers]:
             if node.answers:
                 return self._told(node, question)
-        raise BrokerError("no node of the cluster runs")
+        raise BrokerError("no node of the cluster can be asked: none runs, or those that do are paused")
 
     @staticmethod
     def _told(node: ClusterNode, question: Mapping[str, object]) -> Any:

@@ -205,9 +205,18 @@ class ClusterNode(Broker):
         """Whether it can be asked now."""
         return self.running and not self.paused
 
+    @property
+    def absence(self) -> str:
+        """Why it can't be asked, as the end of a sentence."""
+        return "is paused" if self.running else "doesn't run"
+
     def ask(self, question: Mapping[str, object]) -> Any:
         """By the control socket (`broker/process/control.py`). Raises QuestionRefusedError, BrokerError."""
-        return self._child.ask(question)
+        try:
+            return self._child.ask(question)
+        except BrokerError as failure:
+            failure.add_note(f"that was {self}")
+            raise
 
     def obey(self, question: Mapping[str, object]) -> None:
         """As `ask`, of what counts as well once it is resumed, and is said again when it starts."""

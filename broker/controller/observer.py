@@ -247,6 +247,8 @@ class Observer:
             )
         error = found.error_code
         if epoch < self.epoch or error == Error.UNKNOWN_LEADER_EPOCH:
+            if error and said is None:
+                return self._complain(f"who is asked for the metadata is no controller: {error_name(error)}")
             return AfterAnswer.BACK_OFF if error else AfterAnswer.ASK
         if epoch > self.epoch or error in (Error.FENCED_LEADER_EPOCH, Error.NOT_LEADER_OR_FOLLOWER):
             self._check_consistent(leader_id, epoch)

@@ -65,15 +65,16 @@ def _brokers(node: AnyNode, question: Question, reply: TellAnswer) -> None:
 
 
 def _out_of_sync(node: AnyNode, question: Question, reply: TellAnswer) -> None:
-    """→ how many partitions (`count`) have no leader, or not all of their replicas in sync, and `some` of them."""
-    found = [*_lagging(node)]
+    """→ how many partitions (`count`) have no leader, or not all of their replicas in sync, and `some` of them. Nothing
+    that is on the brokers in `absent` is in sync, though the metadata may not have heard of that yet."""
+    found = [*_lagging(node, {*map(int, question.get("absent", ()))})]
     reply({"count": len(found), "some": found[:_SOME]})
 
 
-def _lagging(node: AnyNode) -> Iterator[str]:
+def _lagging(node: AnyNode, absent: set[int]) -> Iterator[str]:
     for name, topic in node.metadata.image.topics.items():
         for index, partition in topic.partitions.items():
-            if partition.leader == NO_LEADER or {*partition.isr} != {*partition.replicas}:
+            if partition.leader == NO_LEADER or {*partition.isr} - absent != {*partition.replicas}:
                 yield f"{name}-{index}"
 
 

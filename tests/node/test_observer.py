@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from broker.controller import quorum_state
 from broker.controller.metadata_log import METADATA_TOPIC_ID
-from broker.controller.observer import FETCH_BYTES, AfterAnswer, LeaderEndpoint, Observer, ObserverIdentity
+from broker.controller.observer import AfterAnswer, LeaderEndpoint, Observer, ObserverIdentity
 from broker.controller.snapshots import SnapshotPolicy
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
-from protocol.messages.fetch import FetchRequest, FetchResponse, SnapshotId
+from protocol.messages.fetch import (
+    FetchRequest,
+    FetchResponse,
+    SnapshotId,
+)
 from protocol.messages.metadata_records import RemoveTopicRecord
 from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
 from protocol.records.records import build_batch
@@ -46,23 +49,6 @@ def test_an_empty_log_becomes_the_leaders(tmp_path: Path) -> None:
     assert bytes_of(observer._metadata) == bytes_of(controller.metadata)
     assert names(observer._metadata) == ["a"]
     assert observer._metadata.image.features == controller.metadata.image.features
-
-
-def test_what_is_applied_in_one_turn_is_bounded(tmp_path: Path) -> None:
-    metadata = begin(tmp_path / "leader", NEVER)
-    controller = Controller(metadata)
-    largest = 0
-    while metadata.log.size < 3 * FETCH_BYTES:
-        before = metadata.log.size
-        metadata.append(topic(f"t{before}", partitions=50))
-        largest = max(largest, metadata.log.size - before)
-    observer = observer_in(tmp_path / "observer")
-    applied = [0]
-    while len(names(observer._metadata)) < len(names(metadata)):
-        catch_up_some(observer, controller, 1)
-        applied.append(observer._log.size)
-    turns = [after - before for before, after in pairwise(applied)]
-    assert max(turns) <= FETCH_BYTES + largest
 
 
 def test_it_goes_on_where_it_was(tmp_path: Path) -> None:

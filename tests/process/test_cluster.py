@@ -67,6 +67,31 @@ def test_a_broker_without_a_replica_is_given_the_one_to_lead(cluster: barnabas.C
     assert cluster.in_sync_replicas_of("given") == [wanted]
 
 
+def test_who_is_paused_neither_leads_nor_is_in_sync(cluster: barnabas.Cluster) -> None:
+    create(cluster, "paused")
+    cluster.move_leader("paused", 0, 1)
+    cluster[2].pause()
+    try:
+        with pytest.raises(TimeoutError, match="partitions out of sync: "):
+            cluster.wait_until_in_sync(0)
+        with pytest.raises(TimeoutError, match="broker 2 doesn't lead paused-0: broker 2 is paused"):
+            cluster.move_leader("paused", 0, 2, timeout_s=0)
+    finally:
+        cluster[2].resume()
+    cluster.wait_until_in_sync(120)
+    cluster.controller.pause()
+    controller = cluster.controller.node_id
+    try:
+        with pytest.raises(TimeoutError, match=f"still controller {controller} is paused"):
+            cluster.wait_until_in_sync(0)
+        with pytest.raises(TimeoutError, match=f"doesn't lead paused-0: controller {controller} is paused"):
+            cluster.move_leader("paused", 0, 2, timeout_s=0)
+    finally:
+        cluster.controller.resume()
+    cluster.move_leader("paused", 0, 2)
+    cluster.wait_until_in_sync(120)
+
+
 def test_coordinators_are_those_that_clients_are_told(cluster: barnabas.Cluster) -> None:
     with pytest.raises(LookupError, match="__transaction_state isn't there"):
         cluster.coordinator_of(transactional_id="pay")
@@ -119,6 +144,12 @@ def test_a_broker_that_is_killed_comes_back_where_it_was_and_catches_up() -> Non
         where, folder = killed.bootstrap, killed.data
         killed.kill()
         assert not killed.running
+        with pytest.raises(TimeoutError, match="partitions out of sync: 1, kept-0"):
+            cluster.wait_until_in_sync(0)  # though nobody has missed it yet
+        with pytest.raises(
+            TimeoutError, match=f"broker {killed.node_id} doesn't lead kept-0: .* doesn't run"
+        ):
+            cluster.move_leader("kept", 0, killed, timeout_s=0)
         until(lambda: leads_another(cluster, "kept", killed.node_id), "another broker leads")
         leader = cluster.leader_of("kept", 0)
         until(lambda: produced(leader, "kept", acks=-1) is Error.NONE, f"{leader} knows that it leads")
