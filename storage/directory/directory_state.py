@@ -61,11 +61,13 @@ class DirectoryState:
 
     def _truncated(self, key: TopicPartition, base_offset: int) -> None:
         """A log's end was cut off: what comes in its place isn't synced, whatever the checkpoint says of what was there
-        (Kafka: `LogManager.truncateTo`). Where it was cut off below its start, it begins there, too."""
+        (Kafka: `LogManager.truncateTo`). Where it was cut off below its start, it begins there: nothing comes in its
+        place before the file says so, or after a crash it would be hidden. Raises `OSError`."""
+        log = self.futures.get(key) if key in self.futures else self.logs.get(key)
+        if log is not None and self.offsets.says_later_start(key, log):
+            self.offsets.write_log_starts_now()
         self.cleaner_offsets.lower(key, base_offset)
         self.offsets.write_recovery_points()
-        if self.offsets.has_log_start(key):
-            self.offsets.write_log_starts()
 
     def attach(self, log: PartitionLog) -> None:
         """The log is the partition's from here on: what happens to it concerns the directory."""

@@ -75,6 +75,7 @@ def open_future(
     if future.cut is not None:
         with suppress(MemoryError):  # the next writing comes by the clock
             directory.offsets.write_recovery_points()
+            directory.offsets.write_log_starts()
     return future
 
 
@@ -180,7 +181,7 @@ def promote(
         present.directory, present.topic, present.partition, unique, removal.DELETE_DIRECTORY_SUFFIX
     )
     has_folder = future_log_copying.folder_exists(present)
-    if future.log_start_offset > future.base_offsets[0]:
+    if future.log_start_offset > future.base_offsets[0] or directory.offsets.says_later_start(key, future):
         # else a crash would bring back what was deleted: the present one's directory forgets it
         _write_log_starts(future, directory)
     future_log_copying.take_over(

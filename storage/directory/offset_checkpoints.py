@@ -28,7 +28,8 @@ class OffsetCheckpoints:
         self._log_starts: dict[TopicPartition, int] = {}
         self._claimed: set[TopicPartition] = set()
         """Partitions of which the file of recovery points may say that something is synced."""
-        self._written_log_starts: set[TopicPartition] = set()
+        self._written_log_starts: dict[TopicPartition, int] = {}
+        """The latest ones that the file may say."""
         self._unforgotten: set[TopicPartition] = set()
         """Partitions that the file of log starts may speak of though they are gone."""
         self._last_log_starts = b""
@@ -42,7 +43,7 @@ class OffsetCheckpoints:
         self._claimed = {key for key, offset in self._recovery_points.items() if offset}
         log_starts = _read(files, f"{path}/{checkpoints.LOG_START_FILE}")
         self._log_starts = {key: offset for key, offset in log_starts.items() if key in here}
-        self._written_log_starts = set(log_starts)
+        self._written_log_starts = log_starts
         self._unforgotten = log_starts.keys() - self._log_starts.keys()
         self._high_watermarks = _read(files, f"{path}/{checkpoints.HIGH_WATERMARK_FILE}")
 
@@ -87,9 +88,9 @@ class OffsetCheckpoints:
             self._log_starts[key] = log.log_start_offset
         self._high_watermarks[key] = log.high_watermark
 
-    def has_log_start(self, key: TopicPartition) -> bool:
-        """Whether the file may say where it begins."""
-        return key in self._written_log_starts
+    def says_later_start(self, key: TopicPartition, log: PartitionLog) -> bool:
+        """Whether by the file it may begin behind where it does."""
+        return self._written_log_starts.get(key, 0) > log.log_start_offset
 
     def forget(self, key: TopicPartition) -> None:
         """The partition is here no more. The files follow in the background, once for all that go in a turn: what needs
@@ -109,7 +110,8 @@ class OffsetCheckpoints:
         return self._writer.has_written(checkpoints.LOG_START_FILE, self._last_log_starts)
 
     def _forgotten(self) -> None:
-        self._written_log_starts -= self._unforgotten
+        for key in self._unforgotten:
+            self._written_log_starts.pop(key, None)
         self._unforgotten.clear()
 
     # ---- writing
@@ -127,6 +129,9 @@ class OffsetCheckpoints:
     def write_log_starts_now(self) -> None:
         """Raises `OSError`."""
         self._writer.write_now(checkpoints.LOG_START_FILE, self._encode_log_starts())
+        for key, log in self._opened().items():
+            if key in self._written_log_starts:
+                self._written_log_starts[key] = log.log_start_offset
 
     def write_all_now(self) -> None:
         """At the end of a run, when all is synced. Raises `OSError`."""
@@ -159,7 +164,8 @@ class OffsetCheckpoints:
             if log.log_start_offset > log.base_offsets[0]
         }
         offsets = self._log_starts | opened
-        self._written_log_starts |= set(offsets)
+        written = self._written_log_starts
+        written.update({key: max(offset, written.get(key, 0)) for key, offset in offsets.items()})
         self._last_log_starts = checkpoints.encode_offsets(offsets)
         return self._last_log_starts
 
