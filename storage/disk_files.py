@@ -40,7 +40,7 @@ class DiskFiles(Files):
     """Descriptors and faults of its own; the locks are the process's, since the kernel's are. Files are used in one
     thread; what names a path alone may be done in any."""
 
-    __slots__ = ("_access", "_failed_closes", "_may_make_room", "_open_files", "_open_files_limit")
+    __slots__ = ("_access", "_may_make_room", "_open_files", "_open_files_limit")
 
     def __init__(self, may_make_room: Callable[[], bool] = lambda: True, *, only_reads: bool = False) -> None:
         """`may_make_room`: whether this is the thread that files are used in, so that one may be closed for another.
@@ -50,8 +50,6 @@ class DiskFiles(Files):
         self._access = os.O_RDONLY if only_reads else os.O_RDWR
         self._open_files: dict[File, None] = {}
         self._open_files_limit = DEFAULT_OPEN_FILES
-        self._failed_closes: dict[str, OSError] = {}
-        """By path, of files that made way for others: what was written may be lost, and the next sync of it fails."""
 
     # ---- open files
 
@@ -73,7 +71,7 @@ class DiskFiles(Files):
                 try:
                     _let_go(file)
                 except OSError as failure:  # not of the file that it makes room for
-                    self._failed_closes[file.path] = failure
+                    file.failure = failure
                 return
             file.used_lately = False
             open_files[file] = None
@@ -101,6 +99,12 @@ class DiskFiles(Files):
             file.used_lately = True
             return file.descriptor
         self._ask("open_existing", file.path)
+        if file.failure is not None:
+            failure, file.failure = file.failure, None
+            try:
+                raise failure
+            finally:
+                del failure
         return self._keep(file, self._open(file.path, self._access))
 
     def create(self, file: File) -> None:
@@ -197,8 +201,6 @@ class DiskFiles(Files):
 
     def sync(self, path: str) -> None:
         self._ask("sync", path)
-        if path in self._failed_closes:
-            raise self._failed_closes.pop(path)
         self._sync(path, os.O_RDONLY)
 
     def sync_directory(self, path: str) -> None:

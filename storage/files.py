@@ -9,6 +9,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple, ParamSpec, TypeGuard, TypeVar
 
 from protocol.wire.primitives import Bytes
@@ -73,12 +74,14 @@ class Volume(NamedTuple):
 class File:
     """A path, with a descriptor while it is one of the open ones (else `descriptor` is -1)."""
 
-    __slots__ = ("descriptor", "held", "path", "used_lately")
+    __slots__ = ("descriptor", "failure", "held", "path", "used_lately")
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.descriptor = -1
         self.used_lately = False
+        self.failure: OSError | None = None
+        """Of closing it while it made way for another: what was written may be lost, as who uses it next is told."""
         self.held: HeldFile | None = None
         """Set while someone is yet to read ranges of it."""
 
@@ -183,7 +186,8 @@ class Files(ABC):
             return
         if held in self._retired:
             del self._retired[held]
-            self._close(held.file)
+            with suppress(OSError):  # it is only read
+                self._close(held.file)
         elif held.file.held is held:
             held.file.held = None
 
@@ -204,7 +208,8 @@ class Files(ABC):
             oldest = next(iter(self._retired))
             del self._retired[oldest]
             oldest.lost = OSError(errno.EMFILE, "too many files out of use are still read", oldest.file.path)
-            self._close(oldest.file)
+            with suppress(OSError):  # it is only read
+                self._close(oldest.file)
 
     @abstractmethod
     @_operation

@@ -36,7 +36,11 @@ def begin_close(log: LogState, *, clean: bool) -> LastSync | None:
     finally:
         if last_sync is None:
             log.flushing.tell_lost(log.closed_error())
-        log.segments.close()
+        try:
+            log.segments.close()
+        except OSError:  # what was written may be lost: there is nothing to be synced
+            log.flushing.tell_lost(log.closed_error())
+            raise
     return last_sync
 
 

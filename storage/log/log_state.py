@@ -184,7 +184,10 @@ class LogState:
         """Nothing is appended to it any more, and nobody waits for it."""
         self.close_down()
         self.flushing.tell_lost(self.closed_error())
-        self.segments.close()
+        try:
+            self.segments.close()
+        except OSError as failure:  # nothing of it is to be kept
+            logger.warning("%s: %s", self.directory, failure)
 
     def give_up(self, failure: OSError) -> None:
         """The log takes nothing more: what is written and what is believed to be may differ (as in Kafka)."""

@@ -5,6 +5,7 @@ Only the last segment of a log, the active one, is appended to. Source: org.apac
 
 import logging
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import islice
 
 from protocol.errors import Error, KafkaError
@@ -382,8 +383,9 @@ class Segment:
         )
 
     def close(self) -> None:
-        """Lets the descriptors go."""
-        self.files.close(self.log)
-        self.offset_index.close()
-        self.time_index.close()
-        self.txn_index.close()
+        """Lets the descriptors go. Raises `OSError` once all are, where closing one of them fails."""
+        with ExitStack() as closing:
+            closing.callback(self.txn_index.close)
+            closing.callback(self.time_index.close)
+            closing.callback(self.offset_index.close)
+            closing.callback(self.files.close, self.log)

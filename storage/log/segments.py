@@ -2,6 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 
 from protocol.records.batch import BatchHeader
 from storage.log.segment import Segment
@@ -113,9 +114,10 @@ class Segments:
         return offset if found is None else min(found[1].base_offset, offset)
 
     def close(self) -> None:
-        """Lets the descriptors go."""
-        for segment in self.row:
-            segment.close()
+        """Lets the descriptors go. Raises `OSError` once all are, where closing one of them fails."""
+        with ExitStack() as closing:
+            for segment in self.row:
+                closing.callback(segment.close)
 
     def relocate(self, directory: str) -> None:
         """The log's directory was renamed."""

@@ -233,7 +233,7 @@ def test_no_mark_is_written_where_one_of_many_cant_be_synced(tmp_path: Path) -> 
 def test_a_log_that_cant_be_closed_keeps_none_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
 ) -> None:
-    directory = opened(tmp_path)
+    directory, before = opened(tmp_path), files.open_files_count()
     logs = [log_of(directory, partition=partition) for partition in range(3)]
     for log in logs:
         append(log, batch())
@@ -247,6 +247,7 @@ def test_a_log_that_cant_be_closed_keeps_none_from_it(
     monkeypatch.setattr(os, "close", fail)
     assert directory.close(clean=clean) is not clean
     assert all(log.closed for log in logs)
+    assert files.open_files_count() == before
     assert not (tmp_path / MARK).exists()
     opened(tmp_path).close()  # it isn't locked
 
