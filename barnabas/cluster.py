@@ -247,19 +247,21 @@ class Cluster(InBlocks):
         _until(moved, timeout_s, lambda: f"{wanted} doesn't lead {topic}-{partition}{why}")
 
     def wait_until_in_sync(self, timeout_s: float = 30.0) -> None:
-        """Returns once all brokers that run are unfenced, and each partition of each topic has a leader and all of its
-        replicas in sync, as the controller and all brokers that can be asked know it: none on a broker that is paused
-        or doesn't run, whatever they know of that yet. Raises TimeoutError, with what is missing, where it isn't so in
-        time."""
+        """Returns once no node is paused, all brokers that run are unfenced, and each partition of each topic has a
+        leader and all of its replicas in sync, as the controller and all brokers that it reaches know it: none on one
+        that doesn't run, whatever they know of that yet. Raises TimeoutError, with what is missing, where it isn't so
+        in time."""
         missing = ""
 
         def in_sync() -> bool:
             nonlocal missing
-            if not self.controller.answers:
-                missing = f"{self.controller} {self.controller.absence}"
+            silent = [node for node in self.nodes if node.paused]
+            if silent or not self.controller.answers:
+                who = silent[0] if silent else self.controller
+                missing = f"{who} {who.absence}"
                 return False
             running = {node.node_id for node in self.brokers if node.running}
-            absent = [node.node_id for node in self.brokers if not node.answers]
+            absent = [node.node_id for node in self.brokers if not node.running]
             for node in [self.controller, *self._informed()]:
                 fenced = running - {*node.ask({"ask": "brokers"})}
                 if fenced:

@@ -146,7 +146,7 @@ def _is_known(name: str) -> bool:
 
 def _no_setting(name: str, suggestion: str | None, then: str = "") -> str:
     hint = f"; did you mean {suggestion}?" if suggestion else ""
-    whose = "barnabas" if _OWN in name.lower() else "a Kafka broker"
+    whose = "barnabas" if _is_nearly_own(name) else "a Kafka broker"
     return f"{name} is no setting of {whose}{then}{hint}"
 
 
@@ -160,8 +160,7 @@ def _sort_out_names(static: Layer, warnings: list[str]) -> None:
             warnings.append(f"{setting.origin}: {name} is obsolete and ignored: {became}")
             continue
         suggestion = _suggestion(name)
-        if _OWN in name.lower():
-            # nobody else has any of such a name, and it may be there to keep somebody out
+        if _is_nearly_own(name):  # which may be there to keep somebody out
             raise UsageError(f"{setting.origin}: {_no_setting(name, suggestion)}")
         if setting.origin.startswith(PREFIX):
             # A variable may be meant for something else that speaks of Kafka: only a near miss is worth a
@@ -170,6 +169,16 @@ def _sort_out_names(static: Layer, warnings: list[str]) -> None:
             if suggestion is None:
                 continue
         warnings.append(f"{setting.origin}: {_no_setting(name, suggestion, ' and is ignored')}")
+
+
+def _is_nearly_own(name: str) -> bool:
+    """Whether it looks like a setting of ours, badly written; for a listener perhaps."""
+    _, own, rest = name.lower().rpartition(_OWN)
+    if not own:
+        return False
+    from difflib import get_close_matches
+
+    return bool(get_close_matches(own + rest, OWN_ROWS, n=1, cutoff=0.7))
 
 
 def _suggestion(name: str) -> str | None:

@@ -8,6 +8,7 @@ from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
 from broker.config.checks.dynamic import check_dynamic
 from broker.config.describe import describe_broker
+from broker.config.environment_variables import read_environment
 from broker.config.errors import ConfigError, UsageError
 
 SETTING = "barnabas.inter.broker.requests"
@@ -120,6 +121,22 @@ def test_brokers_have_to_reach_each_other(setting: str, joins: bool) -> None:
 def test_a_slip_of_the_pen_is_refused(written: str, meant: str | None) -> None:
     hint = f"; did you mean {meant}?" if meant else ""
     assert refusal({**SEVERAL, written: "false"}) == f"file:1: {written} is no setting of barnabas{hint}"
+
+
+def test_what_only_has_the_word_in_it_is_none_of_ours() -> None:
+    """As the variables that Kubernetes gives for a service `kafka-barnabas`."""
+    variables = {
+        "KAFKA_BARNABAS_SERVICE_HOST": "10.0.0.1",
+        "KAFKA_BARNABAS_PORT_9092_TCP": "tcp://10.0.0.1:9092",
+    }
+    assert not assemble([read_environment(variables).settings]).warnings
+    assert config({"listener.name.barnabas.some.plugin": "x", "com.barnabas.x": "1"}).warnings
+
+
+def test_a_slip_in_a_variable_is_refused() -> None:
+    variable = "KAFKA_LISTENERS_NAME_PLAINTEXT_BARNABAS_INTER_BROKER_REQUESTS"
+    with pytest.raises(UsageError, match=f"{variable}: .* is no setting of barnabas"):
+        assemble([read_environment({variable: "false"}).settings])
 
 
 @pytest.mark.parametrize("name", [SETTING, OF_CLIENTS])
