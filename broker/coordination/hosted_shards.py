@@ -305,8 +305,8 @@ class HostedShards(Generic[ShardT]):
             except (MemoryError, OSError) as error:
                 if not is_shortage(error):
                     raise
-                self._end(hosted)
                 self._load_again(index, hosted, error)
+                self._end(hosted)
                 is_enough = False
         return spent if is_enough else None
 
