@@ -327,3 +327,21 @@ def test_the_checkpoint_follows_a_cut_of_the_future_log(tmp_path: Path) -> None:
     future_log_copying.follow_cut(future, present, NOW_MS)
     assert checkpoint.read_text() == "0\n1\norders 0 0\n"
     directory.close()
+
+
+def test_a_future_log_that_is_found_and_cut_below_its_start_begins_there_for_good(tmp_path: Path) -> None:
+    present = filled(tmp_path / "a", *(b"lost" for _ in range(10)))
+    directory = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
+    future = directory.open_future(present, "0" * 32, now_ms=NOW_MS)
+    copied(future, present)
+    future.delete_records_before(8)
+    directory.checkpoint_log_starts()
+    checkpoint = tmp_path / "b" / "log-start-offset-checkpoint"
+    assert checkpoint.read_text() == "0\n1\norders 0 8\n"
+    directory.close(clean=False)
+    cut_and_refilled(present, 3, b"kept")  # while the future log wasn't open
+    again = LogDirectory.open(str(tmp_path / "b"), files=files, background=run_at_once)
+    found = again.open_future(present, "1" * 32, now_ms=NOW_MS)
+    assert found.log_start_offset <= 3
+    assert "orders 0 8" not in checkpoint.read_text()
+    again.close(clean=False)
