@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from protocol.messages.fetch import EpochEndOffset, FetchPartition, PartitionDat
 if TYPE_CHECKING:
     from broker.replicas.follower import Follower
     from storage.log.partition_log import PartitionLog
+
+log = logging.getLogger("barnabas.replicas")
 
 OF_ITS_START, OF_ITS_END = -2, -1  # as timestamps of ListOffsets
 
@@ -93,6 +96,16 @@ class Followed:
         if epoch < 0:  # nothing here is as old
             return min(of_leader.end_offset, logged.log_end_offset)
         return end_offset if epoch != of_leader.epoch else min(end_offset, of_leader.end_offset)
+
+    def cut_off(self, offset: int, now_ms: int) -> None:
+        """Its log, where its leader's parts from it. Raises as `PartitionLog.truncate_to`."""
+        logged = self.log
+        before, committed = logged.log_end_offset, logged.high_watermark
+        logged.truncate_to(offset, now_ms)
+        if offset < before:
+            tell = log.warning if offset < committed else log.info
+            name = f"{self.name}-{logged.partition}"
+            tell("%s is cut off at offset %d of %d, as its leader's is", name, offset, before)
 
     def cost_of(self, data: PartitionData) -> int:
         """Of taking over what was answered, in what it costs where there is nothing new: some µs."""

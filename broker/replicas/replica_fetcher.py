@@ -355,20 +355,8 @@ class ReplicaFetcher:
 
     def _truncate(self, followed: Followed, of_leader: EpochEndOffset) -> None:
         """To where this log and the leader's part."""
-        self._cut(followed, followed.parting_offset(of_leader))
+        followed.cut_off(followed.parting_offset(of_leader), self._clock.now_ms())
         self._go_on_once_synced(followed)
-
-    def _cut(self, followed: Followed, offset: int) -> None:
-        logged = followed.log
-        name, before, committed = (
-            f"{followed.name}-{logged.partition}",
-            logged.log_end_offset,
-            logged.high_watermark,
-        )
-        logged.truncate_to(offset, self._clock.now_ms())
-        if offset < before:
-            level = logging.WARNING if offset < committed else logging.INFO
-            log.log(level, "%s is cut off at offset %d of %d, as its leader's log ends", name, offset, before)
 
     # --- out of range ---------------------------------------------------------------------------------------
 
@@ -398,7 +386,7 @@ class ReplicaFetcher:
             followed.wanted = OF_ITS_START
             return
         if followed.wanted == OF_ITS_END:
-            self._cut(followed, offset)
+            followed.cut_off(offset, now_ms)
         elif offset > logged.log_end_offset:
             logged.truncate_fully_and_start_at(offset, now_ms)
         self._go_on_once_synced(followed)
