@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.followers import FETCHING, Following, Leading, batch, bytes_of, leader_of_three
+from tests.node.followers import FETCHING, Following, Leading, bytes_of, leader_of_three
 from tests.support.partition_logs import open_log
 
 
@@ -70,10 +70,10 @@ def test_a_log_that_begins_behind_its_leaders_end_is_cut_off_there(tmp_path: Pat
     """What it lacked of the new leader's records would be missed where it leads later."""
     leader = leader_of_three(tmp_path / "leader")
     log = open_log(tmp_path / "follower")
+    alone = Leading(log, 0)
     for text in "abcdefghij":
-        log.append(batch(text), leader_epoch=0, now_ms=0)
-    log.update_high_watermark(10)
-    log.delete_records_before(8)
+        alone.append(text)
+    delete_before(alone, 8)
     leader = Leading(leader.log, 1)  # an unclean election
     following = Following(log, 1)
     for _ in range(4):

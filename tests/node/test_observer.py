@@ -14,11 +14,7 @@ from broker.controller.observer import AfterAnswer, LeaderEndpoint, Observer, Ob
 from broker.controller.snapshots import SnapshotPolicy
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
-from protocol.messages.fetch import (
-    FetchRequest,
-    FetchResponse,
-    SnapshotId,
-)
+from protocol.messages.fetch import FetchRequest, FetchResponse, SnapshotId
 from protocol.messages.metadata_records import RemoveTopicRecord
 from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
 from protocol.records.records import build_batch
