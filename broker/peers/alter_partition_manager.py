@@ -20,6 +20,7 @@ from protocol.messages.replicas import (
     AlterPartitionTopic,
     BrokerState,
 )
+from protocol.telling import tell_each
 
 if TYPE_CHECKING:
     from broker.controller.registration import BrokerIncarnation
@@ -154,10 +155,13 @@ class AlterPartitionManager:
 
     def _tell(self, sent: Sequence[PartitionKey], answers: Mapping[PartitionKey, AlteredPartition]) -> None:
         """Whoever is told may ask for more in that call: it goes with the next request."""
-        for key in sent:
+
+        def tell(key: PartitionKey) -> None:
             if key in answers and key in self._wanted:  # else it has stopped meanwhile
                 _, then = self._wanted.pop(key)
                 then(_outcome(answers[key]))
+
+        tell_each(sent, tell, log, "a leader can't be told what the controller made of its ISR")
 
     def _send_later(self) -> None:
         if not self._is_stopped:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.errors import Error, KafkaError, error_of
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.telling import tell_each
 from protocol.topic_partition import indexes_by_topic
 
 if TYPE_CHECKING:
     from broker.coordination.latest_offsets import Told
     from broker.peers.broker_channels import BrokerChannels
     from protocol.topic_partition import TopicPartition
+
+log = logging.getLogger("barnabas.peers")
 
 _CONSUMER = -1
 _LATEST_TIMESTAMP = -1
@@ -67,5 +71,9 @@ def _answered(asked: Sequence[_AskedFor], answer: Any) -> None:
                 if found.error_code:
                     said = KafkaError(error_of(found.error_code), "The leader can't tell.")
                 told[topic.name, found.partition_index] = said
-    for each in asked:
-        each.then(told.get(each.partition, otherwise))
+    tell_each(
+        asked,
+        lambda each: each.then(told.get(each.partition, otherwise)),
+        log,
+        "somebody can't be told where a partition ends",
+    )

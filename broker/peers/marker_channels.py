@@ -5,6 +5,7 @@ Source: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHa
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from protocol.messages.transactions_admin import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from protocol.telling import tell_each
 from protocol.topic_partition import indexes_by_topic
 
 if TYPE_CHECKING:
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
     from coordinator.ports import MarkerAnswers, Markers, TxnMarker
     from protocol.topic_partition import TopicPartition
     from protocol.wire.schema import Message
+
+
+log = logging.getLogger("barnabas.peers")
 
 
 class _Sent(NamedTuple):
@@ -63,10 +68,12 @@ class MarkerChannels:
         own = by_leader.pop(self._node_id, ())
         for leader_id, some in by_leader.items():
             self._channels.say(leader_id, _Sent(marker, some, done))
-        if without:
-            done(dict.fromkeys(without, Error.NOT_LEADER_OR_FOLLOWER))
-        if own:
-            self._own.write(marker, own, done)
+        try:
+            if without:
+                done(dict.fromkeys(without, Error.NOT_LEADER_OR_FOLLOWER))
+        finally:
+            if own:
+                self._own.write(marker, own, done)
 
     def stop(self) -> None:
         """Nothing is sent any more."""
@@ -107,10 +114,9 @@ def _answered(sent: Sequence[_Sent], answer: Message | KafkaError) -> None:
                 for partition in topic.partitions:
                     key = marker.producer_id, topic.name, partition.partition_index
                     told[key] = error_of(partition.error_code)
-    for each in sent:
-        each.done(
-            {
-                name: told.get((each.marker.producer_id, *name), Error.REQUEST_TIMED_OUT)
-                for name in each.partitions
-            }
-        )
+
+    def tell(each: _Sent) -> None:
+        of = each.marker.producer_id
+        each.done({name: told.get((of, *name), Error.REQUEST_TIMED_OUT) for name in each.partitions})
+
+    tell_each(sent, tell, log, "a transaction can't be told what became of its markers")

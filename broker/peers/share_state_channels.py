@@ -6,15 +6,20 @@ Source: `PersisterStateManager`; KIP-932.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.errors import Error, KafkaError
+from protocol.telling import tell_each
 
 if TYPE_CHECKING:
     from broker.coordination.share_state_asks import ShareStateAsk
     from broker.peers.broker_channels import BrokerChannels
     from protocol.wire.schema import Message, Struct
+
+
+log = logging.getLogger("barnabas.peers")
 
 
 class _Said(NamedTuple):
@@ -62,11 +67,18 @@ def _answered(said: Sequence[_Said], answer: Any) -> None:
     if isinstance(answer, KafkaError):
         if answer.error is Error.UNSUPPORTED_VERSION:  # of that node, which is nothing that passes
             answer = KafkaError(Error.UNKNOWN_SERVER_ERROR, answer.message)
-        for _, answered in said:
-            answered(answer)
+        _tell(said, lambda _: answer)
         return
     results = {
         (topic.topic_id, result.partition): result for topic in answer.results for result in topic.partitions
     }
-    for asked, answered in said:
-        answered(asked.answer_in(results))
+    _tell(said, lambda asked: asked.answer_in(results))
+
+
+def _tell(said: Sequence[_Said], answer_to: Callable[[ShareStateAsk[Any]], Any]) -> None:
+    tell_each(
+        said,
+        lambda each: each.answered(answer_to(each.asked)),
+        log,
+        "somebody can't be told what the share coordinator said",
+    )

@@ -6,6 +6,7 @@ Source: `AddPartitionsToTxnManager`; AddPartitionsToTxn v4, v5.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.image import NO_LEADER
@@ -17,6 +18,7 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from protocol.telling import tell_each
 from protocol.topic_partition import indexes_by_topic
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from protocol.wire.schema import Message
 
     Errors = Mapping[TopicPartition, Error]
+
+
+log = logging.getLogger("barnabas.peers")
 
 
 class _Asked(NamedTuple):
@@ -127,6 +132,9 @@ def _answered(asked: Sequence[_Asked], answer: Message | KafkaError) -> None:
             for topic in result.topic_results
             for partition in topic.results_by_partition
         }
-    for each in asked:
+
+    def tell(each: _Asked) -> None:
         of = each.producer.transactional_id
         each.then({name: told.get((of, *name), error) for name in each.partitions})
+
+    tell_each(asked, tell, log, "a producer can't be told whether its transaction has the partitions")

@@ -248,7 +248,8 @@ def test_a_callback_that_fails_keeps_nobody_else_from_being_told() -> None:
     leaders.channel.answer(answer_to([(LINES, 0)]))
     with pytest.raises(ZeroDivisionError):
         leaders.channel.answer(answer_to(leaders.asked()))
-    assert leaders.asked() == [(ORDERS, 1)]
+    assert [key for key, _ in leaders.told] == [(LINES, 0), (ORDERS, 0), (ORDERS, 1)]
+    assert leaders.channel.request is None
 
 
 @pytest.mark.parametrize("when", ["asked", "waiting"])

@@ -1,0 +1,88 @@
+"""Whoever can't be told what another broker answered keeps nobody else from being told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from broker.coordination.share_state_asks import DELETE, ShareStateAsk
+from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.peers.latest_offset_channels import LatestOffsetChannels
+from broker.peers.marker_channels import MarkerChannels
+from broker.peers.share_state_channels import ShareStateChannels
+from broker.peers.transaction_channels import TransactionChannels
+from coordinator.ports import TxnMarker
+from coordinator.share.share_partition_key import SharePartitionKey
+from coordinator.transaction.transactional_producer import TransactionalProducer
+from protocol.errors import Error, KafkaError
+from tests.unit.peers.several_brokers import OWN, SECOND, Channels, cluster
+
+Ask = Callable[[int, Callable[[Any], None]], object]
+
+
+class SomeChannels(Channels):
+    def __call__(self, *, together: Any = len, **how: Any) -> Any:
+        return super().__call__(**how)
+
+
+def markers(channels: Channels) -> Ask:
+    of = MarkerChannels(OWN, cluster("t", [SECOND]), None, channels)  # type: ignore[arg-type]
+    return lambda producer_id, done: of.write(TxnMarker(producer_id, 0, 0, True, 2), [("t", 0)], done)
+
+
+def transactions(channels: Channels) -> Ask:
+    of = TransactionChannels(OWN, cluster(TRANSACTION_TOPIC, [SECOND]), lambda _: 0, channels)
+    return lambda number, then: of.ask(TransactionalProducer(str(number), 9, 0), [("t", 0)], True, then)
+
+
+def latest_offsets(channels: Channels) -> Ask:
+    of = LatestOffsetChannels(channels)
+    return lambda partition, then: of.ask(SECOND, ("t", partition), then)
+
+
+def share_states(channels: Channels) -> Ask:
+    of = ShareStateChannels(channels)
+
+    def ask(partition: int, answered: Callable[[Any], None]) -> None:
+        key = SharePartitionKey("g", bytes(16), partition)
+        asked: Any = ShareStateAsk(key, DELETE, ask=None, part=None, then=None)  # type: ignore[arg-type]
+        of.ask(SECOND, asked, answered)
+
+    return ask
+
+
+@pytest.mark.parametrize("ask_by", [markers, transactions, latest_offsets, share_states])
+def test_who_cant_be_told_an_answer_keeps_nobody_from_theirs(ask_by: Callable[[Channels], Ask]) -> None:
+    channels, told = SomeChannels(), []
+    ask = ask_by(channels)
+
+    def told_of(number: int, _: object) -> None:
+        if number == 1:
+            raise MemoryError
+        told.append(number)
+
+    for number in range(4):
+        ask(number, partial(told_of, number))
+    with pytest.raises(MemoryError):
+        channels.answered(channels.items(SECOND), KafkaError(Error.NETWORK_EXCEPTION))
+    assert told == [0, 2, 3]
+
+
+def test_markers_here_are_written_even_if_who_asked_cant_be_told_of_others() -> None:
+    written = []
+
+    class Own:
+        def write(self, marker: TxnMarker, partitions: list[Any], done: object) -> None:
+            written.extend(partitions)
+
+    def fail(_: object) -> None:
+        raise MemoryError
+
+    without_leader, here = ("t", 0), ("t", 1)
+    channels = MarkerChannels(OWN, cluster("t", [-1, OWN]), Own(), SomeChannels())
+    with pytest.raises(MemoryError):
+        channels.write(TxnMarker(9, 0, 0, True, 2), [without_leader, here], fail)
+    assert written == [here]
