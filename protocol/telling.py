@@ -17,16 +17,19 @@ def tell_each(whom: Iterable[T], tell: Callable[[T], object], log: Logger, faile
     Of several failures the first is raised, but for a broken invariant, which goes before; the others are logged as
     `failed`.
     """
-    raised: Exception | None = None
+    first: Exception | None = None
     for each in whom:
         try:
             tell(each)
         except Exception as failure:
-            if raised is None:
-                raised = failure
+            if first is None:
+                first = failure
                 continue
-            if stops_the_broker(failure) and not stops_the_broker(raised):
-                raised, failure = failure, raised
+            if stops_the_broker(failure) and not stops_the_broker(first):
+                first, failure = failure, first
             log.error("%s: %s", failed, failure, exc_info=failure)
-    if raised is not None:
-        raise raised
+    if first is not None:
+        try:
+            raise first
+        finally:
+            del first  # else it would hold this frame, and this frame it

@@ -351,7 +351,7 @@ def _not_its_follower(target: FetchTarget) -> KafkaError:
 def _diverging_epoch(partition: Partition, last_fetched_epoch: int, offset: int) -> EpochEndOffset | None:
     """KIP-595: where a reader's log and ours part; None where they agree."""
     epoch, end_offset = partition.log.end_offset_for_epoch(last_fetched_epoch)
-    if end_offset == UNDEFINED_OFFSET:
+    if end_offset == UNDEFINED_OFFSET or offset < partition.log.log_start_offset:
         raise KafkaError(Error.OFFSET_OUT_OF_RANGE)
     if epoch < last_fetched_epoch or end_offset < offset:
         return EpochEndOffset(epoch=epoch, end_offset=end_offset)

@@ -34,7 +34,7 @@ class FollowState(Enum):
 class Followed:
     """In one epoch of its leader."""
 
-    __slots__ = ("lag", "name", "paused_until_s", "role", "state", "wanted")
+    __slots__ = ("agrees", "lag", "name", "paused_until_s", "role", "state", "wanted")
 
     def __init__(self, name: str, role: Follower) -> None:
         self.name = name
@@ -43,6 +43,8 @@ class Followed:
         self.paused_until_s = 0.0
         self.lag: int | None = None
         """Behind what was committed when records came last; None: nothing has come yet."""
+        self.agrees = False
+        """Whether its leader has said, in this epoch, that both logs are one up to the end of this one."""
         self.wanted = OF_ITS_END
         """Which end of the leader's log is asked for, where it is out of range."""
 
@@ -96,6 +98,13 @@ class Followed:
         if epoch < 0:  # nothing here is as old
             return min(of_leader.end_offset, logged.log_end_offset)
         return end_offset if epoch != of_leader.epoch else min(end_offset, of_leader.end_offset)
+
+    def learn_agreement(self, leader_start: int) -> None:
+        """Its leader has found no parting of the logs, and its own begins there. It knows its last epochs alone: one
+        that begins right behind this log tells nothing of it."""
+        logged = self.log
+        if leader_start < logged.log_end_offset and logged.leader_epochs.last >= 0:
+            self.agrees = True
 
     def cut_off(self, offset: int, now_ms: int) -> None:
         """Its log, where its leader's parts from it. Raises as `PartitionLog.truncate_to`."""

@@ -326,6 +326,7 @@ class ReplicaFetcher:
         logged = followed.log
         records = data.records or b""
         assert isinstance(records, memoryview | bytes)
+        followed.learn_agreement(data.log_start_offset)
         try:
             append_as_follower(
                 logged,
@@ -333,7 +334,7 @@ class ReplicaFetcher:
                 leader_epoch=followed.role.leader_epoch,
                 now_ms=self._clock.now_ms(),
                 has_gaps=True,
-                leader_start=data.log_start_offset,
+                leader_start=0 if followed.agrees else data.log_start_offset,
             )
         except CorruptRecordError as error:
             name, end_offset = f"{followed.name}-{logged.partition}", logged.log_end_offset

@@ -35,8 +35,9 @@ def append_as_follower(
     The leader's log may begin amid a batch, where records were deleted: a log that has nothing yet begins with that
     batch then (Kafka: `Partition.appendRecordsToFollowerOrFutureReplica`). Its log start follows as any other.
 
-    `leader_start` is where the leader's log begins. Where it begins right behind this one, with a later epoch, nobody
-    knows whether what is here was the leader's before he deleted it: all of it goes.
+    `leader_start` is where the leader's log begins; 0 where this log is known to be the leader's up to its end. Where
+    the leader's begins right behind this one, with a later epoch, nobody knows whether what isn't known to be committed
+    here was the leader's before he deleted it: then all of it goes, and with it what is known of producers.
 
     What is of a later epoch than that of the leader, and all behind it, is left out: there is another leader, whom the
     next answer tells of (KAFKA-18723).
@@ -56,7 +57,7 @@ def append_as_follower(
             log.truncate_fully_and_start_at(header.base_offset, now_ms)
             end_offset = header.base_offset
         elif (
-            log.log_start_offset < leader_start == end_offset
+            log.log_start_offset < leader_start == end_offset > log.high_watermark
             and log.leader_epochs.latest < header.partition_leader_epoch
         ):
             log.truncate_fully_and_start_at(leader_start, now_ms)

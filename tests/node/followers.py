@@ -82,9 +82,11 @@ class Leading:
         if asked.current_leader_epoch != self.epoch:
             is_old = asked.current_leader_epoch < self.epoch
             data.error_code = Error.FENCED_LEADER_EPOCH if is_old else Error.UNKNOWN_LEADER_EPOCH
+        elif asked.fetch_offset < log.log_start_offset:
+            data.error_code = Error.OFFSET_OUT_OF_RANGE
         elif asked.last_fetched_epoch >= 0 and (diverging := self._diverging(asked)) is not None:
             data.diverging_epoch = diverging
-        elif not log.log_start_offset <= asked.fetch_offset <= log.log_end_offset:
+        elif asked.fetch_offset > log.log_end_offset:
             data.error_code = Error.OFFSET_OUT_OF_RANGE
         else:
             limit = asked.partition_max_bytes

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.records.records import build_batch
 from tests.node.followers import FETCHING, Following, Leading, bytes_of, leader_of_three
 from tests.support.partition_logs import open_log
 
@@ -64,6 +65,49 @@ def test_a_follower_that_is_level_as_all_is_deleted_keeps_what_it_has(tmp_path: 
 
     following.until_level(leader)
     assert (following.log.log_start_offset, following.log.segments.base_offsets) == (3, [0])
+
+
+def produce_by(leader: Leading, producer_id: int) -> None:
+    records = build_batch([(0, None, b"x", ())], producer_id=producer_id, producer_epoch=4, base_sequence=40)
+    leader.log.append(records, leader_epoch=leader.epoch, now_ms=0)
+
+
+def test_a_follower_knows_its_producers_still_where_all_that_it_has_is_committed(tmp_path: Path) -> None:
+    """A retry that it gets as the next leader would be appended twice."""
+    leader = leader_of_three(tmp_path / "leader")
+    following = Following(open_log(tmp_path / "follower"))
+    produce_by(leader, 7)
+    leader.log.update_high_watermark(4)
+    following.until_level(leader)
+    assert following.log.high_watermark == 4
+
+    leader = Leading(leader.log, 1)
+    delete_before(leader, 4)
+    leader.append("x")
+    following.follow(1)
+    following.until_level(leader)
+    assert following.log.log_start_offset == 4
+    assert following.log.producers.producers[7].last_sequence == 40
+
+
+def test_a_follower_knows_its_producers_still_where_its_leader_said_that_the_logs_are_one(
+    tmp_path: Path,
+) -> None:
+    """How far it is committed a follower hears one answer later."""
+    leader = leader_of_three(tmp_path / "leader")
+    following = Following(open_log(tmp_path / "follower"))
+    produce_by(leader, 7)
+    following.until_level(leader)
+    assert following.log.high_watermark == 0
+
+    leader = Leading(leader.log, 1)
+    following.follow(1)
+    following.step(leader)  # it has nothing more, and doesn't know yet that all is committed
+    delete_before(leader, 4)
+    leader.append("x")
+    following.until_level(leader)
+    assert following.log.log_start_offset == 4
+    assert following.log.producers.producers[7].last_sequence == 40
 
 
 def test_a_log_that_begins_behind_its_leaders_end_is_cut_off_there(tmp_path: Path) -> None:

@@ -209,6 +209,25 @@ async def test_what_a_follower_has_that_the_leader_has_not_does_not_count(tmp_pa
     crash(node)
 
 
+async def test_below_the_log_start_nothing_parts_and_the_offset_is_out_of_range(tmp_path: Path) -> None:
+    """What is below it is unknown, so that an end of an epoch there would lead the follower astray."""
+    node = await replicated(tmp_path)
+    for _ in range(3):
+        produce(node, acks=1)
+    change(node, leader=ME)
+    change(node, leader=ME)
+    produce(node, acks=1)
+    log = leader_of(node).log
+    log.update_high_watermark(4)
+    log.delete_records_before(2)
+    of_no_record_here = 1
+    answer = fetched(fetch(node, 2, replica_id=OTHER, last_fetched_epoch=of_no_record_here))
+    assert (answer.error_code, answer.diverging_epoch.end_offset) == (Error.NONE, 3)
+    answer = fetched(fetch(node, 1, replica_id=OTHER, last_fetched_epoch=of_no_record_here))
+    assert (answer.error_code, answer.diverging_epoch) == (Error.OFFSET_OUT_OF_RANGE, None)
+    crash(node)
+
+
 async def test_a_replica_that_the_leader_does_not_know_gets_nothing(tmp_path: Path) -> None:
     node = await replicated(tmp_path)
     assert fetched(fetch(node, 0, replica_id=5)).error_code == NOT_LEADER
