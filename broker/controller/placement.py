@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container
+from collections.abc import Callable, Collection, Iterable
 
 MOST_PREFERRED = 10_000  # of what clients name without it being there; Kafka has no bound
 
@@ -52,10 +52,11 @@ class Placement:
             return self.directory()
         return preferred
 
-    def forget_preferred(self, topic: str, partitions: Container[int]) -> None:
+    def forget_preferred(self, topic: str, partitions: Iterable[int]) -> None:
         """They are created now: what is created under that name later goes where it falls."""
-        for key in [key for key in self._preferred if key[0] == topic and key[1] in partitions]:
-            del self._preferred[key]
+        if self._preferred:
+            for index in partitions:
+                self._preferred.pop((topic, index), None)
 
     @property
     def has_room(self) -> bool:

@@ -8,7 +8,7 @@ Source: `StripedReplicaPlacer`, `ClusterDescriber`, `BrokerHeartbeatManager.usab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, cycle
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -47,7 +47,7 @@ class ReplicaPlacer(Protocol):
     def directory(self, image: ClusterImage, broker_id: int, topic: str, index: int) -> bytes:
         """The id of the directory that a new partition has on a broker."""
 
-    def created(self, topic: str, indexes: Container[int]) -> None:
+    def created(self, topic: str, indexes: Iterable[int]) -> None:
         """The metadata has these partitions now."""
 
 
@@ -64,7 +64,7 @@ class OwnDirectories(Protocol):
     def directory_of(self, topic: str, index: int) -> bytes:
         """The one that a new partition goes to."""
 
-    def forget_preferred(self, topic: str, partitions: Container[int]) -> None:
+    def forget_preferred(self, topic: str, partitions: Iterable[int]) -> None:
         """They are created."""
 
 
@@ -122,7 +122,7 @@ class StripedReplicaPlacer:
             return self._own.directory_of(topic, index)
         return default_directory(image, broker_id)
 
-    def created(self, topic: str, indexes: Container[int]) -> None:
+    def created(self, topic: str, indexes: Iterable[int]) -> None:
         """`ReplicaPlacer.created`."""
         if self._own is not None:
             self._own.forget_preferred(topic, indexes)

@@ -51,13 +51,19 @@ class ReplicaDirectories:
             self._found_in(topic, topic_id, index),
             online,
             bool(self._log_dirs.offline_paths),
-            partial(self._placement.directory_of, topic, index),
+            partial(self._choose, topic, index),
         )
         if actual is None:
             return None
         if actual != named and self._image.features.get(METADATA_VERSION, 0) >= DIRECTORIES_SINCE:
             self._assign((topic_id, index), actual, lambda error: None)
         return online[actual]
+
+    def _choose(self, topic: str, index: int) -> bytes:
+        """For a replica that comes here: where AlterReplicaLogDirs has sent it, or whichever is next."""
+        chosen = self._placement.directory_of(topic, index)
+        self._placement.forget_preferred(topic, (index,))
+        return chosen
 
     def _found_in(self, topic: str, topic_id: bytes, index: int) -> bytes | None:
         """Not once its log was opened: a replica that has left since, and comes again, is a new one."""

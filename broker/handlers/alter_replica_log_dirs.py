@@ -2,7 +2,8 @@
 
 The answer says that the move has begun; DescribeLogDirs shows how far it is. A partition that is sent to the directory
 it is in stays there, and a move that it was on is given up. One that doesn't exist yet is answered with
-UNKNOWN_TOPIC_OR_PARTITION, and is put into the directory when it is created.
+UNKNOWN_TOPIC_OR_PARTITION, one that this broker has no replica of with REPLICA_NOT_AVAILABLE; either is put into the
+directory when it comes here.
 Source: ReplicaManager.alterReplicaLogDirs.
 """
 
@@ -24,7 +25,6 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.metadata_log import MetadataLog
     from broker.controller.placement import Placement
     from broker.disks.log_dirs import LogDirs
     from broker.disks.moves import LogDirMoves
@@ -44,7 +44,6 @@ def handle(
     moves: LogDirMoves,
     log_dirs: LogDirs,
     partitions: Partitions,
-    metadata: MetadataLog,
     placement: Placement,
     authorizer: Authorizer,
     turns: Turns,
@@ -52,7 +51,7 @@ def handle(
     request: AlterReplicaLogDirsRequest,
 ) -> AlterReplicaLogDirsResponse | Later[AlterReplicaLogDirsResponse]:
     is_allowed = allows_on_cluster(authorizer, context, Operation.ALTER)
-    asked = _Asked(moves, log_dirs, partitions, metadata, placement)
+    asked = _Asked(moves, log_dirs, partitions, placement)
     return turns.answer(_altered(asked, request, is_allowed=is_allowed), context, to_the_end=True)
 
 
@@ -91,7 +90,6 @@ class _Asked(NamedTuple):
     moves: LogDirMoves
     log_dirs: LogDirs
     partitions: Partitions
-    metadata: MetadataLog
     placement: Placement
 
 
@@ -110,11 +108,11 @@ def _move(asked: _Asked, name: str, index: int, path: str) -> Error:
     directory_id = log_dirs.id_of(directory)
     partition = asked.partitions.find(name, index)
     if partition is None:
-        topic = asked.metadata.image.topics.get(name)
-        if topic is not None and index in topic.partitions:
-            return Error.KAFKA_STORAGE_ERROR  # it is offline
+        error = asked.partitions.missing(name, index)
+        if error is Error.KAFKA_STORAGE_ERROR:
+            return error  # it is offline
         asked.placement.prefer(name, index, directory_id)
-        return Error.UNKNOWN_TOPIC_OR_PARTITION
+        return Error.REPLICA_NOT_AVAILABLE if error is Error.NOT_LEADER_OR_FOLLOWER else error
     try:
         if partition.move is not None and partition.move.directory is not directory:
             asked.moves.cancel(partition)

@@ -9,9 +9,16 @@ from typing import cast
 
 import pytest
 
+from broker.controller.directory_ids import UNASSIGNED
 from broker.disks import moves
 from broker.server import Server
 from protocol.errors import Error
+from protocol.messages.metadata_records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from tests.node.log_dir_moves import (
@@ -268,6 +275,29 @@ async def test_a_partition_that_is_not_there_yet_is_created_where_it_was_sent(tm
     topics_of(node).create([CreatableTopic(name="u", num_partitions=1, replication_factor=1)])
     assert node.partitions.get("u", 0).directory.path == str(tmp_path / "c")
     assert node.metadata.image.topics["u"].partitions[0].directories == [id_of(tmp_path, "c")]
+
+
+async def test_a_replica_that_another_broker_has_comes_to_where_it_was_sent(tmp_path: Path) -> None:
+    """Nothing has failed: the replica isn't available here. Once it has come, the wish is over."""
+    node = await filled(tmp_path)
+    topic_id = b"a topic elsewhere"[:16]
+    elsewhere = PartitionRecord(
+        partition_id=0, topic_id=topic_id, replicas=[2], isr=[2], leader=2, directories=[UNASSIGNED]
+    )
+    node.metadata.append([TopicRecord(name="u", topic_id=topic_id), elsewhere])
+    assert move(node, tmp_path / "nowhere", "u") is Error.LOG_DIR_NOT_FOUND
+    assert move(node, tmp_path / "c", "u") is Error.REPLICA_NOT_AVAILABLE
+    assert move(node, tmp_path / "c", "u", 1) is Error.UNKNOWN_TOPIC_OR_PARTITION
+
+    here = PartitionChangeRecord(
+        topic_id=topic_id, partition_id=0, replicas=[2, 1], directories=[UNASSIGNED, UNASSIGNED]
+    )
+    node.metadata.append([here])
+    assert node.partitions.get("u", 0).directory.path == str(tmp_path / "c")
+    node.metadata.append([RemoveTopicRecord(topic_id=topic_id)])
+    topics_of(node).create([CreatableTopic(name="u", num_partitions=1, replication_factor=1)])
+    assert node.partitions.get("u", 0).directory.path != str(tmp_path / "c")
+    crash(node)
 
 
 async def test_a_topic_that_is_deleted_on_the_way_leaves_nothing(tmp_path: Path) -> None:
