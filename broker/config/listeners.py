@@ -97,13 +97,26 @@ def controller_listeners(
             "listeners",
         )
     bound.sort(key=lambda endpoint: [*controllers].index(endpoint.name))
-    told = None
-    if settings.advertised is not None:
-        named = [parse_endpoint(entry, "advertised.listeners") for entry in settings.advertised]
-        told = [endpoint for endpoint in named if endpoint.name in controllers]
-    others = {endpoint.name for endpoint in told or ()}
-    told = [*(told or ()), *(endpoint for endpoint in bound if endpoint.name not in others)]
+    named = [parse_endpoint(entry, "advertised.listeners") for entry in settings.advertised or ()]
+    told = [endpoint for endpoint in named if endpoint.name in controllers]
+    if bound or told:  # else it speaks to nobody
+        _check_bound(bound, controllers)
+    _check_routable(told)
+    others = {endpoint.name for endpoint in told}
+    told += [endpoint for endpoint in bound if endpoint.name not in others]
     return _configs(bound, protocols, told, host_name)
+
+
+def _check_bound(bound: Sequence[Endpoint], controllers: Collection[str]) -> None:
+    """Who controls binds each of the controllers' listeners."""
+    missing = [name for name in controllers if name not in {endpoint.name for endpoint in bound}]
+    if missing:
+        setting = "controller.listener.names"
+        raise ConfigError(
+            f"{setting} must only contain values appearing in the 'listeners' configuration when running the "
+            f"KRaft controller role: {', '.join(missing)} isn't among the listeners",
+            setting,
+        )
 
 
 def _controllers(settings: ListenerSettings) -> dict[str, None]:
@@ -311,12 +324,16 @@ def _told(
         )
     if not told:
         raise ConfigError("There must be at least one broker advertised listener.", setting)
+    _check_routable(told)
+    return told
+
+
+def _check_routable(told: Sequence[Endpoint]) -> None:
     if any(endpoint.host == "0.0.0.0" for endpoint in told):  # noqa: S104
         raise ConfigError(
             "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address.",
-            setting,
+            "advertised.listeners",
         )
-    return told
 
 
 def _check_inter_broker(

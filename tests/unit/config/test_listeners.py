@@ -7,7 +7,13 @@ from collections.abc import Sequence
 import pytest
 
 from broker.config.errors import ConfigError
-from broker.config.listeners import ListenerConfig, ListenerSettings, broker_listeners, moved
+from broker.config.listeners import (
+    ListenerConfig,
+    ListenerSettings,
+    broker_listeners,
+    controller_listeners,
+    moved,
+)
 
 DEFAULT_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
 
@@ -19,14 +25,24 @@ def read(
     protocol_map: str | None = None,
     controllers: Sequence[str] = ("CONTROLLER",),
 ) -> tuple[ListenerConfig, ...]:
-    settings = ListenerSettings(
+    return broker_listeners(written(listeners, advertised, protocol_map, controllers), lambda: "my-machine")
+
+
+def read_controllers(listeners: str, advertised: str | None, *controllers: str) -> tuple[ListenerConfig, ...]:
+    settings = written(listeners, advertised, None, controllers)
+    return controller_listeners(settings, lambda: "my-machine", only_controller=False)
+
+
+def written(
+    listeners: str, advertised: str | None, protocol_map: str | None, controllers: Sequence[str]
+) -> ListenerSettings:
+    return ListenerSettings(
         listeners=listeners.split(","),
         advertised=None if advertised is None else advertised.split(","),
         protocol_map=DEFAULT_MAP if protocol_map is None else protocol_map,
         protocol_map_given=protocol_map is not None,
         controller_names=controllers,
     )
-    return broker_listeners(settings, lambda: "my-machine")
 
 
 def error_of(
@@ -206,6 +222,29 @@ def test_a_broker_without_a_listener_of_its_own_is_refused() -> None:
     expected = "There must be at least one broker advertised listener."
     assert str(error_of("CONTROLLER://h:1")).startswith(expected)
     assert str(error_of("PLAINTEXT://h:1,CONTROLLER://h:2", "CONTROLLER://h:2")) == expected
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised", "setting"),
+    [
+        ("PLAINTEXT://h:1", "PLAINTEXT://h:1,CONTROLLER://h:2", "controller.listener.names"),
+        ("PLAINTEXT://h:1,CONTROLLER://h:2", "PLAINTEXT://h:1,OTHER://h:2", "controller.listener.names"),
+        ("PLAINTEXT://h:1,CONTROLLER://h:2", None, "controller.listener.names"),
+        ("CONTROLLER://h:2,OTHER://h:3", "CONTROLLER://0.0.0.0:2", "advertised.listeners"),
+    ],
+)
+def test_a_controller_binds_each_of_its_listeners_and_can_be_reached(
+    listeners: str, advertised: str | None, setting: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_controllers(listeners, advertised, "CONTROLLER", "OTHER")
+    assert raised.value.name == setting
+
+
+def test_a_controller_that_nobody_speaks_to_needs_no_listener() -> None:
+    assert read_controllers("PLAINTEXT://h:1", "PLAINTEXT://h:1", "CONTROLLER") == ()
+    (listener,) = read_controllers("PLAINTEXT://h:1,CONTROLLER://h:2", "CONTROLLER://i:3", "CONTROLLER")
+    assert listener == plain("CONTROLLER", "h", 2, ("i", 3))
 
 
 def test_moving_changes_the_brokers_addresses_only() -> None:
