@@ -63,14 +63,12 @@ def controllers_apis() -> str:
 
 def missing_apis() -> str:
     """The APIs that a Kafka 4.3 broker advertises and this one does not."""
-    return table(
-        ["API", "Key", "Kafka 4.3"],
-        [
-            [api.name, key, versions(api)]
-            for key, api in sorted(APIS.items())
-            if key not in HANDLERS and api.advertised and not api.of_controllers
-        ],
-    )
+    missing = [
+        [api.name, key, versions(api)]
+        for key, api in sorted(APIS.items())
+        if key not in HANDLERS and api.advertised and not api.of_controllers
+    ]
+    return table(["API", "Key", "Kafka 4.3"], missing) if missing else "There is none.\n"
 
 
 def transaction_moves() -> str:

@@ -13,9 +13,6 @@ from protocol.wire.schema import LATEST, Message
 NEVER_FLEXIBLE: Final = LATEST + 1
 """The first flexible version of an API that has none."""
 
-UNDECLARED: Final = ""
-"""The family of an API whose messages aren't declared, since no handler serves it."""
-
 API_VERSIONS_KEY: Final = 18
 
 
@@ -40,10 +37,6 @@ class Api:
     of_controllers: bool = False
 
     @property
-    def declared(self) -> bool:
-        return self.family != UNDECLARED
-
-    @property
     def request(self) -> type[Message]:
         return self._message("Request")
 
@@ -53,11 +46,7 @@ class Api:
 
     def decodes(self, version: int) -> bool:
         """Whether a request of this version can be served."""
-        return (
-            self.declared
-            and self.min_version <= version <= self.max_version
-            and version >= self.first_decodable
-        )
+        return self.min_version <= version <= self.max_version and version >= self.first_decodable
 
     def request_header_version(self, version: int) -> int:
         """2 with tagged fields, 1 without; also for versions that we don't serve, as Kafka does."""
@@ -149,8 +138,8 @@ APIS: Final[dict[int, Api]] = {
         Api(77, "ShareGroupDescribe", 1, 1, 0, "groups_share"),
         Api(78, "ShareFetch", 1, 2, 0, "share_fetch"),
         Api(79, "ShareAcknowledge", 1, 2, 0, "share_fetch"),
-        Api(80, "AddRaftVoter", 0, 1, 0, UNDECLARED),
-        Api(81, "RemoveRaftVoter", 0, 0, 0, UNDECLARED),
+        Api(80, "AddRaftVoter", 0, 1, 0, "raft"),
+        Api(81, "RemoveRaftVoter", 0, 0, 0, "raft"),
         Api(83, "InitializeShareGroupState", 0, 0, 0, "share_state"),
         Api(84, "ReadShareGroupState", 0, 0, 0, "share_state"),
         Api(85, "WriteShareGroupState", 0, 1, 0, "share_state"),

@@ -75,6 +75,8 @@ HANDLERS: dict[int, str] = {
     77: "share_group_describe",
     78: "share_fetch",
     79: "share_acknowledge",
+    80: "add_raft_voter",
+    81: "remove_raft_voter",
     83: "initialize_share_group_state",
     84: "read_share_group_state",
     85: "write_share_group_state",
@@ -123,5 +125,7 @@ CONTROLLER_HANDLERS: dict[int, str] = {
     67: "allocate_producer_ids",
     70: "controller_registration",
     73: "assign_replicas_to_dirs",
+    80: "add_raft_voter",
+    81: "remove_raft_voter",
 }
 """What is served at a controller's listeners (Kafka: `ControllerApis`); ports are those of `ControllerServer`."""

@@ -154,10 +154,7 @@ def _tell(later: Later[ForwardedAnswer], waiting: _Waiting, answer: Message | Ka
     except CodecError as nonsense:
         later.fail(nonsense)
         return
-    if refused is None:
-        later.fail(CloseConnectionError(f"the controller can't be asked: {error.name}"))
-    else:
-        later.reply(refused)
+    later.reply(refused)
 
 
 def _throttle_ms(context: RequestContext, data: Bytes) -> int:
@@ -172,15 +169,13 @@ def _throttle_ms(context: RequestContext, data: Bytes) -> int:
     return int.from_bytes(data[begins : begins + _INT32_BYTES], "big", signed=True)
 
 
-def _refusal(waiting: _Waiting, error: Error) -> ForwardedAnswer | None:
+def _refusal(waiting: _Waiting, error: Error) -> ForwardedAnswer:
     """As if the controller had answered so."""
     context, (data, body_at) = waiting.context, waiting.request
     version = context.api_version
     api = APIS[context.api_key]
     request, _ = decoder(api.request, version)(memoryview(data), body_at, len(data))
     message = refusal(context.api_key, version, request, error)
-    if message is None:
-        return None
     header = context.correlation_id.to_bytes(4, "big", signed=True)
     if api.response_header_version(version):
         header += b"\0"  # no tagged fields
@@ -201,9 +196,7 @@ def _decoded(context: RequestContext, request: Message, answer: ForwardedAnswer)
         return decode(APIS[context.api_key].response, version, answer.data, body_at)
     except CodecError as error:
         log.error("the controller's answer to what was forwarded makes no sense: %s", error)
-    refused = refusal(context.api_key, version, request, Error.UNKNOWN_SERVER_ERROR)
-    assert refused is not None
-    return refused
+    return refusal(context.api_key, version, request, Error.UNKNOWN_SERVER_ERROR)
 
 
 def _encoded(principal: Principal) -> bytes:

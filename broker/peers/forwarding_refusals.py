@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 _ELECT_LEADERS = 43
 
 MakeAnswer = Callable[..., "Message"]
-Shape = Callable[[Any, MakeAnswer, int], "Message | None"]
+Shape = Callable[[Any, MakeAnswer, int], "Message"]
 """The answer to a request, which it is given with the class of the answer and an error's code."""
 
 
-def refusal(api_key: int, version: int, request: Message, error: Error) -> Message | None:
-    """None where the API has no form for it: the connection is closed then."""
+def refusal(api_key: int, version: int, request: Message, error: Error) -> Message:
+    """In the form that the API has for it."""
     answer = _SHAPES[api_key](request, APIS[api_key].response, int(error))
     if api_key == _ELECT_LEADERS and not version:
-        answer.error_code = 0  # type: ignore[union-attr]  # it has none yet
+        answer.error_code = 0  # type: ignore[attr-defined]  # it has none yet
     return answer
 
 
@@ -107,10 +107,6 @@ def _with_users(request: Any, response: MakeAnswer, error_code: int) -> Message:
     return response(results=[result(user=user, error_code=error_code) for user in users])
 
 
-def _with_no_form(request: Any, response: MakeAnswer, error_code: int) -> None:
-    return None
-
-
 _SHAPES: dict[int, Shape] = {
     19: _of_each("topics", "topics", "name"),
     20: _deleted,
@@ -130,8 +126,8 @@ _SHAPES: dict[int, Shape] = {
     55: _of_all,
     57: _of_all,
     64: _of_all,
-    80: _with_no_form,
-    81: _with_no_form,
+    80: _of_all,
+    81: _of_all,
 }
 """By the key of each API that clients ask and that is forwarded (Kafka: `ApiKeys.forwardable`)."""
 

@@ -113,3 +113,37 @@ def update_features(play: Play) -> None:
 def unregister(play: Play) -> None:
     for broker_id in (77, -1, 2**31 - 1):
         play.ask(f"broker {broker_id}", "UnregisterBroker", 0, {"broker_id": broker_id})
+
+
+VOTER_ID, DIRECTORY_ID = 3001, b"directory of one"
+ELSEWHERE = {"name": "CONTROLLER", "host": "127.0.0.1", "port": 9}
+
+
+def voter(**differing: Any) -> dict[str, Any]:
+    return {
+        "cluster_id": None,
+        "voter_id": VOTER_ID,
+        "voter_directory_id": DIRECTORY_ID,
+    } | differing
+
+
+@script(needs=("AddRaftVoter", "RemoveRaftVoter"))
+def voters(play: Play) -> None:
+    for case, differing in {
+        "another voter": {},
+        "no voter's id": {"voter_id": -1},
+        "no directory": {"voter_directory_id": bytes(16)},
+        "another cluster": {"cluster_id": "another"},
+        "another cluster, and no directory": {"cluster_id": "another", "voter_directory_id": bytes(16)},
+        "no cluster": {"cluster_id": ""},
+    }.items():
+        play.ask(f"remove: {case}", "RemoveRaftVoter", 0, voter(**differing))
+        for version in versions("AddRaftVoter"):
+            more = {"timeout_ms": 1_000, "listeners": [ELSEWHERE]}
+            play.ask(f"add: {case} (v{version})", "AddRaftVoter", version, voter(**more, **differing))
+    for case, listeners in {
+        "no listener": [],
+        "another listener": [ELSEWHERE | {"name": "BESIDE"}],
+        "another one too": [ELSEWHERE | {"name": "BESIDE"}, ELSEWHERE],
+    }.items():
+        play.ask(f"add: {case}", "AddRaftVoter", 1, voter(timeout_ms=1_000, listeners=listeners))

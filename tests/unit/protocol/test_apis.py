@@ -12,7 +12,7 @@ ADVERTISED = Path(__file__).parents[2] / "golden" / "vectors" / "advertised_by_k
 ADVERTISED_BY_CONTROLLER = ADVERTISED.with_name("advertised_by_kafka_4.3_controller.txt")
 """ApiVersions of a Kafka 4.3 controller: key, name, versions."""
 
-DECLARED = [api for api in APIS.values() if api.declared]
+ALL = [*APIS.values()]
 
 
 def test_the_advertised_apis_are_those_of_kafka() -> None:
@@ -38,8 +38,6 @@ def test_a_controller_serves_what_kafkas_does_but_for_what_voters_ask_of_each_ot
         "Vote",
         "BeginQuorumEpoch",
         "EndQuorumEpoch",
-        "AddRaftVoter",
-        "RemoveRaftVoter",
         "UpdateRaftVoter",
     }
 
@@ -51,13 +49,13 @@ def test_telemetry_is_served_to_those_who_ask_but_not_advertised() -> None:
     ]
 
 
-@pytest.mark.parametrize("api", DECLARED, ids=lambda api: api.name)
+@pytest.mark.parametrize("api", ALL, ids=lambda api: api.name)
 def test_request_and_response_are_declared_under_the_key_of_their_api(api: Api) -> None:
     assert (api.request.__name__, api.request.API_KEY) == (f"{api.name}Request", api.key)
     assert (api.response.__name__, api.response.API_KEY) == (f"{api.name}Response", api.key)
 
 
-@pytest.mark.parametrize("api", DECLARED, ids=lambda api: api.name)
+@pytest.mark.parametrize("api", ALL, ids=lambda api: api.name)
 def test_a_version_is_decoded_where_it_is_advertised_and_declared(api: Api) -> None:
     first, last = api.request.VERSIONS
     for version in range(-1, 20):
@@ -65,7 +63,7 @@ def test_a_version_is_decoded_where_it_is_advertised_and_declared(api: Api) -> N
         assert api.decodes(version) == (advertised and first <= version <= last)
 
 
-@pytest.mark.parametrize("api", DECLARED, ids=lambda api: api.name)
+@pytest.mark.parametrize("api", ALL, ids=lambda api: api.name)
 def test_headers_become_flexible_with_their_messages(api: Api) -> None:
     first, last = api.request.FLEXIBLE
     assert api.first_flexible == (first if first <= last else NEVER_FLEXIBLE)
@@ -81,12 +79,6 @@ def test_produce_0_to_2_are_advertised_and_refused() -> None:
 def test_the_unstable_version_of_init_producer_id_is_refused() -> None:
     assert APIS[22].request.VERSIONS == (0, 6)
     assert not APIS[22].decodes(6)
-
-
-def test_an_api_without_declarations_decodes_no_version() -> None:
-    add_raft_voter = APIS[80]
-    assert not add_raft_voter.declared
-    assert not any(add_raft_voter.decodes(version) for version in range(5))
 
 
 def test_the_answer_to_api_versions_has_header_0_though_its_request_has_2() -> None:

@@ -1,0 +1,35 @@
+"""AddRaftVoter (80), versions 0 to 1 (KIP-853): a voter is to join the quorum. v1: whether the answer waits until that
+is committed.
+
+Conscious gap: a quorum has one voter here, and none is added: `controller.quorum_voters`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.controller.quorum_voters import refusal_to_add
+from broker.security.authorizer import Operation
+from broker.security.denials import cluster_refusal
+from protocol.messages.raft import AddRaftVoterRequest, AddRaftVoterResponse
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.metadata_log import MetadataLog
+    from broker.network.context import RequestContext
+    from broker.security.authorizer import Authorizer
+
+
+def handle(
+    config: BrokerConfig,
+    cluster_id: str,
+    metadata: MetadataLog,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: AddRaftVoterRequest,
+) -> AddRaftVoterResponse:
+    listener_name = config.get_list("controller.listener.names")[0]
+    refused = cluster_refusal(authorizer, context, Operation.ALTER) or refusal_to_add(
+        metadata, cluster_id, listener_name, request
+    )
+    return AddRaftVoterResponse(error_code=refused.error, error_message=refused.message)
