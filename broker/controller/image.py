@@ -123,10 +123,12 @@ class TopicImage:
 
 
 class TopicChanges(NamedTuple):
-    """What became of topics: the names of those that are new or touched in any way, and those that were removed."""
+    """What became of topics since whoever follows the image last looked (Kafka: `TopicsDelta`)."""
 
-    touched: dict[str, None]  # in the order of the records, so that a run can be repeated
+    touched: dict[str, None]  # names, in the order of the records, so that a run can be repeated
     removed: list[TopicImage]
+    bygone: list[TopicImage]
+    """Made and removed since: history, as all that a start replays. Of such a name there may be a living one."""
 
 
 class ClusterImage:
@@ -150,8 +152,8 @@ class ClusterImage:
         self.controllers: dict[int, records.RegisterControllerRecord] = {}
         self.next_producer_id = 0
         self.kept = KeptRecords()
-        self.changed_topics: dict[str, None] = {}  # names touched since the last `take_changes`
-        self.removed_topics: list[TopicImage] = []
+        self._changes = TopicChanges({}, [], [])  # since the last `take_changes`
+        self._created: set[bytes] = set()  # topics, by id, since then
         self.broker_configs_changed = False
 
     def copy(self) -> ClusterImage:
@@ -172,9 +174,11 @@ class ClusterImage:
 
     def become(self, other: ClusterImage) -> None:
         """Say what the other one says, which nobody else has; whoever follows this one finds all that differs."""
-        ids = other.topics_by_id
-        gone = [topic for topic in self.topics.values() if topic.topic_id not in ids]
-        self.removed_topics += gone
+        known, ids = self.topics_by_id, other.topics_by_id
+        for topic in known.values():
+            if topic.topic_id not in ids:
+                self._note_removed(topic)
+        self._created.update(ids.keys() - known.keys())
         self._owner, self._shares_partitions = other._owner, other._shares_partitions
         self.topics, self.topics_by_id, self._names_by_key = other.topics, ids, other._names_by_key
         self.configs, self.features = other.configs, other.features
@@ -182,7 +186,7 @@ class ClusterImage:
         self.next_producer_id = other.next_producer_id
         self.kept = other.kept
         self.kept.follow_quotas()
-        self.changed_topics = dict.fromkeys(self.topics)
+        self._changes = self._changes._replace(touched=dict.fromkeys(self.topics))
         self.broker_configs_changed = True
 
     def apply(self, record: Message) -> None:
@@ -194,8 +198,8 @@ class ClusterImage:
 
     def take_changes(self) -> TopicChanges:
         """Since the last call: what the partitions follow."""
-        changes = TopicChanges(self.changed_topics, self.removed_topics)
-        self.changed_topics, self.removed_topics = {}, []
+        changes, self._changes = self._changes, TopicChanges({}, [], [])
+        self._created.clear()
         return changes
 
     def take_broker_config_change(self) -> bool:
@@ -236,7 +240,8 @@ class ClusterImage:
         key = collision_key(record.name)
         if key is not None:
             self._names_by_key[key] = (*self._names_by_key.get(key, ()), record.name)
-        self.changed_topics[record.name] = None
+        self._changes.touched[record.name] = None
+        self._created.add(record.topic_id)
 
     def _topic_of(self, topic_id: bytes) -> TopicImage:
         topic = self.topics_by_id.get(topic_id)
@@ -254,7 +259,7 @@ class ClusterImage:
         if topic.owner is not self._owner:
             topic = self._own(topic)
         topic.partitions[record.partition_id] = PartitionImage(record)
-        self.changed_topics[topic.name] = None
+        self._changes.touched[topic.name] = None
 
     def _partition_change(self, record: records.PartitionChangeRecord) -> None:
         topic = self._topic_of(record.topic_id)
@@ -268,7 +273,7 @@ class ClusterImage:
         if self._shares_partitions:
             partition = topic.partitions[record.partition_id] = partition.copy()
         partition.change(record)
-        self.changed_topics[topic.name] = None
+        self._changes.touched[topic.name] = None
 
     def _remove_topic(self, record: records.RemoveTopicRecord) -> None:
         topic = self._topic_of(record.topic_id)
@@ -282,8 +287,12 @@ class ClusterImage:
             else:
                 del self._names_by_key[key]
         self.configs.pop((TOPIC_RESOURCE, topic.name), None)
-        self.changed_topics.pop(topic.name, None)
-        self.removed_topics.append(topic)
+        self._changes.touched.pop(topic.name, None)
+        self._note_removed(topic)
+
+    def _note_removed(self, topic: TopicImage) -> None:
+        changes = self._changes
+        (changes.bygone if topic.topic_id in self._created else changes.removed).append(topic)
 
     def _clear_elr(self, record: records.ClearElrRecord) -> None:
         if record.topic_name and record.topic_name not in self.topics:
@@ -313,7 +322,7 @@ class ClusterImage:
         if record.resource_type == BROKER_RESOURCE:
             self.broker_configs_changed = True
         elif record.resource_type == TOPIC_RESOURCE and record.resource_name in self.topics:
-            self.changed_topics[record.resource_name] = None
+            self._changes.touched[record.resource_name] = None
 
     def _feature_level(self, record: records.FeatureLevelRecord) -> None:
         """Kafka's controller, too, passes over kraft.version, and fails on what it doesn't support."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -206,16 +206,23 @@ class Groups:
 
     def follow(self, changes: TopicChanges) -> Steps[None]:
         """The metadata changed, and the partitions with it: shards come and go, learn of the topics that changed, and
-        forget the offsets of those that were removed. No topic of such a name is created before that is over."""
+        forget the offsets of those that were removed. No topic of such a name is created before that is over.
+
+        An offset without a topic id is of the topic that has its name. Where there has been another one since, whoever
+        committed it may have meant that: it stays where the removal is history, and where its shard was led elsewhere
+        until now. Kafka, too, forgets nothing of what was removed before its first publishing."""
         yield from self._shards.follow()
         names, created = self._topics.follow(changes)
         changed = frozenset(names)  # once: there may be a shard for each of thousands of them
         if changed:
             self._shards.tell(lambda shard: shard.topics_changed(changed, created=created))
-        if changes.removed:
-            gone = [(each.name, each.topic_id) for each in changes.removed]
+        gone = [(each.name, each.topic_id) for each in (*changes.removed, *changes.bygone)]
+        if gone:
+            just_now = {each.name for each in changes.removed}
             pause = Pause()
-            yield from self._shards.tell_in_steps(lambda shard: self._forget(shard, gone, pause))
+            yield from self._shards.tell_in_steps(
+                lambda shard, is_new: self._forget(shard, gone, () if is_new else just_now, pause)
+            )
 
     def stop_loading(self) -> None:
         """What isn't loaded yet won't be."""
@@ -228,9 +235,11 @@ class Groups:
             steps.close()
 
     @staticmethod
-    def _forget(shard: GroupShard, topics: Sequence[tuple[str, bytes]], pause: Pause) -> Steps[None]:
+    def _forget(
+        shard: GroupShard, topics: Sequence[tuple[str, bytes]], just_now: Container[str], pause: Pause
+    ) -> Steps[None]:
         try:
-            for cost in shard.forget_topics(topics):
+            for cost in shard.forget_topics(topics, just_now):
                 if pause.is_due(cost):
                     yield
         except KafkaError as error:

@@ -67,6 +67,7 @@ class _Hosted(Generic[ShardT]):
 
     __slots__ = (
         "is_loading",
+        "is_new",
         "leader",
         "leader_epoch",
         "loading",
@@ -84,6 +85,8 @@ class _Hosted(Generic[ShardT]):
         self.runtime = runtime
         self.shard: ShardT | None = None
         self.is_loading = False
+        self.is_new = True
+        """Whether it came to be led here with the last change that was followed."""
         self.loading: ShardT | None = None
         """What is loaded, and becomes the shard."""
         self.steps: Generator[int, None, int] | None = None
@@ -181,13 +184,17 @@ class HostedShards(Generic[ShardT]):
             elif hosted.is_loading:
                 hosted.to_tell.append(what)
 
-    def tell_in_steps(self, what: Callable[[ShardT], Steps[None]]) -> Steps[None]:
-        """As `tell`, for what may be long; a shard that isn't loaded yet is told at once when it is."""
+    def tell_in_steps(self, what: Callable[[ShardT, bool], Steps[None]]) -> Steps[None]:
+        """As `tell`, for what may be long; a shard that isn't loaded yet is told at once when it is.
+
+        With it goes whether the shard has come with the change that is followed, as all have at a start: what it has
+        read may have been written by others after that."""
         for hosted in [*self._hosted.values()]:
             if hosted.shard is not None:
-                yield from what(hosted.shard)
+                yield from what(hosted.shard, hosted.is_new)
             elif hosted.is_loading:
-                hosted.to_tell.append(lambda shard: at_once(what(shard)))
+                is_new = hosted.is_new
+                hosted.to_tell.append(lambda shard, is_new=is_new: at_once(what(shard, is_new)))  # type: ignore[misc]
 
     # --- following the partitions ---------------------------------------------------------------------------
 
@@ -203,6 +210,7 @@ class HostedShards(Generic[ShardT]):
         if topic is not None and not self._hosted:
             self._partition_count = len(here) + len(topic.offline) + len(topic.to_open) + len(topic.elsewhere)
         for index, hosted in [*self._hosted.items()]:
+            hosted.is_new = False
             if index not in led or not self._goes_on(hosted, led[index][1]):
                 self._give_up(index)
         new = [index for index in led if index not in self._hosted]

@@ -114,10 +114,10 @@ class ShareStates:
         were_served, self._were_served = self._were_served, self._are_served()
         if self._were_served and not were_served:
             self._shards.tell(_served_again)
-        if changes.removed:
-            gone = [each.topic_id for each in changes.removed]
+        gone = [each.topic_id for each in (*changes.removed, *changes.bygone)]
+        if gone:
             pause = Pause()
-            yield from self._shards.tell_in_steps(lambda shard: self._forget(shard, gone, pause))
+            yield from self._shards.tell_in_steps(lambda shard, _: self._forget(shard, gone, pause))
 
     def stop_loading(self) -> None:
         """What isn't loaded yet won't be."""

@@ -10,7 +10,7 @@ reads too, waits at the gate: `ask` and `ask_for_later` see to that for one that
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence, Set
+from collections.abc import Callable, Collection, Container, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -269,9 +269,9 @@ class GroupShard:
         """All that the group has committed."""
         return fetching_offsets.fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
 
-    def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> Iterator[int]:
+    def forget_topics(self, topics: Sequence[tuple[str, bytes]], just_now: Container[str]) -> Iterator[int]:
         """See `OffsetExpiry.forget_topics`, `ShareGroups.forget_topics`."""
-        yield from self._expiry.forget_topics(topics)
+        yield from self._expiry.forget_topics(topics, just_now)
         yield from self.share_groups.forget_topics(topics)
 
     # --- administration -------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ async def test_a_leader_of_whom_nothing_is_followed_any_more_is_left(tmp_path: P
 
     def led_by(leader_id: int) -> list[tuple[str, int]]:
         change(node, leader=leader_id, isr=[leader_id, ME], replicas=[*{leader_id, ME}])
-        fetchers.follow(TopicChanges({"t": None}, []))
+        fetchers.follow(TopicChanges({"t": None}, [], []))
         return network.open
 
     assert led_by(OTHER) == [("broker", OTHER)]
@@ -82,13 +82,13 @@ async def test_a_leader_that_has_gone_is_left_until_it_is_back(tmp_path: Path) -
     register(node, OTHER)
     fetchers = fetchers_of(node, network)
     change(node, leader=OTHER)
-    fetchers.follow(TopicChanges({"t": None}, []))
+    fetchers.follow(TopicChanges({"t": None}, [], []))
     assert network.open == [("broker", OTHER)]
     for fenced, there in ((1, []), (-1, [("broker", OTHER)])):
         node.metadata.append(
             [BrokerRegistrationChangeRecord(broker_id=OTHER, broker_epoch=-1, fenced=fenced)]
         )
-        fetchers.follow(TopicChanges({}, []))
+        fetchers.follow(TopicChanges({}, [], []))
         assert network.open == there
     fetchers.stop()
     crash(node)
@@ -107,10 +107,10 @@ async def test_what_is_throttled_is_fetched_within_the_nodes_quota(tmp_path: Pat
         node.metadata.append([config])
     fetchers = fetchers_of(node, network)
     change(node, leader=OTHER)
-    fetchers.follow(TopicChanges({"t": None}, []))
+    fetchers.follow(TopicChanges({"t": None}, [], []))
     assert network.open == []
     clock_of(node).advance_ms(11_000)
-    fetchers.follow(TopicChanges({}, []))
+    fetchers.follow(TopicChanges({}, [], []))
     assert network.open == [("broker", OTHER)]
     fetchers.stop()
     crash(node)

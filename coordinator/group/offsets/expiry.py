@@ -6,7 +6,7 @@ Source: `GroupCoordinatorShard.cleanupGroupMetadata`, `OffsetMetadataManager.cle
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 
@@ -120,12 +120,13 @@ class OffsetExpiry:
                 records.append(OffsetRecord(key, None))
         return records
 
-    def forget_topics(self, topics: Sequence[tuple[str, bytes]]) -> Iterator[int]:
-        """Topics (name, id) were deleted: their offsets go. Others may be served after each step, and what it yields is
-        what it cost, in keys. Raises KafkaError where that can't be recorded."""
+    def forget_topics(self, topics: Sequence[tuple[str, bytes]], just_now: Container[str]) -> Iterator[int]:
+        """Topics (name, id) were deleted: their offsets go, those without an id only of names that were deleted just
+        now. Others may be served after each step, and what it yields is what it cost, in keys. Raises KafkaError where
+        that can't be recorded."""
         gone: dict[str, list[bytes]] = {}
         for name, topic_id in topics:
             gone.setdefault(name, []).append(topic_id)
-        for keys, cost in self._store.offsets.keys_of_topics(gone):
+        for keys, cost in self._store.offsets.keys_of_topics(gone, just_now):
             self._journal.write_in_parts(OffsetRecord(key, None) for key in keys)
             yield cost

@@ -62,17 +62,19 @@ class OffsetStore:
         pending = (OffsetKey(group_id, *place) for place in self._open.get(group_id, {}))
         return keys + [key for key in pending if self.get(key) is None]
 
-    def keys_of_topics(self, gone: Mapping[str, Container[bytes]]) -> Iterator[tuple[list[OffsetKey], int]]:
-        """The keys whose offsets are of topics that go, by name and ids: those with such an id, and those with none.
-        Some at a time, which may be taken away before the next ones are asked for, and what it cost to find them, in
-        keys.
+    def keys_of_topics(
+        self, gone: Mapping[str, Container[bytes]], just_now: Container[str]
+    ) -> Iterator[tuple[list[OffsetKey], int]]:
+        """The keys whose offsets are of topics that go, by name and ids: those with such an id, and, of names that go
+        `just_now`, those with none. Some at a time, which may be taken away before the next ones are asked for, and
+        what it cost to find them, in keys.
 
         Those of open transactions come first, in one step: one that ends later adds to what is committed, and may do so
         behind the walk over that."""
         zero = bytes(16)
 
         def goes(topic: str, offset: CommittedOffset) -> bool:
-            return offset.topic_id == zero or offset.topic_id in gone[topic]
+            return topic in just_now if offset.topic_id == zero else offset.topic_id in gone[topic]
 
         pending = {
             key: None

@@ -235,7 +235,7 @@ def test_a_long_name_does_not_keep_offsets_from_expiring() -> None:
     groups = Groups(LimitedWorld())
     for record in offset_records("g" * 30_000, 40):
         groups.shard.journal.write([record])
-    sum(groups.shard.forget_topics([("t", bytes(16))]))
+    sum(groups.shard.forget_topics([("t", bytes(16))], ["t"]))
     assert not groups.shard.offsets.of_group("g" * 30_000)
 
 
@@ -246,7 +246,7 @@ def test_what_was_recorded_before_a_failure_is_in_force() -> None:
         groups.shard.journal.write([record])
     runtime.batches_left = 1
     with pytest.raises(KafkaError):
-        sum(groups.shard.forget_topics([("t", bytes(16))]))
+        sum(groups.shard.forget_topics([("t", bytes(16))], ["t"]))
     tombstones = [
         record for record in runtime.written() if isinstance(record, OffsetRecord) and not record.value
     ]

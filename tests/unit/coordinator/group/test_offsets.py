@@ -241,7 +241,7 @@ def test_a_deleted_topics_offsets_go_but_not_those_of_its_successor() -> None:
     groups.commit(("t", 2, 3))
     groups.commit(("u", 0, 4), topic_id=OTHER_ID)
 
-    sum(groups.shard.forget_topics([("t", TOPIC_ID)]))
+    sum(groups.shard.forget_topics([("t", TOPIC_ID)], ["t"]))
 
     assert [groups.committed("t", index) for index in range(3)] == [-1, 2, -1]
     assert groups.committed("u") == 4

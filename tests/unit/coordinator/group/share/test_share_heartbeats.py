@@ -129,7 +129,7 @@ def test_a_deleted_topic_goes_from_the_states_at_once_and_from_members_with_thei
     sharers.settle("m")
     first = len(sharers.runtime.log)
     gone = sharers.topics.found.pop("t")
-    assert [*sharers.shard.forget_topics([("t", gone.topic_id)])] == [1]
+    assert [*sharers.shard.forget_topics([("t", gone.topic_id)], ["t"])] == [1]
     sharers.shard.topics_changed(frozenset({"t"}), created=False)
     assert sharers.state_partitions() == ({}, {"u": [0]}, [])
     answer = sharers.beat("m", 3)

@@ -119,7 +119,7 @@ class History:
         if there is not None and self.sharers.runtime.failing is None:
             del self.sharers.topics.found[there.name]
             self.sharers.topics.version += 1
-            for _ in self.sharers.shard.forget_topics([(there.name, there.topic_id)]):
+            for _ in self.sharers.shard.forget_topics([(there.name, there.topic_id)], [there.name]):
                 pass
             self.sharers.shard.topics_changed(frozenset({there.name}), created=False)
 
