@@ -5,16 +5,21 @@ served: its connection is closed, as Kafka without unstable versions does.
 
 Without a transactional id anybody is given a fresh producer id. With one the transaction's coordinator fences whoever
 had it before, aborts what that one left open, and answers CONCURRENT_TRANSACTIONS until this is done.
+
+Only who needs a fresh producer id depends on the controller, which gives them out in blocks. Where none is left Kafka
+has the client ask again at once; here it waits a little for the block, so that a first producer meets no error.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
-from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
+from coordinator.transaction.producer_ids import NoProducerIdError, ProducerIds
+from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, Reply
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
@@ -22,22 +27,26 @@ from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
+    from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
-    from coordinator.transaction.producer_ids import ProducerIds
 
 PRODUCER_FENCED_VERSION = 4
+
+LONGEST_WAIT_S = 1.0
+"""For a block of producer ids. It is there in some ms, unless the controller is away: then the client asks again, and
+its connection is free meanwhile."""
 
 
 def handle(
     transactions: Transactions,
     producer_ids: ProducerIds,
+    scheduler: Scheduler,
     authorizer: Authorizer,
     context: RequestContext,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
     version = context.api_version
-    transactional_id = request.transactional_id
     error = _check(authorizer, context, request)
     if error is not NO_ERROR:
         return _response(KafkaError(error), version)
@@ -46,25 +55,71 @@ def handle(
     def reply(answer: ProducerIdAndEpoch | KafkaError) -> None:
         later.reply(_response(answer, version))
 
-    def init(_: None = None) -> None:
-        try:
-            if transactional_id is None:
-                reply(ProducerIdAndEpoch(producer_ids.next(), 0))
-                return
-            transactions.check_timeout(request.transaction_timeout_ms)
-            shard = transactions.shard_of(transactional_id)
-        except KafkaError as failure:
-            reply(failure.as_value())
-            return
-        shard.init_producer_id(
-            TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
-            timeout_ms=request.transaction_timeout_ms,
-            reply=reply,
-        )
+    def init(answered: Reply) -> None:
+        _init(transactions, producer_ids, request, answered)
 
-    guarded = later.guarded(init)
-    producer_ids.when_left(lambda: guarded(None))
+    def answered(answer: ProducerIdAndEpoch | KafkaError) -> None:
+        if isinstance(answer, NoProducerIdError):
+            _Waiting(producer_ids, scheduler, later, later.guarded(lambda _: init(reply)))
+        else:
+            reply(answer)
+
+    init(answered)
     return later.answer()
+
+
+def _init(
+    transactions: Transactions, producer_ids: ProducerIds, request: InitProducerIdRequest, reply: Reply
+) -> None:
+    """Nothing has happened where it is refused for want of a producer id."""
+    transactional_id = request.transactional_id
+    try:
+        if transactional_id is None:
+            reply(ProducerIdAndEpoch(producer_ids.next(), 0))
+            return
+        transactions.check_timeout(request.transaction_timeout_ms)
+        shard = transactions.shard_of(transactional_id)
+    except KafkaError as failure:
+        reply(failure.as_value())
+        return
+    shard.init_producer_id(
+        TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
+        timeout_ms=request.transaction_timeout_ms,
+        reply=reply,
+    )
+
+
+class _Waiting:
+    """A request that a producer id is wanted for: it goes on once there is one, or once none is to be had. Nothing is
+    carried out any more for a client that has hung up, or that was told to ask again."""
+
+    __slots__ = ("_go_on", "_producer_ids", "_timer")
+
+    def __init__(
+        self,
+        producer_ids: ProducerIds,
+        scheduler: Scheduler,
+        later: Later[Any],
+        init: Callable[[None], None],
+    ) -> None:
+        self._producer_ids = producer_ids
+        self._go_on = init
+        self._timer = scheduler.call_later(LONGEST_WAIT_S, self._over)
+        later.on_abandon = self._withdraw
+        producer_ids.when_left(self._left)
+
+    def _left(self) -> None:
+        self._timer.cancel()
+        self._go_on(None)
+
+    def _over(self) -> None:
+        """It goes on with what it is told where there is none, as it was at first."""
+        self._producer_ids.withdraw(self._left)
+        self._go_on(None)
+
+    def _withdraw(self) -> None:
+        self._producer_ids.withdraw(self._left)
+        self._timer.cancel()
 
 
 def _check(authorizer: Authorizer, context: RequestContext, request: InitProducerIdRequest) -> Error:

@@ -7,7 +7,6 @@ lost with a restart.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 
 from protocol.broken_invariant import stops_the_broker
@@ -21,6 +20,16 @@ AllocateBlock = Callable[[int, Callable[[int | KafkaError], None]], None]
 """Records a block of a size, and tells its first id once it is recorded, or what speaks against it."""
 
 
+class NoProducerIdError(KafkaError):
+    """None is left of the blocks that are recorded: COORDINATOR_LOAD_IN_PROGRESS, as Kafka says then, for older clients
+    know no better error that passes."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            Error.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is left, and a block is asked for"
+        )
+
+
 class ProducerIds:
     """The next free producer id."""
 
@@ -31,27 +40,30 @@ class ProducerIds:
         self._is_asked = False
         self._next = 0
         self._end = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: dict[Callable[[], None], None] = {}  # the first to ask is the first to be told
 
     def when_left(self, then: Callable[[], None]) -> None:
         """`then` is called once `next` has an id, in this call where it has one; or once none is to be had, of which
-        `next` tells. Kafka doesn't wait: its clients have to ask again."""
+        `next` tells; or never, where it is withdrawn. Kafka doesn't wait: its clients have to ask again."""
         if self._next == self._end:
-            self._waiting.append(then)
+            self._waiting[then] = None
             self._ask()
         else:
             then()
 
+    def withdraw(self, then: Callable[[], None]) -> None:
+        """Whoever waits doesn't any more."""
+        self._waiting.pop(then, None)
+
     def next(self) -> int:
         """A producer id that nobody had before.
 
-        Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where a block isn't recorded yet, or can't be, as Kafka without
-        a block does: the client asks again.
+        Raises NoProducerIdError where a block isn't recorded yet, or can't be: the client asks again.
         """
         if self._next == self._end:
             self._ask()
         if self._next == self._end:
-            raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+            raise NoProducerIdError
         producer_id = self._next
         self._next += 1
         return producer_id
@@ -64,18 +76,20 @@ class ProducerIds:
     def _answered(self, first: int | KafkaError) -> None:
         self._is_asked = False
         if isinstance(first, KafkaError):
-            waiting, self._waiting = self._waiting, deque()
+            waiting, self._waiting = self._waiting, {}
             self._tell(waiting, while_left=False)
             return
         self._next, self._end = first, first + BLOCK_SIZE
         self._tell(self._waiting, while_left=True)
 
-    def _tell(self, waiting: deque[Callable[[], None]], *, while_left: bool) -> None:
+    def _tell(self, waiting: dict[Callable[[], None], None], *, while_left: bool) -> None:
         """A failure of one is logged and harms none of the others; a broken invariant is raised behind them."""
         broken: Exception | None = None
         while waiting and not (while_left and self._next == self._end):
+            first = next(iter(waiting))
+            del waiting[first]
             try:
-                waiting.popleft()()
+                first()
             except Exception as error:
                 log.exception("somebody who waited for a producer id can't be told")
                 if broken is None and stops_the_broker(error):
