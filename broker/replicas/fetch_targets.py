@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker.controller.topic_names import MAX_NAME_LENGTH
 from broker.network.turns import PER_TURN, portions
+from broker.replicas.replica_selector import NO_REPLICA
 
 if TYPE_CHECKING:
     from protocol.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
@@ -65,10 +66,13 @@ class FetchTarget:
         return target
 
     def is_news(self, answer: PartitionData) -> bool:
-        """Whether the client doesn't know yet what the answer says."""
+        """Whether the client doesn't know yet what the answer says, or has to act on it (Kafka:
+        `CachedPartition.maybeUpdateResponseData`). What an answer doesn't wait for more is news, or its reader asks
+        for the same again at once, and never learns why."""
         return (
             bool(answer.records)
             or answer.diverging_epoch is not None
+            or answer.preferred_read_replica != NO_REPLICA
             or answer.high_watermark != self.told_high_watermark
             or answer.log_start_offset != self.told_log_start_offset
             or answer.error_code != 0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..batches import batch
 from ..cluster_properties import CLUSTER
-from ..play import Play, script, versions
+from ..play import LONG_MS, SHORT_MS, Play, script, versions
 from ..requests import fetch
 
 
@@ -54,3 +56,27 @@ def a_preferred_one_that_stops(play: Play) -> None:
     play.cluster.until_committed(topic.name, 3, on=2)
     play.ask("it is there again", "Fetch", 13, fetch((topic, 0, 0), rack_id="b"))
     play.ask("and serves", "Fetch", 13, fetch((topic, 0, 0), rack_id="b"), on="broker 2")
+
+
+@script(properties=CLUSTER)
+def amid_a_session(play: Play) -> None:
+    """An answer that sends the consumer elsewhere doesn't wait, and is listed each time."""
+    topic = play.topic("a")
+    play.write(topic.name, batch(3))
+    play.cluster.until_committed(topic.name, 3, on=2)
+    play.cluster.stop(2)
+    play.cluster.until_led(topic.name, by=1, isr=(1, 3))
+    how: dict[str, Any] = {"rack_id": "b", "min_bytes": 1}
+    opened = play.ask("opened while it is gone", "Fetch", 13, fetch((topic, 0, 0), session_epoch=0, **how))
+    how["session_id"] = opened.session_id
+    asked = fetch((topic, 0, 3), session_epoch=1, max_wait_ms=SHORT_MS, **how)
+    play.ask("at the end, while it is gone", "Fetch", 13, asked)
+    play.cluster.start(2)
+    play.cluster.until_led(topic.name, by=1, isr=(1, 2, 3))
+    for epoch, times in ((2, "once"), (3, "twice")):
+        asked = fetch(session_epoch=epoch, max_wait_ms=LONG_MS, **how)
+        play.ask(f"it is there again, asked {times}", "Fetch", 13, asked)
+    play.cluster.stop(2)
+    play.cluster.until_led(topic.name, by=1, isr=(1, 3))
+    asked = fetch(session_epoch=4, max_wait_ms=SHORT_MS, **how)
+    play.ask("it has gone once more", "Fetch", 13, asked)
