@@ -127,7 +127,7 @@ class _Way(asyncio.Transport):
         assert self._transport is not None
         if self._cut.outgoing:
             self._to_send.append(bytes(data))
-        elif not self._lost:
+        elif not self._transport.is_closing():
             self._transport.write(data)
 
     def abort(self) -> None:

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 log = logging.getLogger("barnabas.server")
 
@@ -113,12 +113,34 @@ async def _connected(
 ) -> None:
     loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(CONNECTION_SETUP_TIMEOUT_S):
-            await loop.create_connection(make_protocol, host, port)
+        async with asyncio.timeout(CONNECTION_SETUP_TIMEOUT_S) as limit:
+            await loop.create_connection(lambda: _Attempt(make_protocol(), limit), host, port)
     except OSError as error:  # a timeout is one
         failed(error)
     except ValueError as error:  # a name that can't be one
         failed(OSError(f"{host!r}: {error}"))
+
+
+class _Attempt(asyncio.BufferedProtocol):
+    """In the place of a protocol until it is connected: then the attempt has come to something, and no time ends it.
+
+    A connection that was given up in the very turn in which it was made uvloop closed without a word to its protocol,
+    which was connected by then; and of such a transport `is_closing` says no.
+    """
+
+    def __init__(self, protocol: asyncio.BufferedProtocol, limit: asyncio.Timeout) -> None:
+        self._protocol = protocol
+        self._limit = limit
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        made = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        try:
+            self._limit.reschedule(None)
+        except RuntimeError:  # its time is over already, and `failed` will be told
+            made.abort()
+            return
+        made.set_protocol(self._protocol)
+        self._protocol.connection_made(made)
 
 
 def _addresses_of(host: str, port: int) -> list[tuple[int, int, int, str, Any]]:

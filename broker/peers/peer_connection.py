@@ -27,23 +27,26 @@ class PeerConnection(asyncio.BufferedProtocol):
         self._is_over = False
 
     def send(self, frame: bytes) -> None:
-        """A whole frame, its size in front."""
-        assert self._transport is not None
-        self._transport.write(frame)
+        """A whole frame, its size in front. It goes nowhere once this is over."""
+        if not self._is_over:
+            assert self._transport is not None
+            self._transport.write(frame)
 
     def close(self) -> None:
-        """Nobody is told."""
+        """Nobody is told. Nothing is asked of the transport from now on: uvloop's raises what a closed one can't do."""
         self._is_over = True
-        if self._transport is not None:
-            self._transport.abort()
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
 
     # --- asyncio's side -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        made = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         if self._is_over:
-            self._transport.abort()
+            made.abort()
         else:
+            self._transport = made
             self._made()
 
     def get_buffer(self, sizehint: int) -> memoryview:

@@ -11,16 +11,20 @@ the node has started is done as soon as the process listens, and told before it 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.process.question import Question, QuestionError, TellAnswer
+from protocol.broken_invariant import stops_the_broker
 
 if TYPE_CHECKING:
     from broker.environment.cut_network import CuttableNetwork
     from broker.quorum.controller_node import ControllerNode
     from broker.server import Server
+
+log = logging.getLogger("barnabas.server")
 
 
 class Control:
@@ -38,7 +42,8 @@ class Control:
         self._tell = tell
 
     def asked(self, line: bytes) -> None:
-        """One line that came. What it asks for is answered in this call or a later one."""
+        """One line that came. What it asks for is answered in this call or a later one. What goes wrong meanwhile is
+        the answer: it's no reason for the node to end, but where an invariant is broken."""
         asked_id: object = None
         try:
             question = json.loads(line)
@@ -48,6 +53,11 @@ class Control:
             _answer(self, question, partial(self._reply, asked_id))
         except (ValueError, QuestionError) as error:
             self._reply(asked_id, QuestionError(str(error)))
+        except Exception as error:
+            log.error("a question of the program that started this node failed: %r", line, exc_info=error)
+            self._reply(asked_id, QuestionError(repr(error)))
+            if stops_the_broker(error):
+                raise
 
     def _reply(self, asked_id: object, answer: Any) -> None:
         said = {"error": str(answer)} if isinstance(answer, QuestionError) else {"answer": answer}

@@ -13,6 +13,7 @@ import pytest
 from broker.environment.cut_network import Cut
 from broker.process.control import Control
 from broker.process.parent import LONGEST_LINE_BYTES, ParentTie
+from protocol.broken_invariant import BrokenInvariantError
 
 
 class Cuts:
@@ -25,10 +26,20 @@ class Cuts:
         self.now = cuts
 
 
+class FailingCuts:
+    """A network that a cut goes wrong in."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def cut(self, cuts: object) -> None:
+        raise self._error
+
+
 class Asked:
     """A control, and what it has told and done."""
 
-    def __init__(self, network: Cuts | None = None) -> None:
+    def __init__(self, network: Cuts | FailingCuts | None = None) -> None:
         self.told: list[dict[str, Any]] = []
         self.stops: list[bool] = []
         self.control = Control(
@@ -89,6 +100,23 @@ def test_cuts_that_make_no_sense_change_nothing(cuts: object) -> None:
     network.now = {("h", 1): Cut(True, True)}
     assert Asked(network).ask(ask="cut", cuts=cuts)["error"].startswith("cut: ")
     assert network.now
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the handler is closed"), OSError(9, "bad"), IndexError(1)])
+def test_what_goes_wrong_while_a_question_is_answered_is_its_answer_and_no_end_of_the_node(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = Asked(FailingCuts(error))
+    assert asked.ask(ask="cut", cuts=[]) == {"id": 7, "error": repr(error)}
+    assert str(error) in caplog.text, "with its traceback"
+    assert asked.ask(ask="stop") == {"id": 7, "answer": True}
+
+
+def test_a_broken_invariant_that_a_question_finds_is_told_and_ends_the_node() -> None:
+    asked = Asked(FailingCuts(BrokenInvariantError("it can't be")))
+    with pytest.raises(BrokenInvariantError):
+        asked.ask(ask="cut", cuts=[])
+    assert "it can't be" in asked.told[0]["error"]
 
 
 def test_a_node_that_connects_to_nobody_is_cut_off_from_nobody() -> None:
