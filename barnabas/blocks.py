@@ -23,8 +23,8 @@ class InBlocks(abc.ABC):
         """Raises BrokerError if it does not start."""
 
     @abc.abstractmethod
-    def stop(self) -> None:
-        """Raises BrokerError if it does not end well."""
+    def close(self) -> None:
+        """Stop it if it runs, and keep nothing of it. Raises BrokerError if it does not end well."""
 
     def __enter__(self) -> Self:
         return self if self.running else self.start()
@@ -33,7 +33,7 @@ class InBlocks(abc.ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self.stop()
+            self.close()
         except BrokerError as end:
             if error is None:
                 raise
@@ -50,7 +50,7 @@ class InBlocks(abc.ABC):
             except asyncio.CancelledError:  # nobody is there to stop it any more
                 with contextlib.suppress(BrokerError):
                     await starting
-                    await asyncio.to_thread(self.stop)
+                    await asyncio.to_thread(self.close)
                 raise
         return self
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import weakref
@@ -14,16 +15,20 @@ from typing import Self
 
 from barnabas.blocks import InBlocks
 from barnabas.child import BrokerError, Child
+from barnabas.ports import HeldPorts
 
 __all__ = ["Broker", "BrokerError"]
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
+_LISTENERS = re.compile(r"^\s*listeners\s*[=:\s]\s*((?:.*\\\n)*.*)$", re.MULTILINE)
+_FREE_PORT = re.compile(r"(\w+://)?(.*):0+")
+
 
 class Broker(InBlocks):
-    """One broker on loopback; use it in `with` or `async with`, or call `start()` and `stop()`.
+    """One broker on loopback; use it in `with` or `async with`, or call `start()` and `close()`.
 
-    data: the folder of its topics, kept when the broker stops. Without one it works in a temporary
+    data: the folder of its topics, kept when the broker is closed. Without one it works in a temporary
         folder, which goes with it.
     port: None or 0 has the broker take a free one. Where `config` or `properties` name `listeners`,
         these decide instead of `host` and `port`.
@@ -34,6 +39,7 @@ class Broker(InBlocks):
     startup_timeout_s: how long `start()` waits for it to be ready (a folder that was not closed
         well is read through first).
 
+    Folder and port stay over stops and kills, until `close()` or the end of the block.
     The environment's `KAFKA_*` variables, which a broker started by hand listens to, count for nothing.
     Not safe to share between threads. A process forked from this one leaves the broker alone.
     """
@@ -50,8 +56,9 @@ class Broker(InBlocks):
         startup_timeout_s: float = 60.0,
     ) -> None:
         self._host = host
-        self._asked_port = self._port = port or 0
-        self._config = {name: _config_text(name, value) for name, value in (config or {}).items()}
+        self._port = port or 0
+        self._ports: HeldPorts | None = None
+        self._config = _config_texts(config or {})
         if not self._config.keys().isdisjoint(("log.dir", "log.dirs")):
             raise ValueError("a broker's folder is given as data=..., not by log.dirs")
         self._properties = None if properties is None else Path(properties).absolute()
@@ -60,14 +67,14 @@ class Broker(InBlocks):
         self._data = None if data is None else Path(data).absolute()
         self._listeners: dict[str, str] = {}
         self._bootstrap = ""
-        self._makes_folder = False
+        self._is_first_start = True
         self._child = self._new_child()
         weakref.finalize(self, self._child.end)
 
     def start(self) -> Self:
         """Start it and wait until it answers. Raises BrokerError, with its reason, if it does not.
 
-        After `kill()`, and where it has ended by itself, it starts on the same folder and port.
+        After `stop()` and `kill()`, and where it has ended by itself, it starts on the same folder and port.
         """
         if os.name != "posix":
             raise OSError("barnabas needs a POSIX system")
@@ -79,8 +86,7 @@ class Broker(InBlocks):
         if child.runs:
             raise RuntimeError("this broker was started already")
         child.forget()
-        self._makes_folder = self._data is None and child.temporary_folder is None
-        if self._makes_folder:
+        if self._data is None and child.temporary_folder is None:
             child.temporary_folder = Path(tempfile.mkdtemp(prefix="barnabas-"))
         try:
             child.spawn(self._command, self._first_question())
@@ -96,45 +102,68 @@ class Broker(InBlocks):
             raise
         self._bootstrap = ready["bootstrap"]
         self._listeners = ready["listeners"]
-        self._port = self.port
+        self._is_first_start = False
         return self
 
     def _give_up_start(self) -> None:
         self._child.kill()
-        if self._makes_folder:
-            self._child.remove_temporary_folder()
+        if self._is_first_start:
+            self._forget()
 
     def _first_question(self) -> Mapping[str, object] | None:
         """What the process is asked before all else, where it is anything."""
         return None
 
     def stop(self) -> None:
-        """Stop it cleanly, and remove its folder if that is temporary; nothing if it doesn't run.
+        """Stop it cleanly, for `start()` or `close()`; nothing if it doesn't run.
 
         Raises BrokerError if it had ended by itself, or fails to end well.
         """
-        child = self._child
+        self._child.stop()
+
+    def close(self) -> None:
+        """Stop it cleanly, if it runs, and remove its folder if that is temporary. A `start()` is that of a new one.
+
+        Raises BrokerError if it had ended by itself, or fails to end well.
+        """
         try:
-            if child.temporary_folder is None:
-                child.terminate()
-            else:
-                child.let_go()
+            self.stop()
         finally:
-            child.remove_temporary_folder()
-            self._port = self._asked_port
+            self._forget()
 
     def kill(self) -> None:
-        """End it with SIGKILL, as a crash would. Its folder stays, for `start()` or until `stop()`."""
+        """End it with SIGKILL, as a crash would."""
         self._child.kill()
 
     def restart(self) -> None:
-        """Stop it cleanly, if it runs, and start it on the same folder and port, however it ended."""
+        """Stop it cleanly, if it runs, and start it, however it ended."""
         with contextlib.suppress(BrokerError):
-            self._child.terminate()
+            self.stop()
         self.start()
 
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing, and its connections stay, as where a machine hangs. Nothing if it is paused."""
+        if not self.running:
+            raise RuntimeError("it doesn't run, so that it can't be paused")
+        self._child.pause()
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on, and finds that the clock has. Nothing if it isn't paused."""
+        self._child.resume()
+
+    def _forget(self) -> None:
+        """Folder and port are nobody's any more."""
+        self._child.remove_temporary_folder()
+        if self._ports is not None:
+            self._ports.let_go()
+        self._ports = None
+        self._bootstrap = ""
+        self._listeners = {}
+        self._is_first_start = True
+
     def __repr__(self) -> str:
-        return f"<barnabas.Broker {self._bootstrap if self.running else 'not running'}>"
+        state = "paused" if self.paused else self._bootstrap if self.running else "not running"
+        return f"<barnabas.Broker {state}>"
 
     @property
     def running(self) -> bool:
@@ -142,10 +171,15 @@ class Broker(InBlocks):
         return self._child.runs
 
     @property
+    def paused(self) -> bool:
+        """Whether it is between `pause()` and `resume()`."""
+        return self._child.paused
+
+    @property
     def bootstrap(self) -> str:
-        """`host:port` for a client's bootstrap servers. It outlives `kill()`."""
+        """`host:port` for a client's bootstrap servers, whether it runs or not, until it is closed."""
         if not self._bootstrap:
-            raise RuntimeError("this broker was not started")
+            raise RuntimeError("this broker was not started, or is closed")
         return self._bootstrap
 
     @property
@@ -171,7 +205,7 @@ class Broker(InBlocks):
         """The folder of its topics."""
         folder = self._data or self._child.temporary_folder
         if folder is None:
-            raise RuntimeError("this broker has no folder before it is started, nor after it is stopped")
+            raise RuntimeError("this broker has no folder before it is started, nor after it is closed")
         return folder
 
     @property
@@ -183,28 +217,66 @@ class Broker(InBlocks):
         return Child()
 
     def _command(self, control_fd: int) -> list[str]:
-        # -P keeps the launcher's own folder, whose modules are the front's, off the broker's path.
-        command = [sys.executable, "-P", str(LAUNCHER), "--control-fd", str(control_fd)]
-        command += ["--data", str(self.data)]
+        command = [*_launch(), "--control-fd", str(control_fd), "--data", str(self.data)]
         if self._data is None:
             command += ["--temporary"]
         if self._properties is not None:
             command += ["--config", str(self._properties)]
-        if not self._names_listeners():
-            command += ["--host", self._host, "--port", str(self._port)]
         if self._log_level is not None:
             command += ["--log-level", self._log_level]
-        for key, value in self._config.items():
-            command += ["-o", f"{key}={value}"]
-        return command
+        listeners = self._said_listeners()
+        config = dict(self._config)
+        if listeners is None:
+            (port,) = self._with_ports([f"{self._host}:{self._port}"])
+            command += ["--host", self._host, "--port", port.rpartition(":")[2]]
+        elif any(map(_FREE_PORT.fullmatch, listeners)):
+            config["listeners"] = ",".join(self._with_ports(listeners))
+        return command + _overrides(config)
 
-    def _names_listeners(self) -> bool:
-        if "listeners" in self._config:
-            return True
-        if self._properties is None or not self._properties.is_file():
-            return False
-        text = self._properties.read_text("utf-8", errors="replace")
-        return re.search(r"^\s*listeners\s*[=:\s]", text, re.MULTILINE) is not None
+    def _said_listeners(self) -> list[str] | None:
+        """Of config or properties."""
+        text = self._config.get("listeners")
+        if text is None and self._properties is not None and self._properties.is_file():
+            lines = self._properties.read_text("utf-8", errors="replace")
+            found = _LISTENERS.search(lines)
+            text = None if found is None else found[1].replace("\\\n", "")
+        return None if text is None else [each.strip() for each in text.split(",")]
+
+    def _with_ports(self, addresses: Sequence[str]) -> list[str]:
+        """Port 0 is one that was free at the first start, and that nobody else has had since. Of a host that isn't this
+        machine's it stays: the broker says so better."""
+        free = [_FREE_PORT.fullmatch(each) for each in addresses]
+        if self._ports is None:
+            with contextlib.suppress(OSError):
+                self._ports = HeldPorts([each[2].strip("[]") for each in free if each is not None])
+        if self._ports is None:
+            return [*addresses]
+        ports = iter(self._ports.numbers)
+        return [
+            address if found is None else f"{found[1]}{found[2]}:{next(ports)}"
+            for address, found in zip(addresses, free, strict=True)
+        ]
+
+
+def check_settings(config: Mapping[str, object]) -> str | None:
+    """Why a broker doesn't start with them, in one line."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+    command = [*_launch(), "--check", *_overrides(_config_texts(config))]
+    checked = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return checked.stderr.strip().removeprefix("barnabas: ") if checked.returncode else None
+
+
+def _launch() -> list[str]:
+    # -P keeps the launcher's own folder, whose modules are the front's, off the broker's path.
+    return [sys.executable, "-P", str(LAUNCHER)]
+
+
+def _overrides(config: Mapping[str, str]) -> list[str]:
+    return [part for name, value in config.items() for part in ("-o", f"{name}={value}")]
+
+
+def _config_texts(config: Mapping[str, object]) -> dict[str, str]:
+    return {name: _config_text(name, value) for name, value in config.items()}
 
 
 def _config_text(name: str, value: object) -> str:

@@ -27,17 +27,22 @@ STOP_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
 LOG_TAIL_LINES = 30
 
+GUARD = ("/bin/sh", "-c", 'read -r _; kill -CONT "$0"')
+"""Of a process that is paused: it goes on when whoever paused it says so, or has died."""
+
 
 class BrokerError(Exception):
     """The broker did not start, or ended in another way than it was asked to.
 
-    `log` is all that it printed, of which the message quotes the end.
+    `log` is all that it printed, of which the message quotes the end. `exit_status` is its process's, where that
+    ended: 2 says that it was asked for what can't be, such as a setting that Kafka doesn't have.
     """
 
-    def __init__(self, message: str, log: str = "") -> None:
+    def __init__(self, message: str, log: str = "", exit_status: int | None = None) -> None:
         tail = "\n".join(log.splitlines()[-LOG_TAIL_LINES:])
         super().__init__(f"{message}; it printed:\n{tail}" if tail else message)
         self.log = log
+        self.exit_status = exit_status
 
 
 class QuestionRefusedError(Exception):
@@ -59,6 +64,7 @@ class Child:
         "__weakref__",
         "_asked",
         "_control",
+        "_guard",
         "_is_temporary",
         "_log",
         "_log_file",
@@ -73,6 +79,7 @@ class Child:
         any more once nobody is there to ask for its end."""
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._log_file = log_file
         self._is_temporary = is_temporary
@@ -129,7 +136,9 @@ class Child:
                 raise BrokerError(f"the broker was not ready within {timeout_s:g} s", self.log_text)
             if not line.endswith(b"\n"):
                 status = self._wait(STOP_TIMEOUT_S)
-                raise BrokerError(f"the broker ended before it was ready, {status}", self.log_text)
+                raise BrokerError(
+                    f"the broker ended before it was ready, {status}", self.log_text, self._exit_status
+                )
             said = json.loads(line)
         return cast("Ready", said)
 
@@ -165,27 +174,44 @@ class Child:
                 raise QuestionRefusedError(said["error"])
             return said["answer"]
 
-    def terminate(self) -> None:
-        """SIGTERM: a clean stop that keeps the folder. Raises BrokerError if it doesn't end well."""
-        self.begin_to_end(lambda process, control: process.terminate())
+    @property
+    def paused(self) -> bool:
+        """Whether it is between `pause()` and `resume()`."""
+        return self._guard is not None
+
+    def pause(self) -> None:
+        """SIGSTOP; nothing if it is paused."""
+        if self._guard is None:
+            self._guard = subprocess.Popen(
+                [*GUARD, str(self.pid)],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,  # it may have been killed meanwhile
+                start_new_session=True,
+            )
+            os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT; nothing if it isn't paused."""
+        guard, self._guard = self._guard, None
+        if guard is not None:
+            guard.communicate()
+
+    def stop(self) -> None:
+        """A clean stop. Raises BrokerError if it doesn't end well."""
+        self.begin_to_stop(leave=True)
         self.wait_until_ended()
 
-    def let_go(self) -> None:
-        """End the control socket: a clean stop, as if this process had died. Raises as `terminate`."""
-        self.begin_to_end(lambda process, control: control.shutdown(socket.SHUT_WR))
-        self.wait_until_ended()
-
-    def begin_to_end(self, ask: Callable[[subprocess.Popen[bytes], socket.socket], object]) -> None:
-        """For `wait_until_ended`, where others end meanwhile; nothing where none runs. Raises BrokerError where it had
-        ended by itself."""
-        if self._process is None or self._control is None:
+    def begin_to_stop(self, *, leave: bool) -> None:
+        """For `wait_until_ended`, where others end meanwhile; nothing where none runs. `leave`: others are to take over
+        first what it leads. Raises BrokerError where it had ended by itself."""
+        self.resume()
+        if self._process is None:
             return
         if self._process.poll() is not None:
-            status = self._wait(0)
+            status, exit_status = self._wait(0), self._exit_status
             self.kill()
-            raise BrokerError(f"the broker had ended by itself, {status}", self.log_text)
-        with contextlib.suppress(OSError):  # it may end between the check and this
-            ask(self._process, self._control)
+            raise BrokerError(f"the broker had ended by itself, {status}", self.log_text, exit_status)
+        self.begin_to_ask({"ask": "stop", "leave": leave})
 
     def wait_until_ended(self) -> None:
         """Raises BrokerError if it doesn't end well; nothing where none runs."""
@@ -200,7 +226,7 @@ class Child:
                 raise BrokerError(f"the broker did not stop within {STOP_TIMEOUT_S:g} s", self.log_text)
             status = self._wait(STOP_TIMEOUT_S)
             if self._process.returncode != 0:
-                raise BrokerError(f"the broker did not stop well, {status}", self.log_text)
+                raise BrokerError(f"the broker did not stop well, {status}", self.log_text, self._exit_status)
         finally:
             self.kill()
 
@@ -209,6 +235,7 @@ class Child:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
+        self.resume()
         self.forget()
 
     def forget(self) -> None:
@@ -222,7 +249,7 @@ class Child:
         """What happens where nobody asked for an end: the object is gone, or the interpreter exits."""
         if self.temporary_folder is None and not self._is_temporary:
             with contextlib.suppress(BrokerError):
-                self.terminate()
+                self.stop()
         self.kill()
         self.remove_temporary_folder()
         if self._log is not None:
@@ -251,6 +278,10 @@ class Child:
         line, newline, self._received = self._received.partition(b"\n")
         return line + newline
 
+    @property
+    def _exit_status(self) -> int | None:
+        return None if self._process is None else self._process.returncode
+
     def _wait(self, timeout_s: float) -> str:
         """How it ended, in words."""
         assert self._process is not None
@@ -264,6 +295,11 @@ class Child:
         """A copy of the control socket in a forked process would keep the broker from seeing us die."""
         if self._process is not None:
             self._process.returncode = 0  # not a child of this process: nothing to wait for
+        if self._guard is not None:
+            self._guard.returncode = 0
+            if self._guard.stdin is not None:
+                self._guard.stdin.close()
+            self._guard = None
         self.forget()
         self.temporary_folder = None
 

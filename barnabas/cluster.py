@@ -21,7 +21,7 @@ POLL_S = 0.01
 
 class Cluster(InBlocks):
     """Brokers 1 to `brokers` and a controller on loopback; use it in `with` or `async with`, or call `start()` and
-    `stop()`.
+    `close()`.
 
         with barnabas.Cluster(brokers=3) as cluster:
             produce(cluster.bootstrap)
@@ -35,8 +35,9 @@ class Cluster(InBlocks):
     port: of broker 1; the others have those that follow it. Without one, free ports are taken.
     log_level, startup_timeout_s: as a `Broker` has them, for each node.
 
-    Folders and ports stay over stops and kills of single nodes. A broker has a listener for clients, and one for other
-    brokers, so that both can be told apart. Not safe to share between threads.
+    Folders and ports stay over stops and kills, of single nodes and of all, until `close()` or the end of the block. A
+    broker has a listener for clients, and one for other brokers, so that both can be told apart. Not safe to share
+    between threads.
     """
 
     def __init__(
@@ -61,36 +62,59 @@ class Cluster(InBlocks):
             startup_timeout_s=startup_timeout_s,
         )
         self._data = None if data is None else Path(data).absolute()
-        self._nodes: list[ClusterNode] = []  # the controller first; none before a start, nor after a stop
+        self._nodes: list[
+            ClusterNode
+        ] = []  # the controller first; none before a start, nor once it is closed
+        self._running = False
         self._end: Callable[[], object] = lambda: None
 
     # --- start and stop -------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start all nodes, and wait until each broker knows all of them as registered and unfenced.
+        """Start all nodes that don't run, and wait until each broker knows all of them as registered and unfenced.
 
         Raises BrokerError, with its reason, if one does not start; then none runs.
         """
-        if self._nodes:
+        if self._running:
             raise RuntimeError("this cluster was started already")
+        is_first_start = not self._nodes
         try:
-            self._make_nodes()
-            for node in self._nodes:
+            if is_first_start:
+                self._make_nodes()
+            starting = [node for node in self._nodes if not node.running]
+            for node in starting:
                 node.begin_to_start()
-            for node in self._nodes:
+            for node in starting:
                 node.wait_until_started()
             self._wait_until_all_see_all()
         except BaseException:
-            self._end()
-            self._forget()
+            for node in self._nodes:
+                node.kill()
+            if is_first_start:
+                self._forget()
             raise
+        self._running = True
         return self
 
     def stop(self) -> None:
-        """Stop all nodes cleanly, and remove their folders if those are temporary; nothing if it wasn't started.
+        """Stop all nodes cleanly, for `start()` or `close()`; nothing if none runs.
 
         Raises BrokerError if one had ended by itself, or fails to end well.
         """
+        self._stop(leave=True)
+
+    def close(self) -> None:
+        """Stop all nodes cleanly, and remove their folders if those are temporary. A `start()` is that of a new one.
+
+        Raises BrokerError as `stop()`.
+        """
+        try:
+            # What is temporary needs nobody to take it over, and is ended at once.
+            self._stop(leave=self._data is not None)
+        finally:
+            self._forget()
+
+    def _stop(self, *, leave: bool) -> None:
         failures: list[BrokerError] = []
 
         def stop(*nodes: ClusterNode, leave: bool) -> None:
@@ -102,27 +126,22 @@ class Cluster(InBlocks):
                         failure.add_note(f"that was {node}")
                         failures.append(failure)
 
+        self._running = False
         if self._nodes:
-            try:
-                # What is temporary needs nobody to take it over, and is ended at once.
-                controller, *others = self._nodes
-                for node in self._nodes:
-                    node.resume()
-                leave = self._data is not None and controller.running
-                for node in others:
-                    node.heal()
-                stop(*others, leave=leave)
-                stop(controller, leave=False)
-            finally:
-                self._end()
-                self._forget()
+            controller, *others = self._nodes
+            for node in self._nodes:
+                node.resume()
+            for node in others:
+                node.heal()
+            stop(*others, leave=leave and controller.running)
+            stop(controller, leave=False)
         if failures:
             raise failures[0]
 
     @property
     def running(self) -> bool:
         """Whether it was started, and not stopped yet, whatever became of single nodes."""
-        return bool(self._nodes)
+        return self._running
 
     # --- its nodes ------------------------------------------------------------------------------------------
 
@@ -148,7 +167,7 @@ class Cluster(InBlocks):
 
     @property
     def nodes(self) -> Sequence[ClusterNode]:
-        """The controller and the brokers; none before a start, nor after a stop."""
+        """The controller and the brokers; none before a start, nor once it is closed."""
         return tuple(self._nodes)
 
     @property
@@ -163,7 +182,7 @@ class Cluster(InBlocks):
 
     @property
     def keeps_data(self) -> bool:
-        """Whether its folder stays when it stops."""
+        """Whether its folder stays when it is closed."""
         return self._data is not None
 
     @property
@@ -287,13 +306,14 @@ class Cluster(InBlocks):
         children += [node.child for node in self._nodes]
 
     def _forget(self) -> None:
-        self._nodes = []
+        self._end()
         self._end = lambda: None
+        self._nodes = []
         self._layout.let_go_of_ports()
 
     def _started(self) -> list[ClusterNode]:
         if not self._nodes:
-            raise RuntimeError("this cluster was not started, or has stopped")
+            raise RuntimeError("this cluster was not started, or is closed")
         return self._nodes
 
     def _wait_until_all_see_all(self) -> None:

@@ -30,7 +30,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit status: 0 after a clean stop, 1 where a node couldn't start or failed, 2 for wrong use."""
+    """The exit status: 0 after a clean stop, 1 where a node couldn't start or failed, 2 for wrong use, of which a
+    setting that no node takes is one."""
     try:
         cluster = _cluster(arguments)
     except (_UsageError, ValueError) as error:
@@ -50,13 +51,13 @@ def main(arguments: Sequence[str]) -> int:
             _say(f"stopped before it had started: {reason}")
             return 0
     except BrokerError as error:
-        return _complain(_reason(error), 1)
+        return _complain(_reason(error), 2 if error.exit_status == 2 else 1)
     except OSError as error:  # of its folders; what a node can't do, it says itself
         return _complain(f"the cluster can't be started: {error}", 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)  # who has asked once needs not ask again
     _say(f"stopping: {reason}")
     try:
-        cluster.stop()
+        cluster.close()
     except BrokerError as error:
         return _complain(_reason(error), 1)
     _say("stopped")

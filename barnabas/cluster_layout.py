@@ -108,7 +108,7 @@ class Layout:
 
     def _planned(self) -> Iterator[tuple[int, str, tuple[str, int], dict[str, object]]]:
         """Id, folder, address for other nodes, settings."""
-        self._ports = HeldPorts(self._host, 2 * self.brokers + 1)
+        self._ports = HeldPorts([self._host] * (2 * self.brokers + 1))
         controller_port, *ports = self._ports.numbers
         if self._port is not None:
             ports[: self.brokers] = range(self._port, self._port + self.brokers)

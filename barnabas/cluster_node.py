@@ -1,20 +1,13 @@
-"""A node of a `Cluster`: a `Broker` that can be paused, and cut off from others."""
+"""A node of a `Cluster`: a `Broker` that can be cut off from others."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from barnabas.broker import Broker
 from barnabas.child import BrokerError, Child
-
-GUARD = ("/bin/sh", "-c", 'read -r _; kill -CONT "$0"')
-"""Of a process that is paused: it goes on when whoever paused it says so, or has died."""
 
 
 class Network:
@@ -81,7 +74,6 @@ class ClusterNode(Broker):
         self._temporary_root = temporary_root
         self._cluster_id = cluster_id
         self._log_file = folder.with_name(f"{folder.name}.log")
-        self._guard: subprocess.Popen[bytes] | None = None
         super().__init__(data=folder, config=config, log_level=log_level, startup_timeout_s=startup_timeout_s)
         network.nodes[node_id] = self
 
@@ -94,50 +86,15 @@ class ClusterNode(Broker):
 
     def begin_to_stop(self, *, leave: bool) -> None:
         """For `wait_until_stopped`, where others stop meanwhile."""
-        self.resume()
-        child = self._child
-        child.begin_to_end(lambda process, control: child.begin_to_ask({"ask": "stop", "leave": leave}))
+        self._child.begin_to_stop(leave=leave)
 
     def wait_until_stopped(self) -> None:
         """Raises BrokerError if it doesn't end well."""
         self._child.wait_until_ended()
 
-    def kill(self) -> None:
-        """End it with SIGKILL, as a crash would."""
-        super().kill()
-        self.resume()
-
-    def restart(self) -> None:
-        """Stop it cleanly, if it runs, and start it, however it ended."""
-        with contextlib.suppress(BrokerError):
-            self.stop()
-        self.start()
-
-    # --- held up --------------------------------------------------------------------------------------------
-
-    @property
-    def paused(self) -> bool:
-        """Whether it is between `pause()` and `resume()`."""
-        return self._guard is not None
-
-    def pause(self) -> None:
-        """SIGSTOP: it does nothing, and its connections stay, as where a machine hangs. Nothing if it is paused."""
-        if not self.running:
-            raise RuntimeError(f"node {self.node_id} doesn't run")
-        if self._guard is None:
-            self._guard = subprocess.Popen(
-                [*GUARD, str(self.pid)],
-                stdin=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,  # it may have been killed meanwhile
-                start_new_session=True,
-            )
-            os.kill(self.pid, signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """SIGCONT: it goes on, and finds that the clock has. Nothing if it isn't paused."""
-        guard, self._guard = self._guard, None
-        if guard is not None:
-            guard.communicate()
+    def close(self) -> None:
+        """As `stop()`: what it has is its cluster's."""
+        self.stop()
 
     # --- cut off --------------------------------------------------------------------------------------------
 

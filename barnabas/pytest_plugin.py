@@ -44,8 +44,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Raises UsageError, once, for a setting that isn't one."""
-    _settings(config)
+    """Raises UsageError, once for the whole session, for a setting that isn't one. Workers have none to tell it to."""
+    settings = _settings(config)
+    if settings and not hasattr(config, "workerinput"):
+        from barnabas.broker import check_settings
+
+        refusal = check_settings(settings)
+        if refusal is not None:
+            raise pytest.UsageError(f"barnabas: {refusal}")
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from broker.config.broker_config import RACK_AWARE_SELECTOR, BrokerConfig
 from broker.config.broker_definitions import (
     BROKER_ROWS,
-    INTERNAL_BROKER_ROWS,
+    DYNAMIC_ONLY_ROWS,
     OWN_ROWS,
     broker_definition,
     without_listener,
@@ -134,14 +134,11 @@ def check_names(layer: Layer) -> None:
     """Raises UsageError for a name that Kafka doesn't have, and never had."""
     for name, setting in layer.items():
         if not _is_known(name) and what_became_of(name) is None:
-            raise UsageError(f"{setting.origin}: {_no_setting(name, _suggestion(name))}", exit_status=2)
+            raise UsageError(f"{setting.origin}: {_no_setting(name, _suggestion(name))}")
 
 
 def _is_known(name: str) -> bool:
-    if name in BROKER_ROWS or name in INTERNAL_BROKER_ROWS or name in OWN_ROWS:
-        return True
-    base = without_listener(name)
-    return base is not None and broker_definition(base) is not None
+    return broker_definition(without_listener(name) or name) is not None
 
 
 def _no_setting(name: str, suggestion: str | None, then: str = "") -> str:
@@ -189,7 +186,7 @@ def _suggestion(name: str) -> str | None:
     from difflib import get_close_matches
 
     setting = without_listener(name) or name
-    near = get_close_matches(setting, [*BROKER_ROWS, *OWN_ROWS], n=1, cutoff=0.8)
+    near = get_close_matches(setting, [*BROKER_ROWS, *DYNAMIC_ONLY_ROWS, *OWN_ROWS], n=1, cutoff=0.8)
     return name.removesuffix(setting) + near[0] if near else None
 
 

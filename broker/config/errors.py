@@ -22,9 +22,10 @@ def invalid_value(name: str, value: str, reason: str) -> ConfigError:
 class UsageError(Exception):
     """A mistake of whoever starts the broker: one line that says what is wrong, and where.
 
-    `exit_status` is 2 for a command line that makes no sense, 1 for a setting that can't be.
+    `exit_status` is 2 for what stays wrong until somebody writes it otherwise: a command line, a setting; 1 for what a
+    disk holds.
     """
 
-    def __init__(self, message: str, exit_status: int = 1) -> None:
+    def __init__(self, message: str, exit_status: int = 2) -> None:
         super().__init__(" ".join(message.split("\n")))
         self.exit_status = exit_status

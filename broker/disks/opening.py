@@ -80,7 +80,7 @@ def _open_all(
         try:
             real_path = files.real_path(path)
             if real_path in seen:
-                raise StartError(f"log.dirs has {path} twice")
+                raise StartError(f"log.dirs has {path} twice", exit_status=2)
             seen.add(real_path)
             opened[path] = _open(path, files, background)
         except OSError as error:

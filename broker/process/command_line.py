@@ -9,8 +9,8 @@ The stronger, the further up:
 4. `--config server.properties`
 5. the defaults: Kafka's, but for `broker.config.single_node`
 
-A name that isn't Kafka's has a warning, as in Kafka. A program that starts the broker (`--control-fd`) shows nobody its
-log, so that such a name in `-o` is refused.
+A name that isn't Kafka's is refused where somebody typed it for this broker, in `-o`. In a file or the environment,
+which may be written for others too, it has a warning, as in Kafka.
 
 Importing this module and building a configuration takes a few milliseconds: a test waits for it.
 """
@@ -44,9 +44,10 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 class Options(NamedTuple):
     """What the command line asks for.
 
-    `control_fd`: a socket to whoever started us; it gets a line when the broker is ready, and its end is
-    ours. `temporary`: the data folder, empty or absent now, is removed at exit, and with it `temporary_root`, a folder
-    or none, which the nodes of a cluster share: the last of them to end leaves nothing there.
+    `control_fd`: a socket to whoever started us; it gets a line when the broker is ready, and its end is ours.
+    `temporary`: the data folder, empty or absent now, is removed at exit, and with it `temporary_root`, a folder or
+    none, which the nodes of a cluster share: the last of them to end leaves nothing there. `only_checks`: the settings
+    are all that is asked about, and nothing is started.
     """
 
     config: BrokerConfig
@@ -54,6 +55,7 @@ class Options(NamedTuple):
     temporary: bool
     log_level: str
     temporary_root: Sequence[str] = ()
+    only_checks: bool = False
 
 
 def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
@@ -63,14 +65,13 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     """
     options = _parser().parse_args(arguments)
     if options.control_fd is not None and options.control_fd < 0:
-        raise UsageError("--control-fd: a file descriptor isn't negative", exit_status=2)
+        raise UsageError("--control-fd: a file descriptor isn't negative")
     environment = (
         EnvironmentVariables({}, None) if options.control_fd is not None else read_environment(environ)
     )
     file = _file_layer(options.config)
     overrides = _override_layer(options.override)
-    if options.control_fd is not None:
-        check_names(overrides)
+    check_names(overrides)
     below = layered([file, environment.settings])
     flags: Layer = {}
     left_out: Setting | None = None
@@ -83,8 +84,10 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     if options.durable:
         flags["log.flush.interval.messages"] = Setting("1", "--durable")
     layers = [below, flags, overrides]
-    drawn = options.temporary and not directories_given(layers)
+    # Whoever asks for it means it of all data, whatever file and environment say for other starts.
+    drawn = options.temporary and not directories_given([flags, overrides])
     if drawn:
+        below.pop("metadata.log.dir", None)
         flags["log.dirs"] = Setting(_temporary_directory(), "--temporary")
     elif not directories_given(layers):
         flags["log.dirs"] = Setting(default_data_directory(environ), "the default")
@@ -102,7 +105,9 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     if options.temporary and not (options.control_fd is not None and [*config.log_dirs] == [options.data]):
         _check_empty(config.log_dirs)
     roots = () if options.temporary_root is None else (options.temporary_root,)
-    return Options(config, options.control_fd, options.temporary, options.log_level, roots)
+    return Options(
+        config, options.control_fd, options.temporary, options.log_level, roots, only_checks=options.check
+    )
 
 
 def default_data_directory(environ: Mapping[str, str]) -> str:
@@ -117,7 +122,7 @@ def default_data_directory(environ: Mapping[str, str]) -> str:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (--help lists what there is)", exit_status=2)
+        raise UsageError(f"{message} (--help lists what there is)")
 
 
 class _Help(argparse.HelpFormatter):
@@ -145,6 +150,11 @@ def _parser() -> _Parser:
         "--data", metavar="DIR", help="folder for the data (default: the user's data directory)"
     )
     parser.add_argument(
+        "--temporary",
+        action="store_true",
+        help="keep the data in a temporary folder (or that of --data, if it is empty), which is removed at the end",
+    )
+    parser.add_argument(
         "--port", type=_port, help="port to listen on, 0 for any that is free (default: 9092)"
     )
     parser.add_argument("--host", help="address to listen on, 0.0.0.0 for all (default: 127.0.0.1)")
@@ -168,9 +178,13 @@ def _parser() -> _Parser:
         help="the cluster that a new folder is of (default: CLUSTER_ID, or a new one)",
     )
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="what to log (default: info)")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="check the settings and start nothing: exit status 2 if one is wrong",
+    )
     parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version and exit")
     parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
-    parser.add_argument("--temporary", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--temporary-root", metavar="DIR", help=argparse.SUPPRESS)
     return parser
 
@@ -194,7 +208,7 @@ def _override_layer(overrides: Sequence[str]) -> Layer:
     for override in overrides:
         name, equals, value = override.partition("=")
         if not equals or not name.strip():
-            raise UsageError(f"-o {override}: KEY=VALUE is the form", exit_status=2)
+            raise UsageError(f"-o {override}: KEY=VALUE is the form")
         settings[name.strip()] = value
     return settings_of(settings, "-o")
 
@@ -204,13 +218,13 @@ def _cluster_id(given: str | None) -> Setting | None:
     if given is None:
         return None
     if not is_cluster_id(given):
-        raise UsageError(f"--cluster-id {given}: a cluster id has 22 characters of base64", exit_status=2)
+        raise UsageError(f"--cluster-id {given}: a cluster id has 22 characters of base64")
     return Setting(given, "--cluster-id")
 
 
 def _data_setting(data: str) -> Setting:
     if not data or "," in data:
-        raise UsageError(f"--data {data}: a folder without a comma in its name is needed", exit_status=2)
+        raise UsageError(f"--data {data}: a folder without a comma in its name is needed")
     return Setting(os.path.expanduser(data), "--data")
 
 
@@ -227,7 +241,7 @@ def _moved_listeners(below: Layer, host: str | None, port: int | None) -> Settin
         entries = moved(_split(listeners.value), _split(controllers.value), host, port)
     except ConfigError as error:
         if error.name is None:
-            raise UsageError(f"{flag}: {error} ({listeners.origin})", exit_status=2) from None
+            raise UsageError(f"{flag}: {error} ({listeners.origin})") from None
         raise usage_error(error, below) from None
     return Setting(",".join(entries), flag)
 
@@ -246,9 +260,7 @@ def _check_empty(directories: Sequence[str]) -> None:
     """What is to be removed at exit must not hold anything of somebody's. Raises UsageError."""
     for directory in directories:
         if os.path.isdir(directory) and os.listdir(directory):
-            raise UsageError(
-                f"--temporary: {directory} isn't empty, and would be removed at exit", exit_status=2
-            )
+            raise UsageError(f"--temporary: {directory} isn't empty, and would be removed at exit")
 
 
 def _version() -> str:

@@ -44,7 +44,7 @@ SALT_BYTES = 16
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message} (--help lists what there is)", exit_status=2)
+        raise UsageError(f"{message} (--help lists what there is)")
 
 
 class Format(NamedTuple):
@@ -80,7 +80,9 @@ def format_command(arguments: Sequence[str]) -> int:
     try:
         _write(wanted, files, chance, ignore_formatted=options.ignore_formatted)
     except OSError as error:
-        raise UsageError(f"{error.filename or 'the disk'}: {error.strerror or error}") from error
+        raise UsageError(
+            f"{error.filename or 'the disk'}: {error.strerror or error}", exit_status=1
+        ) from error
     return 0
 
 
@@ -237,7 +239,8 @@ def _write(wanted: Format, files: Files, chance: Chance, *, ignore_formatted: bo
     if formatted and not ignore_formatted:
         raise UsageError(
             f"Log directory {formatted[0]} is already formatted. "
-            "Use --ignore-formatted to ignore this directory and format the others."
+            "Use --ignore-formatted to ignore this directory and format the others.",
+            exit_status=1,
         )
     if not empty:
         print("All of the log directories are already formatted.")
@@ -288,5 +291,7 @@ def _is_formatted(wanted: Format, files: Files, directory: str) -> bool:
         return False
     for name, ours in (("cluster.id", wanted.cluster_id), ("node.id", str(wanted.node_id))):
         if found.get(name, ours) != ours:
-            raise UsageError(f"Invalid {name} in: {path}. Expected {ours}, but read {found[name]}")
+            raise UsageError(
+                f"Invalid {name} in: {path}. Expected {ours}, but read {found[name]}", exit_status=1
+            )
     return True

@@ -59,6 +59,8 @@ def run(options: Options) -> int:
 
         parent = ParentTie(options.control_fd)
     try:
+        if options.only_checks:
+            return 0
         raise_limit()
         try:
             import uvloop
@@ -67,7 +69,7 @@ def run(options: Options) -> int:
         return uvloop.run(_run(options, parent))
     except StartError as error:
         print(f"barnabas: {printable(str(error))}", file=sys.stderr)
-        return 1
+        return error.exit_status
     finally:
         # A parent that lives may start a broker there again, and removes the folder when it does not.
         if options.temporary and (parent is None or parent.gone):

@@ -37,8 +37,9 @@ def test_a_stopped_broker_leaves_neither_process_nor_port_nor_folder(
     with barnabas.Broker() as broker:
         create_topic(broker.bootstrap, "left", partitions=3)
         assert list(tmp_path.iterdir()) == [broker.data]
+        port = broker.port
     assert process_is_gone(broker.pid)
-    assert refuses(broker.port)
+    assert refuses(port)
     assert list(tmp_path.iterdir()) == []
 
 

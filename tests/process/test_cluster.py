@@ -133,7 +133,7 @@ def test_a_cluster_can_be_of_one_broker_and_stops_twice() -> None:
     assert not folder.exists()
     assert all(process_is_gone(pid) for pid in pids)
     cluster.stop()
-    with pytest.raises(RuntimeError, match="not started, or has stopped"):
+    with pytest.raises(RuntimeError, match="not started, or is closed"):
         _ = cluster.bootstrap
 
 
@@ -170,6 +170,20 @@ def test_a_broker_that_is_killed_comes_back_where_it_was_and_catches_up() -> Non
         assert produced(cluster.leader_of("kept", 0), "kept", acks=-1) is Error.NONE
         cluster.controller.start()
         cluster.wait_until_in_sync(120)
+
+
+def test_a_stopped_cluster_starts_again_with_its_topics_where_it_was() -> None:
+    with barnabas.Cluster(brokers=2) as cluster:
+        create(cluster, "kept", replicas=2)
+        folder, bootstrap = cluster.data, cluster.bootstrap
+        cluster.stop()
+        assert not cluster.running
+        assert (cluster.data, cluster.bootstrap) == (folder, bootstrap)
+        cluster.start()
+        assert cluster.bootstrap == bootstrap
+        cluster.wait_until_in_sync(120)
+        assert topics_at(cluster[2]) == {"kept"}
+    assert not folder.exists()
 
 
 def leads_another(cluster: barnabas.Cluster, topic: str, node_id: int) -> bool:
@@ -253,7 +267,7 @@ def test_a_broker_that_has_ended_by_itself_is_told_at_the_stop() -> None:
     os.kill(cluster[1].pid, signal.SIGKILL)
     until(lambda: not cluster[1].running, "it has ended")
     with pytest.raises(barnabas.BrokerError, match="had ended by itself, by SIGKILL"):
-        cluster.stop()
+        cluster.close()
     assert not cluster.running
 
 

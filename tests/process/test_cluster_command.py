@@ -153,7 +153,7 @@ def test_nothing_is_left_where_the_command_is_killed(begin: Begin) -> None:
         (["-o", "node.id=3"], 2, "node.id: a cluster sets that itself"),
         (
             ["--port", "0", "-o", "num.partition=3"],
-            1,
+            2,
             "-o: num.partition is no setting of a Kafka broker; did you mean num.partitions?",
         ),
     ],

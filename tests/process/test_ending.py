@@ -149,6 +149,53 @@ def test_a_misspelt_setting_of_a_program_keeps_the_broker_from_starting_and_name
     assert not broker.running
 
 
+def test_a_temporary_folder_goes_with_the_broker(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "broker", "--temporary", "--port", "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True, env=environment) as broker:
+        assert broker.stdout is not None
+        _, _, folder = broker.stdout.readline().rstrip().partition("data in ")
+        assert Path(folder).parent == tmp_path
+        assert [*Path(folder).iterdir()]
+        broker.terminate()
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_check_of_the_settings_starts_nothing(tmp_path: Path) -> None:
+    def checked(*arguments: str) -> tuple[int, str]:
+        program = [sys.executable, "-m", "broker", "--check", "--data", str(tmp_path / "data"), *arguments]
+        ended = subprocess.run(
+            program, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
+        )
+        assert ended.stdout == ""
+        return ended.returncode, ended.stderr
+
+    assert checked("-o", "num.partitions=3") == (0, "")
+    assert checked("-o", "num.partition=3") == (
+        2,
+        "barnabas: -o: num.partition is no setting of a Kafka broker; did you mean num.partitions?\n",
+    )
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_stop_from_python_is_not_logged_as_if_the_program_had_ended() -> None:
+    with barnabas.Broker() as broker:
+        broker.stop()
+        assert "INFO barnabas: stopping: the program that started it asks for it\n" in broker.log
+        assert broker.log.endswith("INFO barnabas: stopped\n")
+
+
+def test_a_stopped_broker_without_a_folder_comes_back_with_its_topics() -> None:
+    with barnabas.Broker() as broker:
+        with Client.of(broker.bootstrap) as client:
+            wanted = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+            client.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 5)
+        broker.stop()
+        broker.start()
+        with Client.of(broker.bootstrap) as client:
+            assert [topic.name for topic in client.ask(MetadataRequest(topics=None), 12).topics] == ["t"]
+
+
 def test_a_stop_waits_for_no_batch_that_is_checked(tmp_path: Path) -> None:
     """Of a few kilobytes there may be minutes to check."""
     none = bytes(2) * 60_000_000

@@ -68,12 +68,25 @@ def test_a_setting_without_a_value_is_a_usage_error(session: pytest.Pytester) ->
 
 def test_a_misspelt_setting_is_an_error_that_names_the_one_that_was_meant(session: pytest.Pytester) -> None:
     session.makeconftest("")  # the broker itself says it
-    session.makepyfile("def test_it(kafka_broker): pass")
-    result = session.runpytest_subprocess(*PLUGIN, "--barnabas-config", "num.partitons=3")
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(
-        ["*num.partitons is no setting of a Kafka broker; did you mean num.partitions[?]*"]
-    )
+    session.makepyfile("def test_it(kafka_broker): pass\ndef test_other(fresh_kafka_broker): pass")
+    for further in ((), ("-p", "xdist", "-n", "2")):
+        result = session.runpytest_subprocess(*PLUGIN, *further, "--barnabas-config", "num.partitons=3")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        line = (
+            "ERROR: barnabas: -o: num.partitons is no setting of a Kafka broker; did you mean num.partitions?"
+        )
+        assert [each for each in result.errlines if each] == [line]
+        assert "num.partitons" not in str(result.stdout)
+
+
+def test_a_setting_of_the_environment_is_no_error_of_a_session(
+    session: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "none")
+    session.makeconftest("")
+    session.makepyfile("def test_it(): pass")
+    result = session.runpytest_subprocess(*PLUGIN, "--barnabas-config", "num.partitions=3")
+    result.assert_outcomes(passed=1)
 
 
 def test_a_parameter_of_a_broker_is_its_further_settings(session: pytest.Pytester) -> None:

@@ -11,8 +11,9 @@ import sys
 
 def main() -> None:
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--control-fd", type=int, required=True)
-    parser.add_argument("--data", required=True)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--control-fd", type=int)
+    parser.add_argument("--data")
     parser.add_argument("--temporary", action="store_true")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)
@@ -20,6 +21,8 @@ def main() -> None:
     parser.add_argument("--log-level")
     parser.add_argument("-o", action="append", default=[])
     options = parser.parse_args()
+    if options.check:
+        return
     behaviour = dict(pair.split("=", 1) for pair in options.o).get("behaviour", "good")
     print("arguments:", json.dumps(sys.argv[1:]), file=sys.stderr, flush=True)
     print("path:", json.dumps(sys.path), file=sys.stderr, flush=True)
@@ -30,7 +33,6 @@ def main() -> None:
     if behaviour == "never ready":
         signal.pause()
 
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(9 if behaviour == "stops badly" else 0))
     server = socket.create_server((options.host, options.port))
     bootstrap = f"{options.host}:{server.getsockname()[1]}"
     with open(os.path.join(options.data, "starts"), "a") as starts:
@@ -40,9 +42,11 @@ def main() -> None:
 
     if behaviour == "ends by itself":
         sys.exit(3)
-    control.recv(1)
-    if options.temporary:
+    asked = control.recv(1000)
+    if not asked and options.temporary:
         shutil.rmtree(options.data)
+    if asked:
+        assert json.loads(asked)["ask"] == "stop"
     if behaviour == "stops badly":
         sys.exit(9)
 

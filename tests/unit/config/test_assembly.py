@@ -21,7 +21,7 @@ def config(**values: str) -> BrokerConfig:
 def refusal(**values: str) -> str:
     with pytest.raises(UsageError) as raised:
         config(**values)
-    assert raised.value.exit_status == 1
+    assert raised.value.exit_status == 2
     return str(raised.value)
 
 

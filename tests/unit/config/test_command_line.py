@@ -94,7 +94,7 @@ def test_a_bad_value_in_the_file_is_told_with_its_line(tmp_path: Path) -> None:
     path.write_text("# partitions\n\nnum.partitions=many\n")
     error = refusal("--config", str(path))
     expected = f"{path}:3: Invalid value many for configuration num.partitions: Not a number of type INT"
-    assert (str(error), error.exit_status) == (expected, 1)
+    assert (str(error), error.exit_status) == (expected, 2)
 
 
 def test_a_bad_value_in_the_environment_is_told_with_its_variable() -> None:
@@ -166,6 +166,18 @@ def test_a_temporary_folder_that_nobody_names_is_made(
     assert [str(path) for path in tmp_path.iterdir()] == [directory]
     refusal("--temporary", "-o", "num.partitions=x")
     assert [str(path) for path in tmp_path.iterdir()] == [directory]
+
+
+def test_a_temporary_folder_goes_before_those_of_file_and_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server_properties: Path
+) -> None:
+    folders = tmp_path / "temporary"
+    folders.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folders))
+    environ = {"KAFKA_LOG_DIRS": str(tmp_path), "KAFKA_METADATA_LOG_DIR": str(tmp_path / "metadata")}
+    config = parse("--temporary", "--config", str(server_properties), environ=environ).config
+    assert [*config.log_dirs] == [*map(str, folders.iterdir())]
+    assert config.get("metadata.log.dir") is None
 
 
 # --- listeners ----------------------------------------------------------------------------------------------
@@ -266,7 +278,8 @@ def test_help_shows_what_is_meant_for_people(capsys: pytest.CaptureFixture[str])
     assert raised.value.code == 0
     assert "--data" in shown
     assert "--control-fd" not in shown
-    assert "--temporary" not in shown
+    assert "--temporary-root" not in shown
+    assert "--temporary " in shown
 
 
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -287,16 +300,33 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         ("nonsense", ""),
     ],
 )
-def test_a_name_that_kafka_does_not_have_is_refused_to_a_program(name: str, hint: str) -> None:
-    arguments = ["--control-fd", "3", "--data", "d", "-o", f"{name}=3"]
-    with pytest.raises(UsageError) as raised:
-        parse_command_line(arguments, {})
-    assert str(raised.value) == f"-o: {name} is no setting of a Kafka broker{hint}"
-    assert raised.value.exit_status == 2
+@pytest.mark.parametrize("of_a_program", [["--control-fd", "3", "--data", "d"], []])
+def test_a_name_that_kafka_does_not_have_is_refused_where_it_was_typed(
+    name: str, hint: str, of_a_program: list[str]
+) -> None:
+    error = refusal(*of_a_program, "-o", f"{name}=3")
+    assert str(error) == f"-o: {name} is no setting of a Kafka broker{hint}"
+    assert error.exit_status == 2
+
+
+def test_a_name_that_kafka_does_not_have_is_warned_of_where_it_was_written_before(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_text("num.partition=3\n")
+    meant = "is no setting of a Kafka broker and is ignored; did you mean"
+    assert parse("--config", str(path), environ={"KAFKA_NUM_IO_THREAD": "3"}).config.warnings == [
+        f"{path}:1: num.partition {meant} num.partitions?",
+        f"KAFKA_NUM_IO_THREAD: num.io.thread {meant} num.io.threads?",
+    ]
 
 
 @pytest.mark.parametrize(
-    "name", ["zookeeper.connect", "listener.name.a.ssl.keystore.type", "log.retention.hours"]
+    "name",
+    [
+        "zookeeper.connect",
+        "listener.name.a.ssl.keystore.type",
+        "log.retention.hours",
+        "leader.replication.throttled.rate",
+    ],
 )
-def test_a_name_that_kafka_has_or_had_is_taken_of_a_program(name: str) -> None:
-    parse_command_line(["--control-fd", "3", "--data", "d", "-o", f"{name}=3"], {})
+def test_a_name_that_kafka_has_or_had_is_taken(name: str) -> None:
+    parse("-o", f"{name}=3")
