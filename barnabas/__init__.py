@@ -33,3 +33,6 @@ if not TYPE_CHECKING:
         from barnabas import broker
 
         return getattr(broker, name)
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -55,9 +55,9 @@ class FaultHandler:
         self.stopped.set()
 
 
-async def either(one: asyncio.Event, other: asyncio.Event) -> None:
+async def either(*events: asyncio.Event) -> None:
     """Returns once one of them is set."""
-    waiting = [asyncio.ensure_future(event.wait()) for event in (one, other)]
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:

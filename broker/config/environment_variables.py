@@ -1,14 +1,16 @@
 """Settings from the environment, as the apache/kafka container image takes them (KafkaDockerWrapper).
 
 `KAFKA_NUM_PARTITIONS=3` is `num.partitions=3`: one underscore is a dot, two an underscore, three a dash.
-Bitnami's `KAFKA_CFG_` prefix is taken as well. `CLUSTER_ID` is the id that a new data folder gets.
+Bitnami's `KAFKA_CFG_` prefix is taken as well. `CLUSTER_ID`, or bitnami's name of it, is the id that a new data folder
+gets. `KAFKA_CREATE_TOPICS=orders:3:1,counts:1:1:compact` has topics made, as the wurstmeister image did.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from broker.config.errors import UsageError
 from broker.config.settings import Layer, Setting
 
 PREFIX = "KAFKA_"
@@ -31,23 +33,41 @@ NOT_SETTINGS = frozenset(
     )
 )
 
+CLUSTER_IDS = ("CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
+"""The strongest first."""
+
+CREATE_TOPICS = "KAFKA_CREATE_TOPICS"
+CREATE_TOPICS_SEPARATOR = "KAFKA_CREATE_TOPICS_SEPARATOR"
+
+_READ_OTHERWISE = NOT_SETTINGS.union(CLUSTER_IDS, (CREATE_TOPICS, CREATE_TOPICS_SEPARATOR))
+
+
+class FirstTopic(NamedTuple):
+    """A topic that is to be there once the broker has started; -1 partitions or replicas are the broker's defaults."""
+
+    name: str
+    partitions: int
+    replicas: int
+    cleanup_policy: str | None
+
 
 class EnvironmentVariables(NamedTuple):
-    """What the environment says: settings, and a new folder's cluster id."""
+    """What the environment says: settings, a new folder's cluster id, topics."""
 
     settings: Layer
     cluster_id: Setting | None
+    topics: Sequence[FirstTopic] = ()
 
 
 def read_environment(environ: Mapping[str, str]) -> EnvironmentVariables:
     """The settings among the environment's variables.
 
     As in the image, `listeners` follow from the advertised ones where the environment doesn't set them:
-    the same ports, on every interface.
+    the same ports, on every interface. Raises UsageError for topics in another form.
     """
     settings: Layer = {}
     for variable in sorted(environ):
-        if variable.startswith(PREFIX) and variable not in NOT_SETTINGS:
+        if variable.startswith(PREFIX) and variable not in _READ_OTHERWISE:
             name = setting_name(variable)
             if name:
                 settings[name] = Setting(environ[variable], variable)
@@ -55,8 +75,27 @@ def read_environment(environ: Mapping[str, str]) -> EnvironmentVariables:
     if advertised is not None and advertised.value and not _is_set(settings, "listeners"):
         every_interface = ",".join(map(_on_every_interface, advertised.value.split(",")))
         settings["listeners"] = Setting(every_interface, advertised.origin)
-    cluster_id = environ.get("CLUSTER_ID", "").strip()
-    return EnvironmentVariables(settings, Setting(cluster_id, "CLUSTER_ID") if cluster_id else None)
+    cluster_ids = [Setting(environ.get(variable, "").strip(), variable) for variable in CLUSTER_IDS]
+    cluster_id = next((each for each in cluster_ids if each.value), None)
+    separator = environ.get(CREATE_TOPICS_SEPARATOR) or ","
+    return EnvironmentVariables(
+        settings, cluster_id, _first_topics(environ.get(CREATE_TOPICS, "").split(separator))
+    )
+
+
+def _first_topics(texts: Sequence[str]) -> Sequence[FirstTopic]:
+    return [_first_topic(text.strip()) for text in texts if text.strip()]
+
+
+def _first_topic(text: str) -> FirstTopic:
+    name, *rest = (part.strip() for part in text.split(":"))
+    try:
+        partitions, replicas = map(int, rest[:2])
+    except ValueError:
+        partitions = replicas = 0
+    if not name or not rest or len(rest) > 3 or 0 in (partitions, replicas):
+        raise UsageError(f"{CREATE_TOPICS}: {text}: NAME:PARTITIONS:REPLICAS[:CLEANUP.POLICY] is the form")
+    return FirstTopic(name, partitions, replicas, rest[2] if rest[2:] else None)
 
 
 def _is_set(settings: Layer, name: str) -> bool:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def handle(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+    context.connection.listener.refused_sasl(context.sender, "")
     return SaslAuthenticateResponse(
         error_code=Error.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",

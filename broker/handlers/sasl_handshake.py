@@ -12,4 +12,5 @@ if TYPE_CHECKING:
 
 
 def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+    context.connection.listener.refused_sasl(context.sender, request.mechanism)
     return SaslHandshakeResponse(error_code=Error.ILLEGAL_SASL_STATE)

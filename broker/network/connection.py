@@ -54,6 +54,10 @@ class Admitting(Protocol):
         """Why it has to close, where there are too many, which is logged then."""
         ...
 
+    def refused_sasl(self, client: str, mechanism: str) -> None:
+        """A client asks for what isn't built: that is logged, now and then."""
+        ...
+
     def forget(self, connection: Connection) -> None:
         """It is closed."""
         ...

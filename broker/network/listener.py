@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.network.connection import Connection
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.connection")
 
 QUIET_S = 10.0
-"""Between two lines about connections that are too many."""
+"""Between two lines of one kind about connections: clients come again and again."""
+
+_MECHANISM_CHARACTERS = 50  # of a name that a client may make as long as it likes
 
 
 class Admission(NamedTuple):
@@ -45,8 +48,8 @@ class Listener:
         self.endpoint = endpoint
         self.connections: dict[Connection, None] = {}
         self.accepts = False
-        self._quiet_until_s = 0.0
-        self._untold = 0
+        self._quiet_until_s: dict[str, float] = {}
+        self._untold: Counter[str] = Counter()
         self._dispatcher = dispatcher
         self._admission = admission
         self._scheduler = scheduler
@@ -74,17 +77,27 @@ class Listener:
             connection.refuse_after(delay_ms)
         refusal = limits.admit(connection.peer_host)
         if refusal is not None:
-            self._tell(connection, refusal)
+            self._tell("too many", f"closing the connection of {connection}: {refusal}")
         return refusal
 
-    def _tell(self, connection: Connection, refusal: str) -> None:
+    def refused_sasl(self, client: str, mechanism: str) -> None:
+        """A client can't go on, and may not say why itself. That is logged, now and then."""
+        asked = f"SASL ({mechanism[:_MECHANISM_CHARACTERS]})" if mechanism else "SASL"
+        self._tell(
+            "SASL",
+            f"the client{client} asks for {asked}, which isn't built: listener {self.name} is plaintext, as "
+            "security.protocol=PLAINTEXT of a client is",
+        )
+
+    def _tell(self, kind: str, line: str) -> None:
         now_s = self._scheduler.time()
-        if now_s < self._quiet_until_s:
-            self._untold += 1
+        if now_s < self._quiet_until_s.get(kind, 0.0):
+            self._untold[kind] += 1
             return
-        others = f"; {self._untold} others were closed since the last line" if self._untold else ""
-        log.info("closing the connection of %s: %s%s", connection, refusal, others)
-        self._quiet_until_s, self._untold = now_s + QUIET_S, 0
+        untold = self._untold.pop(kind, 0)
+        others = f"; {untold} others since the last such line" if untold else ""
+        log.info("%s%s", line, others)
+        self._quiet_until_s[kind] = now_s + QUIET_S
 
     def forget(self, connection: Connection) -> None:
         if connection in self.connections:

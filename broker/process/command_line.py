@@ -31,7 +31,12 @@ from broker.config.assembly import (
     usage_error,
 )
 from broker.config.broker_config import BrokerConfig
-from broker.config.environment_variables import EnvironmentVariables, read_environment
+from broker.config.environment_variables import (
+    CREATE_TOPICS,
+    EnvironmentVariables,
+    FirstTopic,
+    read_environment,
+)
 from broker.config.errors import ConfigError, UsageError
 from broker.config.listeners import moved
 from broker.config.settings import Layer, Setting, layered
@@ -47,7 +52,7 @@ class Options(NamedTuple):
     `control_fd`: a socket to whoever started us; it gets a line when the broker is ready, and its end is ours.
     `temporary`: the data folder, empty or absent now, is removed at exit, and with it `temporary_root`, a folder or
     none, which the nodes of a cluster share: the last of them to end leaves nothing there. `only_checks`: the settings
-    are all that is asked about, and nothing is started.
+    are all that is asked about, and nothing is started. `topics` are to be there once the broker has started.
     """
 
     config: BrokerConfig
@@ -56,6 +61,7 @@ class Options(NamedTuple):
     log_level: str
     temporary_root: Sequence[str] = ()
     only_checks: bool = False
+    topics: Sequence[FirstTopic] = ()
 
 
 def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
@@ -104,9 +110,13 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     # A program that starts us may start us again on the temporary folder that it owns.
     if options.temporary and not (options.control_fd is not None and [*config.log_dirs] == [options.data]):
         _check_empty(config.log_dirs)
+    topics = environment.topics
+    if topics and config.is_only_controller:
+        config.warnings.append(f"{CREATE_TOPICS}: this node is no broker, and makes no topics")
+        topics = ()
     roots = () if options.temporary_root is None else (options.temporary_root,)
     return Options(
-        config, options.control_fd, options.temporary, options.log_level, roots, only_checks=options.check
+        config, options.control_fd, options.temporary, options.log_level, roots, options.check, topics
     )
 
 

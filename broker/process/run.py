@@ -9,7 +9,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,14 +21,15 @@ from broker.process.log_lines import LineFormatter, printable
 from broker.process.log_stream import LogStream
 from broker.process.readiness import READY, STOPPING, notify
 from broker.process.start_error import StartError
+from broker.server import Server
 from broker.starting import start
 
 if TYPE_CHECKING:
+    from broker.config.environment_variables import FirstTopic
     from broker.process.command_line import Options
     from broker.process.control import Control
     from broker.process.parent import ParentTie
     from broker.quorum.controller_node import ControllerNode
-    from broker.server import Server
 
 log = logging.getLogger("barnabas")
 
@@ -101,7 +102,8 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
     # A parent may have a service manager of its own, which isn't ours to talk to.
     manager = os.environ if parent is None else {}
     try:
-        await _serve(server, options, parent, asked_to_stop, manager)
+        async with _first_topics(server, options.topics, asked_to_stop):
+            await _serve(server, options, parent, asked_to_stop, manager)
     finally:
         _say(f"stopping: {asked_to_stop.reason or 'it failed'}")
         notify(manager, STOPPING)
@@ -190,6 +192,26 @@ class _Asked:
         if not self.reason:
             self.reason, self.leaves = reason, leaves
         self.event.set()
+
+
+@contextlib.asynccontextmanager
+async def _first_topics(
+    server: Server | ControllerNode, topics: Sequence[FirstTopic], asked_to_stop: _Asked
+) -> AsyncIterator[None]:
+    """Those that can be are there before anybody is told that the node has started."""
+    if not topics:
+        yield
+        return
+    from broker.process.first_topics import create_first_topics
+
+    assert isinstance(server, Server)
+    tried = asyncio.Event()
+    creating = asyncio.ensure_future(create_first_topics(server, topics, tried))
+    try:
+        await either(tried, server.stopped, asked_to_stop.event)
+        yield
+    finally:
+        creating.cancel()
 
 
 async def _serve(

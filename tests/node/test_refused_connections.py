@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from broker.environment.names import SystemNames
+from broker.handlers import sasl_authenticate, sasl_handshake
 from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.listener import QUIET_S, Admission, Listener
+from protocol.errors import Error
+from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.support.controller_channel import Timers
 from tests.support.manual_clock import ManualClock
 
@@ -57,4 +60,40 @@ def test_they_are_told_of_once_in_ten_seconds(caplog: pytest.LogCaptureFixture) 
     assert not any(connecting.admitted(port) for port in (50, 51))
     [record] = caplog.records
     assert record.getMessage().startswith("closing the connection of 127.0.0.1:50: ")
-    assert record.getMessage().endswith("; 47 others were closed since the last line")
+    assert record.getMessage().endswith("; 47 others since the last such line")
+
+
+def test_a_client_that_asks_for_sasl_is_told_of_once_in_ten_seconds_beside_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    connecting = Connecting()
+
+    def ask(handler: Any, request: Any, client: str) -> Any:
+        connection = SimpleNamespace(listener=connecting.listener)
+        context: Any = SimpleNamespace(connection=connection, sender=f" of 127.0.0.1:9 client {client}")
+        return handler.handle(context, request)
+
+    for client in ("one", "other"):
+        answer = ask(sasl_handshake, SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), client)
+        assert answer.error_code == Error.ILLEGAL_SASL_STATE
+    assert [connecting.admitted(port) for port in (1, 2)] == [True, False]
+    line = (
+        "asks for SASL{}, which isn't built: listener PLAINTEXT is plaintext, as security.protocol=PLAINTEXT of a "
+        "client is"
+    )
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the client of 127.0.0.1:9 client one {line.format(' (SCRAM-SHA-256)')}",
+        "closing the connection of 127.0.0.1:2: more than 1 connections (max.connections)",
+    ]
+    caplog.clear()
+    connecting.timers.now_s += QUIET_S
+    ask(sasl_handshake, SaslHandshakeRequest(mechanism="x" * 32_000), "long")
+    assert len(caplog.records[0].getMessage()) < 300
+    assert caplog.records[0].getMessage().endswith("; 1 others since the last such line")
+    caplog.clear()
+    connecting.timers.now_s += QUIET_S
+    ask(sasl_authenticate, SaslAuthenticateRequest(), "one")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"the client of 127.0.0.1:9 client one {line.format('')}"
+    ]

@@ -82,6 +82,16 @@ def test_the_end_says_what_it_is_for_and_that_it_is_reached(
     assert broker.returncode == 0
 
 
+def test_topics_that_the_environment_asks_for_are_there_once_it_has_started(start: Start) -> None:
+    started = start(KAFKA_CREATE_TOPICS="orders:3:1")
+    (connection,) = (
+        each for each in psutil.Process(started.pid).net_connections() if each.status == psutil.CONN_LISTEN
+    )
+    with Client.of(f"127.0.0.1:{connection.laddr.port}") as client:
+        (topic,) = client.ask(MetadataRequest(topics=None), 12).topics
+    assert (topic.name, len(topic.partitions)) == ("orders", 3)
+
+
 def test_hang_ups_and_interrupts_that_were_ignored_at_the_start_stay_so(start: Start) -> None:
     broker = start(signal.SIGHUP, signal.SIGINT)
     broker.send_signal(signal.SIGHUP)

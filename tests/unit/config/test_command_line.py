@@ -258,6 +258,21 @@ def test_a_broker_started_by_a_program_does_not_read_the_environment() -> None:
     assert (options.config.get("num.partitions"), options.config.cluster_id) == (1, None)
 
 
+def test_topics_of_the_environment_are_made_by_a_broker_and_not_by_a_controller_alone() -> None:
+    environ = {"KAFKA_CREATE_TOPICS": "orders:3:1"}
+    assert [topic.name for topic in parse(environ=environ).topics] == ["orders"]
+    of_controller = {
+        "KAFKA_PROCESS_ROLES": "controller",
+        "KAFKA_NODE_ID": "100",
+        "KAFKA_LISTENERS": "CONTROLLER://:9093",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": "100@controller:9093",
+    }
+    options = parse(environ={**environ, **of_controller})
+    assert not options.topics
+    assert "KAFKA_CREATE_TOPICS: this node is no broker, and makes no topics" in options.config.warnings
+
+
 def test_the_cluster_id_comes_from_the_environment() -> None:
     given = "5L6g3nShT-eMCtK--X86sw"
     assert parse(environ={"CLUSTER_ID": given}).config.cluster_id == given

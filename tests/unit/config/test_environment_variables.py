@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.environment_variables import NOT_SETTINGS, read_environment, setting_name
+from broker.config.environment_variables import NOT_SETTINGS, FirstTopic, read_environment, setting_name
+from broker.config.errors import UsageError
 from broker.config.settings import Setting
 
 
@@ -38,6 +39,36 @@ def test_the_cluster_id_is_taken_for_new_folders() -> None:
     given = "5L6g3nShT-eMCtK--X86sw"
     assert read_environment({"CLUSTER_ID": given}).cluster_id == Setting(given, "CLUSTER_ID")
     assert read_environment({"CLUSTER_ID": ""}).cluster_id is None
+
+
+def test_bitnamis_name_of_the_cluster_id_is_taken_too_and_the_images_own_wins() -> None:
+    given, other = "5L6g3nShT-eMCtK--X86sw", "4L6g3nShT-eMCtK--X86sw"
+    found = read_environment({"KAFKA_KRAFT_CLUSTER_ID": given})
+    assert found.cluster_id == Setting(given, "KAFKA_KRAFT_CLUSTER_ID")
+    assert found.settings == {}
+    both = read_environment({"KAFKA_KRAFT_CLUSTER_ID": given, "CLUSTER_ID": other})
+    assert both.cluster_id == Setting(other, "CLUSTER_ID")
+
+
+def test_topics_are_asked_for_as_of_the_wurstmeister_image() -> None:
+    orders, counts = FirstTopic("orders", 3, 1, None), FirstTopic("counts", 1, 2, "compact")
+    found = read_environment({"KAFKA_CREATE_TOPICS": "orders:3:1, counts:1:2:compact,"})
+    assert (found.topics, found.settings) == ([orders, counts], {})
+    lines = {
+        "KAFKA_CREATE_TOPICS": "\n orders:3:1\ncounts:1:2:compact\n",
+        "KAFKA_CREATE_TOPICS_SEPARATOR": "\n",
+    }
+    assert read_environment(lines) == found
+    assert read_environment({}).topics == []
+
+
+@pytest.mark.parametrize(
+    "text", ["orders", "orders:3", "orders:x:1", "orders:3:0", ":3:1", "orders:3:1:compact:x"]
+)
+def test_a_topic_in_another_form_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match=f"KAFKA_CREATE_TOPICS: {text}: NAME:PARTITIONS:REPLICAS") as raised:
+        read_environment({"KAFKA_CREATE_TOPICS": text})
+    assert raised.value.exit_status == 2
 
 
 def test_listeners_follow_from_what_is_advertised_on_every_interface() -> None:

@@ -1,0 +1,86 @@
+"""Topics that the environment asks for, `KAFKA_CREATE_TOPICS`: made before the node says that it has started.
+
+In a cluster the brokers that they need may come later than this one: it asks again for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.config.environment_variables import CREATE_TOPICS
+from protocol.errors import Error, KafkaError
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+
+if TYPE_CHECKING:
+    from broker.config.environment_variables import FirstTopic
+    from broker.controller.auto_topic_creation import Created
+    from broker.server import Server
+
+log = logging.getLogger("barnabas.topics")
+
+RETRY_S = 1.0
+MOST_TIMES_ASKED = 120
+
+_ENDS_BY_ITSELF = (
+    Error.BROKER_NOT_AVAILABLE,
+    Error.NETWORK_EXCEPTION,
+    Error.NOT_CONTROLLER,
+    Error.REQUEST_TIMED_OUT,
+)
+
+
+async def create_first_topics(
+    server: Server,
+    topics: Sequence[FirstTopic],
+    tried: asyncio.Event,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> None:
+    """Returns when each is there, or can't be made, which is logged. `tried` is set once all have been asked for."""
+    has_others = server.config.joins or bool(server.config.controller_listeners)
+    wanted = [_creatable(topic) for topic in topics]
+    for tries in range(1, MOST_TIMES_ASKED + 1):
+        outcome = await _asked_for(server, wanted)
+        wanted = []
+        for topic, result in outcome:
+            if not isinstance(result, KafkaError):
+                log.info("%s: created topic %s", CREATE_TOPICS, topic.name)
+            elif _may_end(result.error, has_others=has_others) and tries < MOST_TIMES_ASKED:
+                wanted.append(topic)
+                if tries == 1:
+                    log.info("%s: topic %s has to wait: %s", CREATE_TOPICS, topic.name, result)
+            elif result.error is not Error.TOPIC_ALREADY_EXISTS:
+                log.error("%s: topic %s can't be created: %s", CREATE_TOPICS, topic.name, result)
+        tried.set()
+        if not wanted:
+            return
+        await sleep(RETRY_S)
+
+
+async def _asked_for(server: Server, wanted: Sequence[CreatableTopic]) -> Created:
+    answered: asyncio.Future[Created | KafkaError] = asyncio.get_running_loop().create_future()
+
+    def reply(outcome: Created | KafkaError) -> None:
+        if not answered.cancelled():
+            answered.set_result(outcome)
+
+    server.topics.create_unasked(wanted, reply, server.stop_on_failure)
+    outcome = await answered
+    return [(topic, outcome) for topic in wanted] if isinstance(outcome, KafkaError) else outcome
+
+
+def _may_end(error: Error, *, has_others: bool) -> bool:
+    return error in _ENDS_BY_ITSELF or (has_others and error is Error.INVALID_REPLICATION_FACTOR)
+
+
+def _creatable(topic: FirstTopic) -> CreatableTopic:
+    policy = topic.cleanup_policy
+    configs = [] if policy is None else [CreatableTopicConfig(name="cleanup.policy", value=policy)]
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replicas,
+        configs=configs,
+    )

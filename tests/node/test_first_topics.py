@@ -1,0 +1,81 @@
+"""Topics that the environment asks for: made at the start, and waited for where their brokers come later."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.config.environment_variables import FirstTopic
+from broker.process.first_topics import MOST_TIMES_ASKED, RETRY_S, create_first_topics
+from protocol.errors import Error, KafkaError
+from tests.support.whole_server import started
+
+
+async def test_they_are_made_as_they_are_written_and_those_that_are_there_stay(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await started(tmp_path)
+    for partitions in (3, 5):
+        tried = asyncio.Event()
+        topics = [FirstTopic("orders", partitions, 1, "compact"), FirstTopic("bad/name", 1, 1, None)]
+        await create_first_topics(node, [*topics, FirstTopic("wide", 1, 3, None)], tried)
+        assert tried.is_set()
+    image = node.metadata.image
+    assert [*image.topics] == ["orders"]
+    assert len(image.topics["orders"].partitions) == 3
+    assert node.partitions.get("orders", 0).log.config.cleanup_policy == {"compact"}
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert [line.partition("created: ")[0] for line in errors] == [
+        "KAFKA_CREATE_TOPICS: topic bad/name can't be ",
+        "KAFKA_CREATE_TOPICS: topic wide can't be ",
+    ] * 2
+
+
+class OfCluster:
+    """A broker whose controller gives these answers, one after the other, and the last for ever."""
+
+    def __init__(self, *answers: KafkaError | bytes) -> None:
+        self.answers = [*answers]
+        self.asked = 0
+        self.slept: list[float] = []
+        self.config = SimpleNamespace(joins=True, controller_listeners=())
+        self.topics = SimpleNamespace(create_unasked=self._create)
+        self.stop_on_failure = None
+
+    def _create(self, wanted: Any, reply: Any, failed: Any) -> None:
+        self.asked += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        reply([(topic, answer) for topic in wanted])
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    async def make(self) -> None:
+        server: Any = self
+        await create_first_topics(server, [FirstTopic("orders", 1, 3, None)], asyncio.Event(), self.sleep)
+
+
+async def test_brokers_that_come_later_are_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    too_few = KafkaError(Error.INVALID_REPLICATION_FACTOR, "two brokers")
+    cluster = OfCluster(too_few, KafkaError(Error.NOT_CONTROLLER), bytes(16))
+    await cluster.make()
+    assert cluster.slept == [RETRY_S] * 2
+    assert [record.getMessage().partition(": topic ")[0] for record in caplog.records] == [
+        "KAFKA_CREATE_TOPICS",
+        "KAFKA_CREATE_TOPICS: created topic orders",
+    ]
+
+
+@pytest.mark.limit("broker.process.first_topics.MOST_TIMES_ASKED")
+async def test_brokers_that_never_come_are_given_up(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = OfCluster(KafkaError(Error.INVALID_REPLICATION_FACTOR, "two brokers"))
+    await cluster.make()
+    assert cluster.asked == MOST_TIMES_ASKED
+    assert caplog.records[-1].getMessage() == (
+        "KAFKA_CREATE_TOPICS: topic orders can't be created: INVALID_REPLICATION_FACTOR: two brokers"
+    )
