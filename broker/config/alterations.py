@@ -60,7 +60,7 @@ def alter_topic(
     Raises KafkaError: INVALID_CONFIG, or UNKNOWN_SERVER_ERROR for an operation that isn't known.
     """
     changes = changes_of(stored, alterations, topic_definition)
-    check(Occasion.ALTER_TOPIC, Proposal(config, _applied(stored, changes)))
+    check(Occasion.ALTER_TOPIC, Proposal(config, _applied(stored, changes), stored=stored))
     return {name: text for name, text in changes.items() if stored.get(name) != text}
 
 
@@ -68,7 +68,7 @@ def replace_topic(
     config: BrokerConfig, stored: Mapping[str, str], wanted: Mapping[str, str]
 ) -> dict[str, str | None]:
     """AlterConfigs of a topic: what isn't named goes. Raises KafkaError(INVALID_CONFIG)."""
-    check(Occasion.ALTER_TOPIC, Proposal(config, wanted))
+    check(Occasion.ALTER_TOPIC, Proposal(config, wanted, stored=stored))
     return _replacement(stored, wanted)
 
 
@@ -93,7 +93,7 @@ def alter_broker(
     changes = changes_of(stored, alterations, broker_definition)
     ignored = reasons_against(config, stored, per_broker=per_broker)
     in_force = {name: text for name, text in stored.items() if name not in ignored}
-    _check_broker(config, _applied(in_force, changes), per_broker=per_broker)
+    _check_broker(config, _applied(in_force, changes), stored, per_broker=per_broker)
     if elr_enabled:
         check(Occasion.ALTER_BROKER_WITH_ELR, Proposal(config, changes, per_broker=per_broker))
     return changes
@@ -108,7 +108,7 @@ def replace_broker(
     elr_enabled: bool = True,
 ) -> dict[str, str | None]:
     """AlterConfigs of a broker, or of the cluster: what isn't named goes. Raises as `alter_broker` does."""
-    _check_broker(config, wanted, per_broker=per_broker)
+    _check_broker(config, wanted, stored, per_broker=per_broker)
     changes = {**wanted, **_replacement(stored, wanted)}  # what is as before is written too (KAFKA-14136)
     if elr_enabled:
         check(Occasion.ALTER_BROKER_WITH_ELR, Proposal(config, changes, per_broker=per_broker))
@@ -199,10 +199,13 @@ def _check_broker_list(alteration: Alteration) -> None:
         )
 
 
-def _check_broker(config: BrokerConfig, wanted: Mapping[str, str], *, per_broker: bool) -> None:
+def _check_broker(
+    config: BrokerConfig, wanted: Mapping[str, str], stored: Mapping[str, str], *, per_broker: bool
+) -> None:
     """Raises KafkaError(INVALID_REQUEST), as Kafka does; a topic's bad value is an INVALID_CONFIG."""
     after = config.altered(broker=wanted) if per_broker else config.altered(cluster=wanted)
     try:
-        check(Occasion.ALTER_BROKER, Proposal(config, wanted, per_broker=per_broker, after=after))
+        proposal = Proposal(config, wanted, stored=stored, per_broker=per_broker, after=after)
+        check(Occasion.ALTER_BROKER, proposal)
     except ConfigError as error:
         raise KafkaError(Error.INVALID_REQUEST, str(error)) from None

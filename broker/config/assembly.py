@@ -15,6 +15,7 @@ from broker.config.broker_definitions import (
     broker_definition,
     without_listener,
 )
+from broker.config.checks.codecs import COMPRESSION_TYPE, REMEDY, is_missing
 from broker.config.checks.quorum import CONTROLLER_NAMES, other_controllers
 from broker.config.checks.table import Occasion, Proposal, check
 from broker.config.definitions import ConfigType
@@ -36,6 +37,8 @@ from broker.config.value_text import value_text
 
 _CLUSTER_ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 _OWN = "barnabas."
+TYPED = "-o"
+"""The origin of what somebody typed for this broker alone."""
 _KAFKAS_LISTENERS = "PLAINTEXT://:9092"
 
 
@@ -201,6 +204,12 @@ def _check_values(static: Layer, warnings: list[str], joins: bool) -> None:
             value = parse_value(definition, setting.value)
         except ConfigError as error:
             raise usage_error(error, static) from None
+        if name == COMPRESSION_TYPE and is_missing(setting.value):
+            if setting.origin == TYPED:
+                raise UsageError(f"{setting.origin}: {name}={setting.value} can't be: {REMEDY}")
+            warnings.append(
+                f"{setting.origin}: {name}={setting.value}: {REMEDY}; batches are stored as they come"
+            )
         if name in REFUSED:
             _refuse(name, setting, value_text(value) or "")
         if name in AT_MOST_ONE and not of_several and isinstance(value, int) and value > 1:

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from broker.config.assembly import (
+    TYPED,
     assemble,
     check_names,
     directories_given,
@@ -220,7 +221,7 @@ def _override_layer(overrides: Sequence[str]) -> Layer:
         if not equals or not name.strip():
             raise UsageError(f"-o {override}: KEY=VALUE is the form")
         settings[name.strip()] = value
-    return settings_of(settings, "-o")
+    return settings_of(settings, TYPED)
 
 
 def _cluster_id(given: str | None) -> Setting | None:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from broker.config.checks.codecs import COMPRESSION_TYPE, REMEDY, is_missing
 from broker.controller.pause import Pause
 from broker.replicas.partition import HostedTopic, Partition
 from protocol.errors import Error, KafkaError
@@ -83,6 +84,7 @@ class Partitions:
         """
         self._to_follow: dict[str, None] = {}  # topics with a partition that failed
         self._to_delete: list[Partition] = []
+        self._codecs: set[str] = set()  # that topics asked for: of a missing one there is one line
 
     def find(self, topic: str, index: int) -> Partition | None:
         hosted = self.by_name.get(topic)
@@ -155,7 +157,19 @@ class Partitions:
         for topic in [*self.by_name.values()]:
             if pause.is_due(TOPIC_COST + len(topic.partitions)):
                 yield
-            topic.configure(self._config_of_topic(topic.name))
+            self._configure(topic)
+
+    def _configure(self, topic: HostedTopic) -> None:
+        config = self._config_of_topic(topic.name)
+        topic.configure(config)
+        packed = config.compression_type
+        if packed not in self._codecs:
+            self._codecs.add(packed)
+            if is_missing(packed):
+                log.warning(
+                    "topic %s: %s=%s: %s; here its batches are stored as they come, and other topics' too",
+                    *(topic.name, COMPRESSION_TYPE, packed, REMEDY),
+                )
 
     def _follow_topic(self, topic: TopicImage, pause: Pause, *, at_start: bool = False) -> Steps[None]:
         hosted = self.by_name.get(topic.name)
@@ -167,7 +181,7 @@ class Partitions:
             hosted = HostedTopic(topic.name, topic.topic_id, self._is_internal(topic.name), self._replication)
             self.by_name[topic.name] = hosted
             self.by_id[topic.topic_id] = hosted
-        hosted.configure(self._config_of_topic(topic.name))
+        self._configure(hosted)
         for index, wanted in [*topic.partitions.items()]:
             if pause.is_due():
                 yield

@@ -10,6 +10,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from broker.config.checks.client_metrics import check_client_metrics_configs
+from broker.config.checks.codecs import check_codec
 from broker.config.checks.consistency import check_consistency
 from broker.config.checks.dynamic import check_dynamic, check_only_at_start, check_stored
 from broker.config.checks.groups import check_group_configs
@@ -17,6 +18,7 @@ from broker.config.checks.quorum import check_quorum
 from broker.config.checks.reconfiguration import check_reconfiguration
 from broker.config.checks.topics import check_overrides, check_topic_configs
 from broker.config.connections_per_host import CONNECTIONS_PER_HOST, connections_per_host
+from broker.config.errors import ConfigError
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -45,22 +47,25 @@ class Proposal:
 
     - `config`: what is in force.
     - `wanted`: the settings that the resource is to have, all of them; with ALTER_BROKER_WITH_ELR those that change.
+    - `stored`: those that a topic or a broker has already.
     - `per_broker`: of this broker, not of all.
     - `after`: what would be in force then, of a broker.
     """
 
-    __slots__ = ("after", "config", "per_broker", "wanted")
+    __slots__ = ("after", "config", "per_broker", "stored", "wanted")
 
     def __init__(
         self,
         config: BrokerConfig,
         wanted: Mapping[str, Any],
         *,
+        stored: Mapping[str, str] | None = None,
         per_broker: bool = False,
         after: BrokerConfig | None = None,
     ) -> None:
         self.config = config
         self.wanted = wanted
+        self.stored = stored or {}
         self.per_broker = per_broker
         self.after = config if after is None else after
 
@@ -124,6 +129,17 @@ def _suit_a_topic(proposal: Proposal) -> None:
     check_overrides(proposal.config, proposal.wanted)
 
 
+def _can_be_packed(proposal: Proposal) -> None:
+    check_codec(proposal.wanted, proposal.stored)
+
+
+def _can_be_packed_of_a_topic(proposal: Proposal) -> None:
+    try:
+        _can_be_packed(proposal)
+    except ConfigError as error:
+        raise KafkaError(Error.INVALID_CONFIG, str(error)) from None
+
+
 def _suit_a_group(proposal: Proposal) -> None:
     check_group_configs(proposal.config, proposal.wanted)
 
@@ -135,10 +151,16 @@ def _suit_a_subscription(proposal: Proposal) -> None:
 CHECKS: dict[Occasion, tuple[Callable[[Proposal], None], ...]] = {
     Occasion.START: (_agree, _find_their_controllers),
     Occasion.REPLAY: (_can_be_altered, _are_hosts, _are_legal_by_now),
-    Occasion.ALTER_BROKER: (_can_be_altered, _wait_for_no_start, _agree, _can_be_gone_over_to),
+    Occasion.ALTER_BROKER: (
+        _can_be_altered,
+        _wait_for_no_start,
+        _agree,
+        _can_be_gone_over_to,
+        _can_be_packed,
+    ),
     Occasion.ALTER_BROKER_WITH_ELR: (_keep_min_insync_replicas,),
-    Occasion.CREATE_TOPIC: (_suit_a_new_topic,),
-    Occasion.ALTER_TOPIC: (_suit_a_topic,),
+    Occasion.CREATE_TOPIC: (_suit_a_new_topic, _can_be_packed_of_a_topic),
+    Occasion.ALTER_TOPIC: (_suit_a_topic, _can_be_packed_of_a_topic),
     Occasion.ALTER_GROUP: (_suit_a_group,),
     Occasion.ALTER_CLIENT_METRICS: (_suit_a_subscription,),
 }

@@ -1,0 +1,34 @@
+"""Topics of a folder that want a codec whose library isn't installed here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+from tests.support.whole_server import started
+
+
+async def test_a_codec_that_is_missing_is_warned_of_once_at_a_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = await started(tmp_path)
+    zstd = CreatableTopicConfig(name="compression.type", value="zstd")
+    topics = [
+        CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=[zstd])
+        for name in ("a", "b")
+    ]
+    created: list[Any] = []
+    node.topics.create(topics, created.append, node.stop_on_failure)
+    assert [type(result) for _, result in created[0]] == [bytes, bytes]
+    assert caplog.records == []
+    await node.stop()
+    monkeypatch.setitem(sys.modules, "cramjam", None)
+    await started(tmp_path)
+    assert [record.getMessage() for record in caplog.records] == [
+        "topic a: compression.type=zstd: it needs the package cramjam, which isn't installed: pip install "
+        "'barnabas[compression]'; here its batches are stored as they come, and other topics' too"
+    ]
