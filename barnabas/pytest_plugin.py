@@ -10,6 +10,7 @@ pytest imports this file in every run of whoever has barnabas installed: it impo
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterator, Mapping
 
 import pytest
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from barnabas.cluster import Cluster
 
 LOG_LINES_SHOWN = 60
+
+_shared: list[tuple[Broker, int]] = []
+"""`kafka_broker` while there is one, and the process that started it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,11 +62,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker that all tests of the session share: `kafka_broker.bootstrap` says where it is.
 
-    Its topics outlive a test, so that each test does well to name its own. An indirect parameter is a dict of further
-    settings; there is one broker for each such dict, at a time.
+    Its topics outlive a test, so that each test does well to name its own. After a test that ends it, it is started
+    again. An indirect parameter is a dict of further settings; there is one broker for each such dict, at a time.
     """
     with _broker(request) as broker:
-        yield broker
+        shared = broker, os.getpid()
+        _shared.append(shared)
+        try:
+            yield broker
+        finally:
+            _shared.remove(shared)
 
 
 @pytest.fixture
@@ -103,6 +112,23 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytes
     if "barnabas_cluster" in arguments:
         for node in arguments["barnabas_cluster"].nodes:
             report.sections.append((f"what {node!r} printed", _tail(node)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """What a test has done to the broker of all of them is told, and harms none of the others."""
+    for broker, pid in _shared:
+        if pid != os.getpid():  # forked, which leaves it alone
+            continue
+        if broker.paused:
+            broker.resume()
+            what = "left it paused: it goes on"
+        elif not broker.running:
+            broker.start()
+            what = "ended it: it was started again, on its folder and port. fresh_kafka_broker is one to kill"
+        else:
+            continue
+        item.warn(pytest.PytestWarning(f"kafka_broker is of all tests, and {item.nodeid} {what}"))
 
 
 def _tail(broker: Broker) -> str:

@@ -45,6 +45,50 @@ def test_tests_of_a_session_share_a_broker_and_a_fresh_one_is_for_one_test(sessi
     session.runpytest_subprocess(*PLUGIN, "-p", "no:randomly").assert_outcomes(passed=2)
 
 
+def test_a_test_that_ends_the_shared_broker_is_named_and_harms_no_later_one(session: pytest.Pytester) -> None:
+    session.makepyfile(
+        """
+        import os, signal, time
+
+        addresses = set()
+
+        def test_killed(kafka_broker):
+            addresses.add(kafka_broker.bootstrap)
+            kafka_broker.kill()
+
+        def test_stopped(kafka_broker):
+            assert kafka_broker.running
+            kafka_broker.stop()
+
+        def test_paused(kafka_broker):
+            kafka_broker.pause()
+
+        def test_forked(kafka_broker):
+            pid = os.fork()
+            if pid == 0:
+                import barnabas.pytest_plugin as plugin
+                plugin.pytest_runtest_teardown(None)
+                os._exit(0 if not kafka_broker.running else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+        def test_later(kafka_broker):
+            assert kafka_broker.running and not kafka_broker.paused
+            assert {kafka_broker.bootstrap} == addresses
+            assert len((kafka_broker.data / "starts").read_text().splitlines()) == 3
+        """
+    )
+    result = session.runpytest_subprocess(*PLUGIN, "-p", "no:randomly")
+    result.assert_outcomes(passed=5, warnings=3)
+    name = "*kafka_broker is of all tests, and test_a_test_that_ends_*.py::test"
+    result.stdout.fnmatch_lines(
+        [
+            f"{name}_killed ended it: it was started again, on its folder and port. *",
+            f"{name}_stopped ended it: *",
+            f"{name}_paused left it paused: it goes on",
+        ]
+    )
+
+
 def test_settings_come_from_the_ini_file_and_the_command_line_wins(session: pytest.Pytester) -> None:
     session.makeini("[pytest]\nbarnabas_config =\n  num.partitions = 2\n  message.max.bytes = 1000\n")
     session.makepyfile(
