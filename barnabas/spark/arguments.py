@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from barnabas.spark.settings import is_of_marker, of_marker
+
 LARGEST_INT32 = (1 << 31) - 1
 
 
@@ -21,12 +23,24 @@ def check_batch_id(value: int) -> None:
         raise ValueError(f"batch_id is 0 or more, as a streaming query counts its batches, not {value}")
 
 
+def check_bootstrap(text: str) -> None:
+    """Raises ValueError where an address, of those with commas between, isn't one of a host and a port."""
+    for address in text.split(","):
+        host, colon, port = address.strip().rpartition(":")
+        if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+            raise ValueError(
+                f"bootstrap is host:port of one or more brokers, as 'localhost:9092', and {address.strip()!r} is not"
+            )
+
+
 def check_topic(name: str) -> None:
-    """Raises TypeError for what is no string, ValueError for an empty one."""
+    """Raises TypeError for what is no string, ValueError for an empty one, and for one that a query's marker is in."""
     if not isinstance(name, str):
         raise TypeError(f"a topic's name is a string, not {name!r}")
     if not name:
         raise ValueError("a topic's name is empty; without topic=..., rows go where the column 'topic' says")
+    if is_of_marker(name):
+        raise ValueError(of_marker(name))
 
 
 def topic_names(names: Iterable[str]) -> tuple[str, ...]:

@@ -29,6 +29,14 @@ class ConnectError(SinkError):
     """The session is one of Spark Connect, which tells the sink neither the query nor the JVM."""
 
 
+class StreamingFrameError(SinkError, ValueError):
+    """The DataFrame is a stream's, which has no end: its query gives the sink one batch of it after the other."""
+
+
+class UnreachableError(SinkError):
+    """No broker was ever reached at the addresses that were given: they may be wrong, or nothing runs there."""
+
+
 class OutsideQueryError(SinkError):
     """A streaming query runs, and the sink was called in a thread that isn't its own, not said to be by hand."""
 

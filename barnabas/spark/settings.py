@@ -11,6 +11,19 @@ CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 PREFIX = "__barnabas-spark-"
 
 
+def is_of_marker(topic: str) -> bool:
+    """Whether a query keeps its marker there."""
+    return topic.startswith(PREFIX)
+
+
+def of_marker(topic: str) -> str:
+    """Why nothing else is written to it."""
+    return (
+        f"the topic {topic} holds the marker of the query {topic.removeprefix(PREFIX)!r}, by which the sink knows what "
+        "is committed, and takes no rows: write them to another topic"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The arguments of `ExactlyOnceKafkaSink`, checked."""

@@ -57,7 +57,8 @@ class ExactlyOnceKafkaSink:
         readers may wait behind the open transaction of a driver that died and is not started again.
     max_tries: how often a batch is tried before the query fails.
     max_batch_bytes: the largest record batch, before compression; the topic's `max.message.bytes` counts if smaller.
-    request_timeout_ms: how long the sink waits for a broker, its restart included.
+    request_timeout_ms: how long the sink waits for a broker, its restart included. For one that it hasn't met yet it
+        waits 10 s at most: the address may be wrong.
     client: security settings by kafka-python's names, for driver and executors: `security_protocol`, `ssl_cafile`,
         `sasl_mechanism`, `sasl_plain_username`, and so on.
     on_report: is called with each batch's report once it is committed, or found to be, in the thread that wrote it.
@@ -105,8 +106,10 @@ class ExactlyOnceKafkaSink:
         arguments.check_positive("max_batch_bytes", max_batch_bytes)
         arguments.check_positive("request_timeout_ms", request_timeout_ms)
         check_client(client or {})
+        bootstrap = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
+        arguments.check_bootstrap(bootstrap)
         self.settings = Settings(
-            bootstrap=bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap),
+            bootstrap=bootstrap,
             query=query,
             topic=topic,
             topics=None if topics is None else arguments.topic_names(topics),
@@ -136,12 +139,12 @@ class ExactlyOnceKafkaSink:
         by_hand: the batch is no streaming query's, though some run in this application. Such batches count for
             themselves, as those of one checkpoint.
 
-        Raises ConnectError, ColumnsError, SpeculationError, OutsideQueryError, SecondFrameError, UnknownTopicError,
-        TopicRefusedError, RowError, RecordTooLargeError, MarkerError, InvalidTimeoutError, SourceOffsetsError,
-        HangingTransactionError, BrokerRefusedError, QueryFencedError, WorkerError or DriverGoneError, BatchFailedError
-        where every try failed, and ValueError or TypeError for what is no batch_id.
-        After any of them nothing of the batch is visible under `read_committed`; only where the last commit went
-        unanswered is that for the next run to find out, from the marker.
+        Raises ConnectError, StreamingFrameError, UnreachableError, ColumnsError, SpeculationError, OutsideQueryError,
+        SecondFrameError, UnknownTopicError, TopicRefusedError, RowError, RecordTooLargeError, MarkerError,
+        InvalidTimeoutError, SourceOffsetsError, HangingTransactionError, BrokerRefusedError, QueryFencedError,
+        WorkerError or DriverGoneError, BatchFailedError where every try failed, and ValueError or TypeError for what
+        is no batch_id. After any of them nothing of the batch is visible under `read_committed`; only where the last
+        commit went unanswered is that for the next run to find out, from the marker.
         """
         arguments.check_batch_id(batch_id)
         if self._wire is None:

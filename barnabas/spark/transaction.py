@@ -32,16 +32,18 @@ from barnabas.spark.errors import (
     SinkError,
     SourceOffsetsError,
     SpeculationError,
+    StreamingFrameError,
     TopicRefusedError,
     TryFailedError,
     UnknownTopicError,
+    UnreachableError,
 )
 from barnabas.spark.explained import broker_errors, fencing_explained, ms_since
 from barnabas.spark.frames import Written, refuse_second, run_of
 from barnabas.spark.marker import Marker
 from barnabas.spark.plan import Plan, Target
 from barnabas.spark.reports import BatchReport
-from barnabas.spark.settings import Settings
+from barnabas.spark.settings import Settings, is_of_marker, of_marker
 from barnabas.spark.stream import Offsets, Stream, stream_of
 from barnabas.spark.wire import Identity, Wire
 
@@ -95,6 +97,11 @@ def write_batch(
             "the sink can't be used with Spark Connect, which hides what it must know of the query and its tasks: "
             "run the query in a classic session, with the driver in the same process (spark.api.mode=classic)"
         )
+    if batch.isStreaming:
+        raise StreamingFrameError(
+            "a streaming DataFrame is given to the sink batch by batch, by its query: "
+            "rows.writeStream.foreachBatch(sink).option('checkpointLocation', path).start()"
+        )
     form = record_form(batch.schema, settings.topic)
     if str(batch.sparkSession.conf.get("spark.speculation", "false")).strip().lower() == "true":
         raise SpeculationError(
@@ -107,6 +114,7 @@ def write_batch(
             "a group's offsets are those of a streaming query's source, and this is a batch by hand"
         )
     refuse_second(last, run_of(stream), batch_id, batch)
+    _meet(connection)
     with contextlib.ExitStack() as stack:
         rows = form.select(batch)
         topics: Sequence[str] = (settings.topic,) if settings.topic else settings.topics or ()
@@ -115,6 +123,17 @@ def write_batch(
             stack.callback(rows.unpersist)
         report = _until_it_holds(Work(settings, connection, rows, form, batch_id, stream, topics))
     return report, Written(run_of(stream), batch_id, batch)
+
+
+def _meet(connection: Wire) -> None:
+    """Whoever gave a wrong address is told so before anything is tried. Raises UnreachableError."""
+    with broker_errors():
+        try:
+            connection.meet()
+        except NoAnswerError as error:
+            raise UnreachableError(
+                f"no broker can be reached at {connection.bootstrap}: is that where one listens? ({error})"
+            ) from error
 
 
 def _until_it_holds(work: Work) -> BatchReport:
@@ -339,7 +358,10 @@ def _write_marker(work: Work, identity: Identity, leader: int) -> None:
 def _find_out(work: Work) -> None:
     """What only the rows and the checkpoint tell: as part of a try, since Spark may fail in it."""
     if not work.topics:
-        work.topics = job.topics_of(work.rows)
+        topics = job.topics_of(work.rows)
+        if of_markers := [*filter(is_of_marker, topics)]:
+            raise TopicRefusedError(of_marker(of_markers[0]))
+        work.topics = topics
     if work.stream is None or work.contents is not None:
         return
     try:

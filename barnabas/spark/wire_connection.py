@@ -16,6 +16,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from barnabas.spark.arguments import check_bootstrap
 from barnabas.spark.codes import (
     COORDINATOR_MOVES,
     TLS_HANDSHAKE_FAILED,
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 
 RETRY_S = 0.02
 LOOKED_FOR_MS = 1000
+FIRST_CONTACT_MS = 10_000
+"""How long a broker that was never reached is asked for: one that restarts is back by then."""
 CLIENT_ID = "barnabas-spark"
 GROUP, TRANSACTION = 0, 1  # kinds of coordinator
 # What another try with the same settings won't change. Others are that a connection was lost, or wasn't made.
@@ -82,6 +85,7 @@ class Connection:
         self, bootstrap: str, client: Mapping[str, Any], timeout_ms: int, client_id: str = CLIENT_ID
     ) -> None:
         check_client(client)
+        check_bootstrap(bootstrap)
         demote()
         self.bootstrap = bootstrap
         self.timeout_ms = timeout_ms
@@ -100,6 +104,7 @@ class Connection:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._failures = _watched(self._manager)
         self._is_lost = False
+        self._has_met = False
 
     def close(self) -> None:
         self._end()
@@ -122,15 +127,15 @@ class Connection:
                 self._coordinators.clear()
                 if not unanswered or time.monotonic() > deadline_s:
                     raise
-                self._say_lost(error)
+                self._say_lost(error, self.timeout_ms / 1000)
             time.sleep(RETRY_S)
 
-    def _say_lost(self, why: Exception) -> None:
+    def _say_lost(self, why: Exception, patience_s: float) -> None:
         """In one line, once until somebody answers again."""
         if not self._is_lost:
             log.warning(
                 "a broker of %s doesn't answer, and is asked again for up to %g s: %s",
-                self.bootstrap, self.timeout_ms / 1000, why,
+                self.bootstrap, patience_s, why,
             )  # fmt: skip
         self._is_lost = True
 
@@ -138,6 +143,12 @@ class Connection:
         """Let kafka-python work until anything happens, or the future is done."""
         with quiet():
             self._client._net.poll(timeout_ms=timeout_ms, future=future)
+
+    def meet(self) -> None:
+        """`connect`, the first time, which takes no longer than `FIRST_CONTACT_MS`."""
+        if not self._has_met:
+            self.connect(time.monotonic() + min(self.timeout_ms, FIRST_CONTACT_MS) / 1000)
+        self._has_met = True
 
     def connect(self, deadline_s: float | None = None) -> None:
         """Find the cluster's brokers, if they aren't known."""
@@ -150,6 +161,7 @@ class Connection:
 
     def _bootstrap(self, deadline_s: float) -> None:
         self._failures.clear()
+        patience_s = round(_remaining_ms(deadline_s) / 1000, 1)
         future = self._manager.bootstrap_async(max(1.0, _remaining_ms(deadline_s)))
         while not future.is_done:
             self._poll(max(RETRY_S * 1000, _remaining_ms(deadline_s)))
@@ -157,7 +169,7 @@ class Connection:
             if (refusal := _refusal(self._failures[0] if self._failures else None)) is not None:
                 raise refusal from self._failures.pop()
             if self._failures:
-                self._say_lost(self._failures[0])
+                self._say_lost(self._failures[0], patience_s)
         if self._failures and isinstance(future.exception, kafka.errors.KafkaTimeoutError):
             raise NoAnswerError(f"{future.exception}: {self._failures.pop()}") from future.exception
         with _translated():

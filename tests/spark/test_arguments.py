@@ -36,6 +36,36 @@ def test_names_that_make_no_sense_are_refused(options: dict[str, Any], what: str
         sink(**options)
 
 
+@pytest.mark.parametrize(
+    "bootstrap",
+    ["", " ", [], "localhost", ":9092", "localhost:", "localhost:0", "localhost:x", "a:1,,b:2", ["a:1", ""]],
+)
+def test_an_address_that_is_none_is_refused_where_it_is_given(bootstrap: Any) -> None:
+    with pytest.raises(ValueError, match="bootstrap is host:port of one or more brokers"):
+        ExactlyOnceKafkaSink(bootstrap, query="q", topic="t")
+    text = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
+    with pytest.raises(ValueError, match="bootstrap is host:port"):
+        Wire(text, {}, 1_000)
+
+
+@pytest.mark.parametrize("bootstrap", ["localhost:9092", "a:1, b:65535", ["a:1", "[::1]:2"]])
+def test_addresses_are_taken(bootstrap: Any) -> None:
+    ExactlyOnceKafkaSink(bootstrap, query="q", topic="t")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"topic": "__barnabas-spark-q"},
+        {"topic": "__barnabas-spark-other"},
+        {"topic": None, "topics": ["out", "__barnabas-spark-q"]},
+    ],
+)
+def test_a_topic_of_a_querys_marker_takes_no_rows(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"the topic __barnabas-spark-\w+ holds the marker of the query"):
+        sink(**options)
+
+
 def test_one_name_for_a_list_of_topics_is_not_taken_letter_by_letter() -> None:
     with pytest.raises(TypeError, match=r"a list of names, such as \['out'\]"):
         sink(topic=None, topics="out")

@@ -154,6 +154,7 @@ def test_a_session_that_speculates_is_refused_ahead_of_any_request(told: str) ->
     settings = {"spark.speculation": told}
     batch: Any = SimpleNamespace(
         schema=StructType([StructField("value", StringType())]),
+        isStreaming=False,
         sparkSession=SimpleNamespace(conf=SimpleNamespace(get=settings.get)),
     )
     sink = ExactlyOnceKafkaSink("127.0.0.1:1", query="q", topic="t")

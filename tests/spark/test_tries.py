@@ -9,7 +9,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from barnabas.spark import ExactlyOnceKafkaSink, marker, transaction
+from pyspark.sql.types import StringType, StructField, StructType
+
+from barnabas.spark import ExactlyOnceKafkaSink, marker, transaction, wire_connection
 from barnabas.spark.columns import RecordForm
 from barnabas.spark.errors import (
     BatchFailedError,
@@ -17,11 +19,15 @@ from barnabas.spark.errors import (
     QueryFencedError,
     RowError,
     SourceOffsetsError,
+    StreamingFrameError,
+    TopicRefusedError,
     TryFailedError,
+    UnreachableError,
 )
 from barnabas.spark.reports import BatchReport
 from barnabas.spark.stream import LoggedOffsets, Stream
 from barnabas.spark.transaction import Work
+from barnabas.spark.wire import Wire
 
 DONE = BatchReport(0, False, 1, 0, 0, 0.0, 0.0, 0.0, 0.0, ())
 
@@ -154,3 +160,50 @@ def test_spark_connect_is_refused_by_name() -> None:
     frame: Any = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
     with pytest.raises(ConnectError, match="Spark Connect"):
         ExactlyOnceKafkaSink("127.0.0.1:1", query="q", topic="t").write(frame, 0)
+
+
+def batch(**given: Any) -> Any:
+    """A frame of one column, and no session that could compute it."""
+    conf = SimpleNamespace(get=lambda name, default: default)
+    session = SimpleNamespace(conf=conf, sparkContext=SimpleNamespace())
+    schema = StructType([StructField("value", StringType())])
+    return SimpleNamespace(**{"schema": schema, "sparkSession": session, "isStreaming": False} | given)
+
+
+def test_a_streaming_frame_is_refused_before_anything_is_tried() -> None:
+    sink = ExactlyOnceKafkaSink("127.0.0.1:1", query="q", topic="t")
+    with pytest.raises(StreamingFrameError, match=r"writeStream\.foreachBatch\(sink\)"):
+        sink.write(batch(isStreaming=True), 0)
+    sink.close()
+
+
+def test_an_address_where_nobody_listens_is_named_once_and_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = tries(monkeypatch)
+    monkeypatch.setattr(wire_connection, "FIRST_CONTACT_MS", 200)
+    sink = ExactlyOnceKafkaSink("127.0.0.1:1", query="q", topic="t", request_timeout_ms=600_000)
+    with pytest.raises(UnreachableError, match=r"no broker can be reached at 127\.0\.0\.1:1: .*ECONNREFUSED"):
+        sink.write(batch(), 0, by_hand=True)
+    sink.close()
+    assert made == []
+    assert [record.getMessage().partition(": ")[0] for record in caplog.records] == [
+        "a broker of 127.0.0.1:1 doesn't answer, and is asked again for up to 0.2 s"
+    ]
+
+
+def test_a_broker_that_was_met_is_waited_for_as_long_as_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    deadlines: list[float] = []
+    monkeypatch.setattr(wire_connection.time, "monotonic", lambda: 1000.0)
+    wire = Wire("127.0.0.1:1", {}, 600_000)
+    monkeypatch.setattr(wire, "connect", deadlines.append)
+    wire.meet()
+    wire.meet()
+    assert deadlines == [1000.0 + wire_connection.FIRST_CONTACT_MS / 1000]
+
+
+def test_a_topic_of_a_querys_marker_that_a_row_names_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction.job, "topics_of", lambda rows: ["out", "__barnabas-spark-q"])
+    with pytest.raises(TopicRefusedError, match="holds the marker of the query 'q'") as raised:
+        transaction._find_out(work(topics=()))
+    assert not raised.value.retried

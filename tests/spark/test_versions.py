@@ -8,8 +8,12 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
+import importlib
+import re
 import sys
 import tomllib
+
+import pyspark
 
 from barnabas.spark import ExactlyOnceKafkaSink, connector
 from barnabas.spark.errors import UnsupportedSparkError
@@ -36,6 +40,22 @@ def test_the_extra_takes_what_is_tried() -> None:
     (pyspark,) = [line for line in extras["spark"] if line.startswith("pyspark")]
     lowest, highest = oldest.OLDEST.split(".")[:2], list(connector.TRIED)[-1].split(".")
     assert pyspark == f"pyspark[sql]>={'.'.join(lowest)},<{highest[0]}.{int(highest[1]) + 1}"
+
+
+def test_the_extra_brings_the_protobuf_that_stateful_processors_speak_by() -> None:
+    """What was made by one release of protobuf runs on that and later ones, up to the end of the next line."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (protobuf,) = [line for line in extras["spark"] if line.startswith("protobuf")]
+    found = re.fullmatch(r"protobuf>=(\d+)\.(\d+)\.(\d+),<(\d+)", protobuf)
+    assert found is not None
+    *lowest, beyond = map(int, found.groups())
+    assert beyond == lowest[0] + 1
+    (made,) = (Path(pyspark.__file__).parent / "sql" / "streaming").rglob("StateMessage_pb2.py")
+    told = re.search(r"Protobuf Python Version: (\d+)\.(\d+)\.(\d+)", made.read_text())
+    assert told is not None
+    assert [*map(int, told.groups())] <= lowest
+    module = ".".join(made.with_suffix("").parts[made.parts.index("pyspark") :])
+    assert importlib.import_module(module).StateRequest is not None
 
 
 @pytest.mark.parametrize("version", ["3.5.9", "3.4.0"])
