@@ -38,6 +38,7 @@ from broker.own_settings import own_settings
 from broker.peers.own_cluster import OwnCluster
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.replication_quotas import ReplicationQuotas
+from broker.readiness import Readiness
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
 from broker.replicas.partition import Partition
@@ -233,6 +234,8 @@ class Server:
                 self.cluster.following(self.partitions, self.replication_quotas.follower),
             ),
         )
+        hosted = self.coordinators.hosted
+        self.readiness = Readiness(self.node_id, self.metadata, self.partitions, hosted, self.scheduler)
         self.dispatcher = Dispatcher(
             self,
             self.quotas,
@@ -241,6 +244,7 @@ class Server:
             self.watchdog,
             self.stop_on_failure,
             self.cluster.forwarding,
+            self.readiness,
         )
         self.listeners = {
             endpoint.name: Listener(endpoint, self.dispatcher, self.admission, self.scheduler, self.memory)
@@ -349,10 +353,8 @@ class Server:
         self.cleaner.stop()
         self.moves.stop()
         self.log_dirs.forget_failures()
-        self.timers.stop()
-        self.turns.stop()
-        self.controller.stop()
-        self.cluster.stop()
+        for part in (self.timers, self.turns, self.readiness, self.controller, self.cluster):
+            part.stop()
         if self.alter_partition_manager is not None:
             self.alter_partition_manager.stop()
         self.coordinators.fall_silent()

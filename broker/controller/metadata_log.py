@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller import quorum_state
 from broker.controller.deferred_events import DeferredEventQueue
+from broker.controller.followed_changes import Following
 from broker.controller.image import ClusterImage
 from broker.controller.image_records import image_records
 from broker.controller.quorum_state import Quorum
@@ -87,8 +88,8 @@ class MetadataLog:
         self._committed_offset = 0  # everything below it is in the logs of a majority
         self._applied_offset = 0  # `image` is made of everything below it; it never goes back
         self._transaction: list[Message] | None = None  # between Begin and End: what isn't in `image` yet
-        self._is_writing = self._is_following = False
-        self._has_changed = False  # `image`, and `on_change` hasn't been called yet
+        self._is_writing = False
+        self.following = Following()
         self._lost: KafkaError | None = None
 
     @property
@@ -109,7 +110,7 @@ class MetadataLog:
             self._applied_offset = self.snapshots.newest.offset
         self._note_committed(self.log.log_end_offset if only_voter else self._applied_offset)
         self._apply_committed()
-        self._has_changed = False  # whoever starts reads all of it
+        self.following.has_changed = False  # whoever starts reads all of it
         self._deferred.commit(self._committed_offset)
 
     def catch_up(self, high_watermark: int) -> None:
@@ -121,14 +122,14 @@ class MetadataLog:
         image = ClusterImage()
         replay_snapshot(image, snapshot.records, self.snapshots.path_of_newest)
         self.image.become(image)
-        self.quorum, self._transaction, self._has_changed = snapshot.quorum, None, True
+        self.quorum, self._transaction, self.following.has_changed = snapshot.quorum, None, True
         self._applied_offset = self._committed_offset = self.log.log_end_offset
         self._advance()
 
     def _apply_committed(self) -> None:
         """Apply to the image what is committed and isn't in it yet."""
         committed_offset = self._committed_offset
-        self._has_changed = True
+        self.following.has_changed = True
         waiting = self._uncommitted
         while waiting and waiting[0][0] == self._applied_offset and waiting[0][1] <= committed_offset:
             base_offset, self._applied_offset, size_bytes, appended = waiting.popleft()
@@ -213,7 +214,7 @@ class MetadataLog:
         """The node stops: nobody is told of anything any more; the log's end is a sync."""
         self.replicate = self.commit
         self.carry_out = at_once
-        self._is_following = False
+        self.following.is_under_way = False
 
     def _sync(self, end_offset: int) -> None:
         self.log.when_flushed(end_offset, partial(self._synced, self._leads))
@@ -269,23 +270,16 @@ class MetadataLog:
         """What is committed comes into force, is followed, and is told to those that wait for it."""
         if self._applied_offset < self._committed_offset:
             self._apply_committed()
-        if self._is_following:
+        if self.following.is_under_way:
             return  # and goes on with it
-        if self._has_changed:
-            self.carry_out(self._follow_changes())
+        if self.following.has_changed:
+            self.carry_out(
+                self.following.follow(
+                    self._follow_change, self._deferred.commit, lambda: self._committed_offset
+                )
+            )
         else:
             self._deferred.commit(self._committed_offset)
-
-    def _follow_changes(self) -> Steps[None]:
-        while self._has_changed and not self._is_following:
-            self._has_changed = False
-            committed_offset = self._committed_offset
-            self._is_following = True
-            try:
-                yield from self._follow_change()
-            finally:
-                self._is_following = False
-            self._deferred.commit(committed_offset)
 
     def append(self, decided: Sequence[Message], *, may_split: bool = False) -> int:
         """`append_in_steps`, at once."""

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.controller.features import TRANSACTION_VERSION
 from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
-from broker.coordination.groups import Groups
+from broker.coordination.groups import OFFSETS_TOPIC, Groups
 from broker.coordination.internal_topics import InternalTopics
 from broker.coordination.latest_offsets import LatestOffsets
 from broker.coordination.marker_writing import TxnMarkers
 from broker.coordination.produce_verification import ProduceVerification
-from broker.coordination.share_states import ShareStates
-from broker.coordination.transactions import Transactions
+from broker.coordination.share_states import SHARE_STATE_TOPIC, ShareStates
+from broker.coordination.transactions import TRANSACTION_TOPIC, Transactions
 from coordinator.transaction.producer_ids import ProducerIds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.topic_requests import TopicRequests
     from broker.coordination.hosted_shard import PartitionRuntime
+    from broker.coordination.hosted_shards import HostedShards
     from broker.coordination.share_persister import SharePersister
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
@@ -86,6 +87,15 @@ class Coordinators:
         self.produce_verification = ProduceVerification(
             self.add_partitions_manager, config, clock, timers, turns
         )
+
+    @property
+    def hosted(self) -> Mapping[str, HostedShards[Any]]:
+        """The shards of each internal topic."""
+        return {
+            OFFSETS_TOPIC: self.groups.hosted,
+            TRANSACTION_TOPIC: self.transactions.hosted,
+            SHARE_STATE_TOPIC: self.share_states.hosted,
+        }
 
     @cached_property
     def share_persister(self) -> SharePersister:

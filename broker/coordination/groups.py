@@ -72,7 +72,7 @@ class Groups:
         self._topics = ClusterTopics(metadata)
         self._config = config
         self._persister_of = persister_of
-        self._shards = HostedShards(
+        self.hosted = HostedShards(
             OFFSETS_TOPIC,
             config.get_int("offsets.topic.num.partitions"),
             partitions,
@@ -136,21 +136,21 @@ class Groups:
 
     def partition_of(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that has a group."""
-        return self._shards.partition_of(group_id)
+        return self.hosted.partition_of(group_id)
 
     def shard_of(self, group_id: str) -> GroupShard:
         """Raises KafkaError: NOT_COORDINATOR, also for a partition that can't be read; COORDINATOR_LOAD_IN_PROGRESS for
         one that isn't read yet."""
-        return self._shards.of(group_id)
+        return self.hosted.of(group_id)
 
     def shard_at(self, index: int) -> GroupShard:
         """The shard of a partition of `__consumer_offsets`. Raises as `shard_of`."""
-        return self._shards.at(index)
+        return self.hosted.at(index)
 
     def all_shards(self) -> list[GroupShard]:
         """But for those that can't be read: Kafka's ListGroups passes them over, too. Raises KafkaError
         (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read yet."""
-        return self._shards.readable()
+        return self.hosted.readable()
 
     # --- asking ---------------------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class Groups:
     ) -> None:
         """Ask the shard of a group something: see `GroupShard.ask`. The errors of `shard_of` go to `reply`, too."""
         try:
-            shard = self._shards.of(group_id)
+            shard = self.hosted.of(group_id)
         except KafkaError as error:
             reply(error.as_value())
         else:
@@ -196,7 +196,7 @@ class Groups:
     ) -> None:
         """As `ask`, for a question whose answer may come later: see `GroupShard.ask_for_later`."""
         try:
-            shard = self._shards.of(group_id)
+            shard = self.hosted.of(group_id)
         except KafkaError as error:
             reply(error.as_value())
         else:
@@ -211,26 +211,26 @@ class Groups:
         An offset without a topic id is of the topic that has its name. Where there has been another one since, whoever
         committed it may have meant that: it stays where the removal is history, and where its shard was led elsewhere
         until now. Kafka, too, forgets nothing of what was removed before its first publishing."""
-        yield from self._shards.follow()
+        yield from self.hosted.follow()
         names, created = self._topics.follow(changes)
         changed = frozenset(names)  # once: there may be a shard for each of thousands of them
         if changed:
-            self._shards.tell(lambda shard: shard.topics_changed(changed, created=created))
+            self.hosted.tell(lambda shard: shard.topics_changed(changed, created=created))
         gone = [(each.name, each.topic_id) for each in (*changes.removed, *changes.bygone)]
         if gone:
             just_now = {each.name for each in changes.removed}
             pause = Pause()
-            yield from self._shards.tell_in_steps(
+            yield from self.hosted.tell_in_steps(
                 lambda shard, is_new: self._forget(shard, gone, () if is_new else just_now, pause)
             )
 
     def stop_loading(self) -> None:
         """What isn't loaded yet won't be."""
-        self._shards.stop_loading()
+        self.hosted.stop_loading()
 
     def unload(self) -> None:
         """The node stops: who waits is told NOT_COORDINATOR."""
-        self._shards.unload()
+        self.hosted.unload()
         for steps in [*self.unasked]:
             steps.close()
 

@@ -4,7 +4,8 @@ Shards are loaded where their partitions come to be led here, in steps. What is 
 the metadata is followed, at a start before the listeners open; the rest is read in turns of the loop, one partition
 after the other, and until it is there who asks for it is told COORDINATOR_LOAD_IN_PROGRESS. A partition that makes no
 sense costs its own shard and no other: the log says where and why, its files stay as they are, and who asks for it is
-told what Kafka tells (`unreadable`), until it comes to be led here in a later leader epoch.
+told what Kafka tells (`unreadable`), until it comes to be led here in a later leader epoch. Clients' requests wait for
+a shard that is loaded (`broker.readiness`).
 Sources: `CoordinatorRuntime`, `TransactionStateManager`.
 """
 
@@ -137,6 +138,8 @@ class HostedShards(Generic[ShardT]):
         self._hosted: dict[int, _Hosted[ShardT]] = {}
         self._to_load: dict[int, _Hosted[ShardT]] = {}
         self._turn: Scheduled | None = None
+        self.on_loaded: Callable[[], None] = lambda: None
+        """Called where one has been loaded, or can't be."""
 
     # --- finding --------------------------------------------------------------------------------------------
 
@@ -161,6 +164,16 @@ class HostedShards(Generic[ShardT]):
         if found is None:
             raise KafkaError(Error.NOT_COORDINATOR)
         return self._loaded(found)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether one of them isn't read yet."""
+        return bool(self._to_load)
+
+    def is_loading_shard_of(self, key: str) -> bool | None:
+        """Whether that of a key isn't read yet; None where it isn't led here."""
+        found = self._hosted.get(partition_of_key(key, self._partition_count))
+        return None if found is None else found.is_loading
 
     def all(self) -> list[ShardT]:
         """Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS where one of them isn't read yet, `unreadable` where one
@@ -316,6 +329,7 @@ class HostedShards(Generic[ShardT]):
                 self._load_again(index, hosted, error)
                 self._end(hosted)
                 is_enough = False
+        self.on_loaded()
         return spent if is_enough else None
 
     def _take_turn(self) -> None:

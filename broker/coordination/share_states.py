@@ -48,7 +48,7 @@ class ShareStates:
         self._config = config
         self._image = image
         self._were_served = False
-        self._shards = HostedShards(
+        self.hosted = HostedShards(
             SHARE_STATE_TOPIC,
             config.get_int("share.coordinator.state.topic.num.partitions"),
             partitions,
@@ -83,12 +83,12 @@ class ShareStates:
 
     def partition_of(self, key: str) -> int:
         """The partition of `__share_group_state` that has a share partition, by `SharePartitionKey.text`."""
-        return self._shards.partition_of(key)
+        return self.hosted.partition_of(key)
 
     def shard_of(self, key: SharePartitionKey) -> ShareShard:
         """Raises KafkaError: NOT_COORDINATOR, also for a partition that can't be read; COORDINATOR_LOAD_IN_PROGRESS for
         one that isn't read yet."""
-        return self._shards.of(key.text)
+        return self.hosted.of(key.text)
 
     def ask(
         self,
@@ -110,22 +110,22 @@ class ShareStates:
     def follow(self, changes: TopicChanges) -> Steps[None]:
         """The metadata changed, and the partitions with it: shards come and go, and forget what was of topics that were
         removed. What they do by the clock they take up again once share groups are served again."""
-        yield from self._shards.follow()
+        yield from self.hosted.follow()
         were_served, self._were_served = self._were_served, self._are_served()
         if self._were_served and not were_served:
-            self._shards.tell(_served_again)
+            self.hosted.tell(_served_again)
         gone = [each.topic_id for each in (*changes.removed, *changes.bygone)]
         if gone:
             pause = Pause()
-            yield from self._shards.tell_in_steps(lambda shard, _: self._forget(shard, gone, pause))
+            yield from self.hosted.tell_in_steps(lambda shard, _: self._forget(shard, gone, pause))
 
     def stop_loading(self) -> None:
         """What isn't loaded yet won't be."""
-        self._shards.stop_loading()
+        self.hosted.stop_loading()
 
     def unload(self) -> None:
         """The node stops: who waits is told NOT_COORDINATOR."""
-        self._shards.unload()
+        self.hosted.unload()
 
     @staticmethod
     def _forget(shard: ShareShard, topic_ids: Sequence[bytes], pause: Pause) -> Steps[None]:

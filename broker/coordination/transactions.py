@@ -44,7 +44,7 @@ class Transactions:
         self._markers = markers
         self._next_producer_id = next_producer_id
         self._transaction_version = transaction_version
-        self._shards = HostedShards(
+        self.hosted = HostedShards(
             TRANSACTION_TOPIC,
             config.get_int("transaction.state.log.num.partitions"),
             partitions,
@@ -71,28 +71,28 @@ class Transactions:
 
     def partition_of(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` that has a transactional id."""
-        return self._shards.partition_of(transactional_id)
+        return self.hosted.partition_of(transactional_id)
 
     def shard_of(self, transactional_id: str) -> TransactionShard:
         """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that isn't read."""
-        return self._shards.of(transactional_id)
+        return self.hosted.of(transactional_id)
 
     def all_shards(self) -> list[TransactionShard]:
         """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read."""
-        return self._shards.all()
+        return self.hosted.all()
 
     def follow(self) -> Steps[None]:
         """The metadata changed, and the partitions with it: shards come and go. What was prepared in those that come
         is driven on to its end."""
-        return self._shards.follow()
+        return self.hosted.follow()
 
     def stop_loading(self) -> None:
         """What isn't loaded yet won't be."""
-        self._shards.stop_loading()
+        self.hosted.stop_loading()
 
     def unload(self) -> None:
         """The node stops: nothing is driven on any more, and who waits is told NOT_COORDINATOR."""
-        self._shards.unload()
+        self.hosted.unload()
 
     def check_timeout(self, timeout_ms: int) -> None:
         """Before anybody asks whose the transactional id is. Raises KafkaError (INVALID_TRANSACTION_TIMEOUT)."""

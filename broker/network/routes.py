@@ -19,6 +19,7 @@ from protocol.wire.schema import LATEST
 
 if TYPE_CHECKING:
     from broker.network.turns import RequestSteps
+    from broker.readiness import Ready
 
 PRODUCE_KEY = 0
 
@@ -48,6 +49,7 @@ class Route:
         "handle",
         "has_lists",
         "head",
+        "ready",
         "response",
         "shape",
         "short_bytes",
@@ -73,6 +75,8 @@ class Route:
             self.short_bytes = LIST_BYTES
         self.encode: Callable[[Any, list[Any]], None] = self._encode_first
         self.handle: Callable[..., Any] = module.handle
+        self.ready: Ready | None = None
+        """Whether a request may be handled already; None: always."""
         self.head = (
             SIZE_AND_CORRELATION_ID if api.response_header_version(api_version) == 0 else _FLEXIBLE_HEAD
         )

@@ -62,6 +62,7 @@ class JoinedCluster:
         faults: FaultHandler,
     ) -> None:
         self._environment = environment
+        self._metadata = metadata
         self._image = metadata.image
         self._node_id = config.node_id
         self._software_version = software_version()
@@ -124,7 +125,9 @@ class JoinedCluster:
 
     @cached_property
     def create_automatically(self) -> Create:
-        return TopicCreationRequests(self.to_controller()).create
+        creations = TopicCreationRequests(self.to_controller(), self._metadata, self._environment.scheduler)
+        self._to_stop.append(creations.stop)
+        return creations.create
 
     def allocate_producer_ids(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
         self._producer_ids.allocate(size, then)

@@ -1,10 +1,14 @@
-"""Topics that are used and aren't there, asked of a controller elsewhere (Kafka: `AutoTopicCreationManager`)."""
+"""Topics that are used and aren't there, asked of a controller elsewhere (Kafka: `AutoTopicCreationManager`).
+
+Who asks is told once they are there here, too: the metadata that has them comes by itself. Kafka doesn't wait for that,
+since it has sent its client away before.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError, error_of
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
@@ -14,6 +18,8 @@ if TYPE_CHECKING:
 
     from broker.controller.auto_topic_creation import Created
     from broker.controller.controller import Withdraw
+    from broker.controller.metadata_log import MetadataLog
+    from broker.environment.scheduler import Scheduled, Scheduler
     from broker.peers.controller_channel import ToController
     from coordinator.commit_waiters import Failed
     from protocol.messages.topics import CreatableTopic
@@ -21,20 +27,31 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 30_000
 """`request.timeout.ms`."""
+LONGEST_WAIT_S = 3.0
+"""For the metadata of topics that the controller has created."""
 
 
-class _Wanted(NamedTuple):
-    topics: Sequence[CreatableTopic]
-    reply: Callable[[Created | KafkaError], None]
+class _Wanted:
+    __slots__ = ("reply", "topics")
+
+    def __init__(
+        self, topics: Sequence[CreatableTopic], reply: Callable[[Created | KafkaError], None]
+    ) -> None:
+        self.topics = topics
+        self.reply = reply
 
 
 class TopicCreationRequests:
     """One after the other. Each waits in the name of clients that have one request in work; the same topic isn't asked
     for twice (`AutoTopicCreation`)."""
 
-    def __init__(self, to_controller: ToController) -> None:
+    def __init__(self, to_controller: ToController, metadata: MetadataLog, scheduler: Scheduler) -> None:
         self._to_controller = to_controller
+        self._metadata = metadata
+        self._scheduler = scheduler
         self._waiting: deque[_Wanted] = deque()
+        self._created: dict[_Wanted, tuple[Created, Scheduled]] = {}
+        metadata.following.told.append(self._look)
 
     def create(
         self,
@@ -63,7 +80,41 @@ class TopicCreationRequests:
 
     def _answered(self, wanted: _Wanted, answer: Message | KafkaError) -> None:
         self._go_on()
-        wanted.reply(answer if isinstance(answer, KafkaError) else _outcomes(wanted.topics, answer))
+        if isinstance(answer, KafkaError):
+            wanted.reply(answer)
+            return
+        created = _outcomes(wanted.topics, answer)
+        if self._are_here(created):
+            wanted.reply(created)
+        else:
+            late = self._scheduler.call_later(LONGEST_WAIT_S, partial(self._tell, wanted))
+            self._created[wanted] = created, late
+
+    def _are_here(self, created: Created) -> bool:
+        image = self._metadata.image
+        return not self._metadata.following.is_behind and all(
+            result in image.topics_by_id
+            if not isinstance(result, KafkaError)
+            else topic.name in image.topics or result.error is not Error.TOPIC_ALREADY_EXISTS
+            for topic, result in created
+        )
+
+    def _look(self) -> None:
+        """The metadata is followed, or begins to be."""
+        for wanted, (created, _) in [*self._created.items()]:
+            if self._are_here(created):
+                self._tell(wanted)
+
+    def _tell(self, wanted: _Wanted) -> None:
+        created, late = self._created.pop(wanted)
+        late.cancel()
+        wanted.reply(created)
+
+    def stop(self) -> None:
+        """Nobody is told anything any more."""
+        for _, late in self._created.values():
+            late.cancel()
+        self._created.clear()
 
 
 def _outcomes(topics: Sequence[CreatableTopic], answer: Message) -> Created:

@@ -115,6 +115,7 @@ class ControllerServer:
             node.watchdog,
             node.stop_on_failure,
             None,
+            None,
             CONTROLLER_HANDLERS,
         )
         self.listeners = {

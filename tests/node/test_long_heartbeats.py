@@ -237,7 +237,7 @@ async def test_who_is_under_way_while_its_shard_is_loaded_anew_looks_for_it_agai
     if waits:
         two.send(join("two"), 1)
     sent = one.send(beat("one", 2), 1)
-    shards = node.groups._shards
+    shards = node.groups.hosted
     shards._give_up(node.groups.partition_of("g"))
     at_once(shards.follow())  # it is led here again at once
     while held.waiting:

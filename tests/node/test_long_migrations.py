@@ -122,7 +122,7 @@ async def test_nothing_comes_of_it_where_the_shard_is_given_up(
     parked, sent = waiting.send(classic(), 3), client.send(join("new"), 1)
     before = end_of_offsets(node)
     if is_led_again:
-        shards = node.groups._shards
+        shards = node.groups.hosted
         shards._give_up(node.groups.partition_of("g"))
         at_once(shards.follow())
     else:

@@ -119,7 +119,7 @@ async def test_nothing_comes_of_it_where_its_shard_is_given_up_meanwhile(
 ) -> None:
     await matched(node)
     before = end_of_offsets(node)
-    shards = node.groups._shards
+    shards = node.groups.hosted
     shards._give_up(node.groups.partition_of("g"))
     if comes_back:
         at_once(shards.follow())

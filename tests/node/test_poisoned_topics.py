@@ -143,7 +143,7 @@ def contents(node: Server, topic: str, index: int) -> bytes:
 
 
 def error_of(node: Server, topic: str, index: int) -> Error | None:
-    shards = node.groups._shards if topic == OFFSETS_TOPIC else node.transactions._shards
+    shards = node.groups.hosted if topic == OFFSETS_TOPIC else node.transactions.hosted
     try:
         shards.at(index)
     except KafkaError as error:

@@ -148,7 +148,7 @@ async def test_a_marker_lets_a_groups_offsets_count_before_it_is_answered(tmp_pa
 
 async def test_a_group_coordinator_that_can_not_answer_is_asked_again(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
-    node.groups._shards._hosted.clear()
+    node.groups.hosted._hosted.clear()
 
     answers = write(node, mark(node, 5, 0, ("__consumer_offsets", 0)))
 

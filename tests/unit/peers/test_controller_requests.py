@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from broker.controller.registration import BrokerIncarnation
 from broker.peers.producer_id_requests import ProducerIdRequests
-from broker.peers.topic_creation_requests import TopicCreationRequests
+from broker.peers.topic_creation_requests import LONGEST_WAIT_S, TopicCreationRequests
 from protocol.errors import Error, KafkaError
 from protocol.messages.producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.topics import (
@@ -24,10 +26,31 @@ TOPIC_ID = b"the topic's id.."
 
 
 class Creating:
-    def __init__(self) -> None:
+    """Asks the controller in the name of a broker whose metadata has the topics in `known`."""
+
+    def __init__(self, *known: str) -> None:
         self.channel = Channel()
-        self.requests = TopicCreationRequests(self.channel)
+        self.late: list[Callable[[], object]] = []
+        self.metadata: Any = SimpleNamespace(
+            following=SimpleNamespace(told=[], is_behind=False),
+            image=SimpleNamespace(
+                topics=dict.fromkeys(known), topics_by_id=dict.fromkeys([TOPIC_ID][: len(known)])
+            ),
+        )
+        self.requests = TopicCreationRequests(self.channel, self.metadata, self)  # type: ignore[arg-type]
         self.answers: list[Any] = []
+
+    def call_later(self, delay_s: float, then: Callable[[], object]) -> Any:
+        assert delay_s == LONGEST_WAIT_S
+        self.late.append(then)
+        return SimpleNamespace(cancel=lambda: self.late.remove(then))
+
+    def follow(self, *known: str, is_behind: bool = False) -> None:
+        self.metadata.following.is_behind = is_behind
+        self.metadata.image.topics.update(dict.fromkeys(known))
+        self.metadata.image.topics_by_id[TOPIC_ID] = None
+        for told in self.metadata.following.told:
+            told()
 
     def create(self, *names: str) -> Any:
         wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
@@ -49,7 +72,7 @@ def made(*results: tuple[str, int]) -> CreateTopicsResponse:
 
 
 def test_who_uses_topics_is_told_what_the_controller_makes_of_each() -> None:
-    node = Creating()
+    node = Creating("a", "b")
     node.create("a", "b", "c", "d")
     assert node.asked == [*"abcd"]
     node.channel.answer(made(("b", 36), ("a", 0), ("d", 9_999)))
@@ -61,6 +84,38 @@ def test_who_uses_topics_is_told_what_the_controller_makes_of_each() -> None:
         Error.UNKNOWN_SERVER_ERROR,  # nothing was said of it
         Error.UNKNOWN_SERVER_ERROR,
     ]
+
+
+@pytest.mark.parametrize("error", [Error.NONE, Error.TOPIC_ALREADY_EXISTS], ids=["by it", "by another one"])
+def test_who_has_a_topic_created_is_told_once_this_broker_knows_and_follows_it(error: Error) -> None:
+    node = Creating()
+    node.create("a")
+    node.channel.answer(made(("a", int(error))))
+    assert node.answers == []
+    node.follow("a", is_behind=True)
+    assert node.answers == []
+    node.follow()
+    assert len(node.answers) == 1
+    assert node.late == []
+    node.follow()
+    assert len(node.answers) == 1
+
+
+@pytest.mark.limit("broker.peers.topic_creation_requests.LONGEST_WAIT_S")
+def test_it_is_told_after_a_while_though_the_metadata_does_not_come_and_not_at_all_once_the_node_stops() -> (
+    None
+):
+    node = Creating()
+    node.create("a")
+    node.channel.answer(made(("a", 0)))
+    [tell] = node.late
+    tell()
+    assert len(node.answers) == 1
+    node.create("a")
+    node.channel.answer(made(("a", 0)))
+    node.requests.stop()
+    node.follow("a")
+    assert (len(node.answers), node.late) == (1, [])
 
 
 def test_one_request_goes_after_the_other_and_none_for_who_has_gone() -> None:

@@ -1,0 +1,337 @@
+"""Requests for what the metadata says and this node is still getting ready for: they wait, and meet no error."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker import readiness
+from broker.coordination import hosted_shards
+from broker.coordination.groups import OFFSETS_TOPIC
+from broker.coordination.share_states import SHARE_STATE_TOPIC
+from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.handlers import HANDLERS
+from broker.readiness import NEEDS
+from broker.server import Server
+from coordinator.share.share_partition_key import SharePartitionKey
+from protocol.apis import APIS
+from protocol.errors import Error
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.groups_admin import DescribeGroupsRequest, ListGroupsRequest
+from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.messages.groups_share import ShareGroupHeartbeatRequest
+from protocol.messages.metadata_records import PartitionChangeRecord
+from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.share_state import ReadPartition, ReadShareGroupStateRequest, ReadStateData
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.transactions_admin import ListTransactionsRequest
+from protocol.wire.error_codes import error_codes
+from tests.node.computing import SHORT
+from tests.support.first_contact import MET_BY_WAITING
+from tests.support.straight import Straight
+from tests.support.whole_server import crash, started
+from tests.support.wire import Answer, Client, Outcome, Sent
+
+MANY = 1_200
+"""Partitions, which are followed in several steps."""
+
+JOIN = (
+    JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=6_000,
+        rebalance_timeout_ms=6_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    ),
+    3,
+)
+TRANSACTIONS = (
+    (InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=60_000), 4),
+    (ListTransactionsRequest(), 1),
+)
+SHARED = SharePartitionKey("s", bytes(15) + b"7", 0)
+SHARE_KEY = SHARED.text
+SHARE_STATES = (
+    (
+        ReadShareGroupStateRequest(
+            group_id="s", topics=[ReadStateData(topic_id=SHARED.topic_id, partitions=[ReadPartition()])]
+        ),
+        0,
+    ),
+)
+
+GROUPS = (
+    JOIN,
+    (
+        ConsumerGroupHeartbeatRequest(
+            group_id="c", member_id="m", rebalance_timeout_ms=6_000, subscribed_topic_names=["t"],
+            topic_partitions=[],
+        ),
+        1,
+    ),
+    (ShareGroupHeartbeatRequest(group_id="s", member_id="m", subscribed_topic_names=["t"]), 1),
+    (OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g")]), 8),
+    (DescribeGroupsRequest(groups=["h"]), 5),
+    (ListGroupsRequest(), 5),
+)  # fmt: skip
+
+
+LAST = MANY - 1
+USES = (
+    (
+        ProduceRequest(
+            acks=-1,
+            timeout_ms=1_000,
+            topic_data=[
+                TopicProduceData(name="t", partition_data=[PartitionProduceData(index=LAST, records=SHORT)])
+            ],
+        ),
+        9,
+    ),
+    (
+        ListOffsetsRequest(
+            replica_id=-1,
+            topics=[
+                ListOffsetsTopic(
+                    name="t", partitions=[ListOffsetsPartition(partition_index=LAST, timestamp=-1)]
+                )
+            ],
+        ),
+        7,
+    ),
+    (
+        FetchRequest(
+            max_bytes=1_000,
+            topics=[
+                FetchTopic(topic="t", partitions=[FetchPartition(partition=LAST, partition_max_bytes=1_000)])
+            ],
+        ),
+        11,
+    ),
+)
+
+
+async def told_early(node: Server, topic: str, cause: tuple[Any, int], early: Any) -> list[Any]:
+    """The answers to requests that come, on a connection each, in every turn from when the metadata has the topic until
+    the node is ready for it; that to what brings it about comes first."""
+    asked: list[tuple[Client, Sent]] = []
+
+    def send(request: Any, version: int) -> None:
+        client = Client(Straight(node))
+        asked.append((client, client.send(request, version)))
+
+    send(*cause)
+    while topic not in node.metadata.image.topics:
+        await asyncio.sleep(0)
+    assert node.readiness.is_behind, "nobody could come early"
+    while node.readiness.is_behind:
+        for each in early:
+            send(*each)
+        await asyncio.sleep(0)
+    return [await answered(*each) for each in asked]
+
+
+async def answered(client: Client, sent: Sent) -> Any:
+    while not isinstance(answer := client.receive(sent, within_s=0), Answer):
+        await asyncio.sleep(0)
+    client.close()
+    return answer.message
+
+
+def errors(answers: list[Any]) -> set[str]:
+    """Those that a client meets by asking again."""
+    return {
+        error.name
+        for answer in answers
+        for error in map(Error, error_codes(answer))
+        if error in MET_BY_WAITING
+    }
+
+
+@pytest.mark.parametrize(
+    ("setting", "topic", "find", "early"),
+    [
+        ("offsets.topic.num.partitions", OFFSETS_TOPIC, (0, "g"), GROUPS),
+        ("transaction.state.log.num.partitions", TRANSACTION_TOPIC, (1, "tx"), TRANSACTIONS),
+        ("share.coordinator.state.topic.num.partitions", SHARE_STATE_TOPIC, (2, SHARE_KEY), SHARE_STATES),
+    ],
+)
+async def test_who_comes_to_a_coordinator_while_its_topic_is_made_waits_for_it(
+    tmp_path: Path, setting: str, topic: str, find: tuple[int, str], early: Any
+) -> None:
+    node = await started(tmp_path, f"{setting}={MANY}")
+    key_type, key = find
+    cause = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 6
+    answers = await told_early(node, topic, cause, [cause, *early])
+    assert errors(answers) == set()
+
+
+async def test_who_uses_a_topic_while_its_partitions_are_made_waits_for_them(node: Server) -> None:
+    topic = CreatableTopic(name="t", num_partitions=MANY, replication_factor=1)
+    cause = CreateTopicsRequest(topics=[topic], timeout_ms=1_000), 7
+    answers = await told_early(node, "t", cause, USES)
+    assert errors(answers) == set()
+
+
+@pytest.mark.parametrize(
+    ("find", "early"),
+    [((0, "g"), GROUPS), ((1, "tx"), TRANSACTIONS), ((2, SHARE_KEY), SHARE_STATES)],
+)
+async def test_who_comes_while_coordinators_are_loaded_after_a_start_waits_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, find: tuple[int, str], early: Any
+) -> None:
+    key_type, key = find
+    node = await started(tmp_path)
+    cause = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 6
+    client = Client(Straight(node))
+    assert errors([await answered(client, client.send(*cause))]) == set()
+    crash(node)
+
+    monkeypatch.setattr(hosted_shards, "AT_ONCE", 0)
+    monkeypatch.setattr(hosted_shards, "STEP_COST", 1)
+    node = await started(tmp_path)
+    [topic] = node.metadata.image.topics
+    answers = await told_early(node, topic, cause, early)
+    assert errors(answers) == set()
+
+
+async def test_who_comes_while_a_transaction_coordinator_is_elected_again_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await started(tmp_path)
+    cause = FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"]), 6
+    client = Client(Straight(node))
+    assert errors([await answered(client, client.send(*cause))]) == set()
+
+    monkeypatch.setattr(hosted_shards, "AT_ONCE", 0)
+    monkeypatch.setattr(hosted_shards, "STEP_COST", 1)
+    topic = node.metadata.image.topics[TRANSACTION_TOPIC]
+    node.metadata.append(
+        [
+            PartitionChangeRecord(
+                topic_id=topic.topic_id, partition_id=index, leader=node.node_id, isr=[node.node_id]
+            )
+            for index in topic.partitions
+        ]
+    )
+    answers = await told_early(node, TRANSACTION_TOPIC, cause, TRANSACTIONS)
+    assert errors(answers) == set()
+
+
+class NeverReady:
+    """A node that has something to follow, and never comes to its end."""
+
+    def __init__(self, node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(NEEDS, "FindCoordinator", lambda here, request: self.is_ready)
+        self.is_ready = False
+        self._readiness = node.readiness
+        self.timers: list[Callable[[], object]] = []
+        monkeypatch.setattr(node.readiness, "_scheduler", self)
+        monkeypatch.setattr(node.readiness, "is_behind", True)
+
+    def call_later(self, delay_s: float, callback: Callable[[], object]) -> NeverReady:
+        assert delay_s == readiness.LONGEST_WAIT_S
+        self.timers.append(callback)
+        return self
+
+    def cancel(self) -> None:
+        """Its timers are called by tests alone."""
+
+    def become_ready(self) -> None:
+        self.is_ready = True
+        self._readiness._look()
+
+
+FIND = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6
+
+
+@pytest.mark.limit("broker.readiness.LONGEST_WAIT_S")
+async def test_who_has_waited_long_enough_is_answered_as_things_are(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = NeverReady(node, monkeypatch)
+    client = Client(Straight(node))
+    sent = client.send(*FIND)
+    await asyncio.sleep(0)
+    assert client.receive(sent, within_s=0) is Outcome.SILENCE
+    [timer] = never.timers
+    timer()
+    assert errors([await answered(client, sent)]) == set()
+
+
+@pytest.mark.limit("broker.readiness.MOST_WAITING")
+async def test_where_enough_requests_wait_the_next_one_is_answered_as_things_are(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "MOST_WAITING", 2)
+    never = NeverReady(node, monkeypatch)
+    clients = [Client(Straight(node)) for _ in range(3)]
+    sent = [client.send(*FIND) for client in clients]
+    await answered(clients[2], sent[2])
+    assert [clients[place].receive(sent[place], within_s=0) for place in (0, 1)] == [Outcome.SILENCE] * 2
+    never.become_ready()
+    for place in (0, 1):
+        await answered(clients[place], sent[place])
+
+
+async def test_what_a_connection_sends_behind_a_request_that_waits_is_answered_behind_it(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = NeverReady(node, monkeypatch)
+    client = Client(Straight(node))
+    first, second = client.send(*FIND), client.send(ListGroupsRequest(), 5)
+    await asyncio.sleep(0)
+    assert client.receive(first, within_s=0) is Outcome.SILENCE
+    never.become_ready()
+    ids = []
+    for sent in (first, second):
+        while not isinstance(answer := client.receive(sent, within_s=0), Answer):
+            await asyncio.sleep(0)
+        ids.append(answer.correlation_id)
+    assert ids == [first.correlation_id, second.correlation_id]
+    client.close()
+
+
+async def test_what_waits_is_done_once_it_can_be_though_its_client_has_hung_up(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never = NeverReady(node, monkeypatch)
+    client = Client(Straight(node))
+    client.send(*FIND)
+    client.close()
+    await asyncio.sleep(0)
+    assert OFFSETS_TOPIC not in node.metadata.image.topics
+    never.become_ready()
+    assert OFFSETS_TOPIC in node.metadata.image.topics
+
+
+async def test_a_node_stops_while_requests_wait(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    never = NeverReady(node, monkeypatch)
+    client = Client(Straight(node))
+    client.send(*FIND)
+    await node.stop()
+    never.become_ready()
+    assert OFFSETS_TOPIC not in node.metadata.image.topics
+
+
+def test_all_that_may_wait_is_served_and_asks_for_fields_that_there_are() -> None:
+    served = {APIS[key].name: APIS[key] for key in HANDLERS}
+    here: Any = SimpleNamespace(
+        _metadata=SimpleNamespace(following=SimpleNamespace(is_behind=True)),
+        has_shard=lambda topic, key: True,
+        has_all_shards=lambda topic: True,
+        is_to_follow=lambda topic: False,
+        leads=lambda name, topic_id, indexes: True,
+    )
+    for name, ready in NEEDS.items():
+        assert ready(here, served[name].request())
