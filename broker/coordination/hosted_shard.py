@@ -24,6 +24,7 @@ from protocol.records.records import (
     ABORT,
     COMMIT,
     Record,
+    RecordsOfOneTime,
     build_batch_of_one_time,
     read_control_type,
     read_records,
@@ -105,9 +106,12 @@ class PartitionRuntime:
                 raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
             leader.check_in_sync()
             limit = partition.topic.config.max_message_bytes
-            size_bytes = 0
-            for key, value in records:
-                size_bytes += len(key) if value is None else len(key) + len(value)
+            if isinstance(records, RecordsOfOneTime):
+                size_bytes = len(records.payload)
+            else:
+                size_bytes = 0
+                for key, value in records:
+                    size_bytes += len(key) if value is None else len(key) + len(value)
             if size_bytes > limit:  # of what may be tens of megabytes no batch is built
                 raise _too_large(size_bytes, limit)
             batch = build_batch_of_one_time(

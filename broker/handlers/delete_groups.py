@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
-MOST_DELETED_OFFSETS = 1_000
-"""Offsets that go with their groups in one batch, and in one turn of the loop: those of the last group may be more."""
+MOST_DELETED_OFFSETS = 10_000
+"""Offsets that go with their groups in one batch and one turn of the loop, some 40 ms: those of the last group may be
+more. All groups of a partition are one batch in Kafka, which refuses them where it is more than `max.message.bytes`, by
+default some 15,000 offsets."""
 
 MOST_SHARE_GROUPS = 20
 """Whose states go in one turn."""
@@ -107,7 +109,7 @@ def _deletion_of_states(
 
 
 def _batches(shard: GroupShard, group_ids: Iterable[str]) -> Iterator[tuple[Sequence[str], bool]]:
-    """The groups that go together, or not at all (Kafka's are all those of a shard), and whether they are many."""
+    """The groups that go together, or not at all, and whether they are many."""
     batch: list[str] = []
     offsets = 0
     for group_id in group_ids:

@@ -5,15 +5,22 @@ members; v8: flexible; v9: GROUP_ID_NOT_FOUND; v10: topic ids instead of names.
 
 Topics and partitions that don't exist are answered without asking the coordinator; where nothing else is left, group
 and member aren't looked at.
+
+The offsets of a request are one batch, as in Kafka, however many they are: they are checked and made ready in turns of
+the loop, and written and applied in one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING
 
+from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ, TOPIC
 from coordinator.group.offsets.commit import Committer, NewOffset
-from protocol.errors import Error, KafkaError
+from coordinator.group.offsets.staging import STAGED_PER_TURN
+from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.groups_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -23,10 +30,12 @@ from protocol.messages.groups_offsets import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage, TopicImage
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
+    from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.network.later import Later
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -55,35 +64,36 @@ class _Answers:
             self._found[self._key(asked)] = topic
         topic.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
 
-    def refuse_all(self, asked: OffsetCommitRequestTopic, error: Error) -> None:
-        for wanted in asked.partitions:
-            self.refuse(asked, wanted.partition_index, error)
+    def await_all(self, request: OffsetCommitRequest) -> None:
+        self.awaited = [
+            (asked, [each.partition_index for each in asked.partitions]) for asked in request.topics
+        ]
 
-    def response(self, found: list[Error] | KafkaError) -> OffsetCommitResponse:
+    def response(self, found: Sequence[Error] | KafkaError) -> RequestSteps[OffsetCommitResponse]:
         """With the coordinator's answer: an error for each of `awaited`, or one for all."""
-        if isinstance(found, KafkaError):
-            found = [found.error] * sum(len(indexes) for _, indexes in self.awaited)
-        errors = iter(found)
+        errors = repeat(found.error) if isinstance(found, KafkaError) else iter(found)
+        left = STAGED_PER_TURN
         for asked, indexes in self.awaited:
-            self._add(
-                asked,
-                [
+            partitions = self._partitions(asked)
+            for index in indexes:
+                partitions.append(
                     OffsetCommitResponsePartition.of(partition_index=index, error_code=next(errors))
-                    for index in indexes
-                ],
-            )
+                )
+                left -= 1
+                if not left:
+                    left = STAGED_PER_TURN
+                    yield None
         return OffsetCommitResponse.of(topics=self.topics)
 
-    def _add(self, asked: OffsetCommitRequestTopic, partitions: list[OffsetCommitResponsePartition]) -> None:
-        topic = self._found.get(self._key(asked))
+    def _partitions(self, asked: OffsetCommitRequestTopic) -> list[OffsetCommitResponsePartition]:
+        """Where those of a topic are answered."""
+        topic = self._found.get(self._key(asked)) if self._found else None
         if topic is None:
-            self.topics.append(
-                OffsetCommitResponseTopic.of(name=asked.name, topic_id=asked.topic_id, partitions=partitions)
-            )
+            topic = OffsetCommitResponseTopic.of(name=asked.name, topic_id=asked.topic_id, partitions=[])
+            self.topics.append(topic)
             if self._found:
-                self._found[self._key(asked)] = self.topics[-1]
-        else:
-            topic.partitions += partitions
+                self._found[self._key(asked)] = topic
+        return topic.partitions
 
     def _key(self, asked: OffsetCommitRequestTopic) -> str | bytes:
         return asked.topic_id if self._by_id else asked.name
@@ -93,47 +103,59 @@ def handle(
     groups: Groups,
     metadata: MetadataLog,
     authorizer: Authorizer,
+    clock: Clock,
+    turns: Turns,
     context: RequestContext,
     request: OffsetCommitRequest,
 ) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
-    if not authorizer.allows(context, READ, GROUP, request.group_id):
-        return _all_refused(request, Error.GROUP_AUTHORIZATION_FAILED)
+    steps = _committed(groups, metadata.image, authorizer, clock.now_ms(), context, request)
+    return turns.answer(steps, context, to_the_end=True)
+
+
+def _committed(
+    groups: Groups,
+    image: ClusterImage,
+    authorizer: Authorizer,
+    now_ms: int,
+    context: RequestContext,
+    request: OffsetCommitRequest,
+) -> RequestSteps[OffsetCommitResponse]:
     by_id = context.api_version >= TOPIC_ID_VERSION
-    image = metadata.image
     answers = _Answers(by_id=by_id)
-    offsets: list[NewOffset] = []
+    staged = groups.staged(request.group_id, now_ms, retention_ms=request.retention_time_ms)
+    if not authorizer.allows(context, READ, GROUP, request.group_id):
+        answers.await_all(request)
+        return (yield from answers.response(KafkaError(Error.GROUP_AUTHORIZATION_FAILED)))
+    left = STAGED_PER_TURN
     for asked in request.topics:
         topic = image.topics_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
-        if topic is None and by_id:
-            answers.refuse_all(asked, Error.UNKNOWN_TOPIC_ID)
-            continue
-        name = asked.name if topic is None else topic.name
-        if not authorizer.allows(context, READ, TOPIC, name):
-            answers.refuse_all(asked, Error.TOPIC_AUTHORIZATION_FAILED)
-            continue
-        if topic is None:
-            answers.refuse_all(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
-            continue
+        error = _error_of(asked, topic, authorizer, context, by_id=by_id)
         known: list[int] = []
         for wanted in asked.partitions:
+            left -= 1
+            if not left:
+                left = STAGED_PER_TURN
+                yield None
             index = wanted.partition_index
-            if index not in topic.partitions:
+            if error or topic is None:
+                answers.refuse(asked, index, error)
+            elif index not in topic.partitions:
                 answers.refuse(asked, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
-                continue
-            known.append(index)
-            offsets.append(
-                NewOffset(
-                    topic.name,
-                    topic.topic_id,
-                    index,
-                    wanted.committed_offset,
-                    leader_epoch=wanted.committed_leader_epoch,
-                    metadata=wanted.committed_metadata,
+            else:
+                known.append(index)
+                staged.add(
+                    NewOffset(
+                        topic.name,
+                        topic.topic_id,
+                        index,
+                        wanted.committed_offset,
+                        leader_epoch=wanted.committed_leader_epoch,
+                        metadata=wanted.committed_metadata,
+                    )
                 )
-            )
         if known:
             answers.awaited.append((asked, known))
-    if not offsets:
+    if not answers.awaited:
         return OffsetCommitResponse(topics=answers.topics)
     committer = Committer(
         request.group_id,
@@ -143,27 +165,29 @@ def handle(
     )
 
     def question(shard: GroupShard) -> list[Error]:
-        return shard.commit_offsets(
-            committer,
-            offsets,
-            api_version=context.api_version,
-            retention_ms=request.retention_time_ms,
-        )
+        return shard.commit_offsets(committer, staged, api_version=context.api_version)
 
-    return groups.answer(request.group_id, question, answers.response)
+    found = groups.answer(request.group_id, question, _as_it_is)
+    if isinstance(found, Later):
+        found = yield found
+    return (yield from answers.response(found))
 
 
-def _all_refused(request: OffsetCommitRequest, error: Error) -> OffsetCommitResponse:
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+def _error_of(
+    asked: OffsetCommitRequestTopic,
+    topic: TopicImage | None,
+    authorizer: Authorizer,
+    context: RequestContext,
+    *,
+    by_id: bool,
+) -> Error:
+    """What is wrong with the whole topic."""
+    if topic is None and by_id:
+        return Error.UNKNOWN_TOPIC_ID
+    if not authorizer.allows(context, READ, TOPIC, asked.name if topic is None else topic.name):
+        return Error.TOPIC_AUTHORIZATION_FAILED
+    return NO_ERROR if topic is not None else Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def _as_it_is(found: list[Error] | KafkaError) -> list[Error] | KafkaError:
+    return found

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from broker.network.later import Later
+from broker.network.turns import PER_TURN, in_turns
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_offsets import (
@@ -14,10 +18,11 @@ from protocol.messages.groups_offsets import (
 )
 
 if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.network.later import Later
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -25,39 +30,72 @@ def handle(
     groups: Groups,
     metadata: MetadataLog,
     authorizer: Authorizer,
+    turns: Turns,
     context: RequestContext,
     request: OffsetDeleteRequest,
 ) -> OffsetDeleteResponse | Later[OffsetDeleteResponse]:
-    """An error of the group goes before everything else; unknown topics and partitions have their own."""
+    """An error of the group goes before everything else; unknown topics and partitions have their own. What goes is one
+    batch, as in Kafka, decided and written in one turn of the loop."""
+    steps = _deleted(groups, metadata.image, authorizer, context, request)
+    return turns.answer(steps, context, to_the_end=True)
+
+
+class _Answers:
+    def __init__(self) -> None:
+        self._topics: dict[str, OffsetDeleteResponseTopic] = {}
+
+    def add(self, name: str, index: int, error: Error) -> None:
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = OffsetDeleteResponseTopic(name=name)
+        topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
+
+    def response(self) -> OffsetDeleteResponse:
+        return OffsetDeleteResponse(topics=[*self._topics.values()])
+
+
+def _deleted(
+    groups: Groups,
+    image: ClusterImage,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: OffsetDeleteRequest,
+) -> RequestSteps[OffsetDeleteResponse]:
     group_id = request.group_id
     if not authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
         return OffsetDeleteResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not group_id:
         return OffsetDeleteResponse(error_code=Error.INVALID_GROUP_ID)
-    image = metadata.image
-    topics: dict[str, OffsetDeleteResponseTopic] = {}
+    answers = _Answers()
     known: list[tuple[str, int]] = []
-
-    def add(name: str, index: int, error: Error) -> None:
-        topic = topics.setdefault(name, OffsetDeleteResponseTopic(name=name))
-        topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
-
+    left = PER_TURN
     for asked in request.topics:
         topic = image.topics.get(asked.name)
         allowed = authorizer.allows(context, Operation.READ, ResourceType.TOPIC, asked.name)
         for partition in asked.partitions:
             if not allowed:
-                add(asked.name, partition.partition_index, Error.TOPIC_AUTHORIZATION_FAILED)
+                answers.add(asked.name, partition.partition_index, Error.TOPIC_AUTHORIZATION_FAILED)
             elif topic is None or partition.partition_index not in topic.partitions:
-                add(asked.name, partition.partition_index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+                answers.add(asked.name, partition.partition_index, Error.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 known.append((asked.name, partition.partition_index))
+            left -= 1
+            if not left:
+                left = PER_TURN
+                yield None
+    deletion = groups.answer(group_id, lambda shard: shard.delete_offsets(group_id, known), _as_it_is)
+    found = (yield deletion) if isinstance(deletion, Later) else deletion
+    if isinstance(found, KafkaError):
+        return OffsetDeleteResponse(error_code=found.error)
+    answered = iter(zip(known, found, strict=True))
 
-    def respond(found: list[Error] | KafkaError) -> OffsetDeleteResponse:
-        if isinstance(found, KafkaError):
-            return OffsetDeleteResponse(error_code=found.error)
-        for (name, index), error in zip(known, found, strict=True):
-            add(name, index, error)
-        return OffsetDeleteResponse(topics=[*topics.values()])
+    def answer(some: Sequence[Error]) -> None:
+        for (name, index), error in islice(answered, len(some)):
+            answers.add(name, index, error)
 
-    return groups.answer(group_id, lambda shard: shard.delete_offsets(group_id, known), respond)
+    yield from in_turns(found, answer)
+    return answers.response()
+
+
+def _as_it_is(found: list[Error] | KafkaError) -> list[Error] | KafkaError:
+    return found

@@ -6,11 +6,15 @@ AddOffsetsToTxn had to.
 
 Topics and partitions that don't exist are answered without asking any coordinator. Then the transaction's coordinator
 has to know of the partition, and only then the group is looked at.
+
+The offsets of a request are one batch, as those of an OffsetCommit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 from broker.coordination.add_partitions_to_txn_manager import TransactionSupportedOperation, Verified
@@ -18,12 +22,12 @@ from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
+from coordinator.group.offsets.staging import STAGED_PER_TURN
 from coordinator.ports import append_error
 from coordinator.transaction.transactional_producer import TransactionalProducer
-from protocol.errors import Error, KafkaError
+from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.transactions import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -32,13 +36,17 @@ from protocol.records.batch import NO_SEQUENCE
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.controller.image import TopicImage
+    from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from broker.coordination.groups import Groups
+    from broker.environment.clock import Clock
     from broker.network.context import RequestContext
+    from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
+    from coordinator.group.offsets.staging import StagedOffsets
+    from coordinator.group.shard import GroupShard
 
 LOADING_VERSION = 2  # clients before it don't know COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)
 
@@ -49,62 +57,121 @@ def handle(
     groups: Groups,
     add_partitions_manager: AddPartitionsToTxnManager,
     authorizer: Authorizer,
+    clock: Clock,
+    turns: Turns,
     context: RequestContext,
     request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse | Later[TxnOffsetCommitResponse]:
-    resource = (TRANSACTIONAL_ID, request.transactional_id)
-    if not authorizer.allows(context, WRITE, *resource):
-        return _fail_all(request, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    answer = _Answer(groups.staged(request.group_id, clock.now_ms(), has_topic_ids=False))
+
+    def committed() -> RequestSteps[TxnOffsetCommitResponse]:
+        refused = _refused(authorizer, context, request)
+        if refused:
+            answer.await_all(request)
+            return (yield from answer.response(KafkaError(refused)))
+        yield from _checked(answer, metadata.image, authorizer, context, request)
+        if not answer.awaited:
+            return TxnOffsetCommitResponse.of(topics=answer.topics)
+        found = yield from _written(
+            answer.staged, metadata.image, partitions, groups, add_partitions_manager, context, request
+        )
+        return (yield from answer.response(found))
+
+    return turns.answer(committed(), context, to_the_end=True)
+
+
+def _refused(authorizer: Authorizer, context: RequestContext, request: TxnOffsetCommitRequest) -> Error:
+    """Why the whole of it is."""
+    if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, request.transactional_id):
+        return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if not authorizer.allows(context, READ, GROUP, request.group_id):
-        return _fail_all(request, Error.GROUP_AUTHORIZATION_FAILED)
-    topics = metadata.image.topics
-    answer = _Answer()
+        return Error.GROUP_AUTHORIZATION_FAILED
+    return NO_ERROR
+
+
+def _checked(
+    answer: _Answer,
+    image: ClusterImage,
+    authorizer: Authorizer,
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+) -> RequestSteps[None]:
+    """What there is of topics and partitions is made ready to be written, the rest is refused."""
+    left = STAGED_PER_TURN
     for asked in request.topics:
+        topic = image.topics.get(asked.name)
+        error = NO_ERROR if topic is not None else Error.UNKNOWN_TOPIC_OR_PARTITION
         if not authorizer.allows(context, READ, TOPIC, asked.name):
-            answer.refuse(asked, Error.TOPIC_AUTHORIZATION_FAILED)
-        elif asked.name not in topics:
-            answer.refuse(asked, Error.UNKNOWN_TOPIC_OR_PARTITION)
-        else:
-            answer.add(asked, topics[asked.name])
-    if not answer.offsets:
-        return answer.response([])
+            error = Error.TOPIC_AUTHORIZATION_FAILED
+        known: list[int] = []
+        for wanted in asked.partitions:
+            left -= 1
+            if not left:
+                left = STAGED_PER_TURN
+                yield None
+            index = wanted.partition_index
+            if error or topic is None:
+                answer.refuse(asked.name, index, error)
+            elif index not in topic.partitions:
+                answer.refuse(asked.name, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                known.append(index)
+                answer.staged.add(
+                    NewOffset(
+                        topic=asked.name,
+                        topic_id=ZERO_UUID,
+                        partition=index,
+                        offset=wanted.committed_offset,
+                        leader_epoch=wanted.committed_leader_epoch,
+                        metadata=wanted.committed_metadata,
+                    )
+                )
+        if known:
+            answer.awaited.append((asked.name, known))
 
-    def refused(error: Error) -> TxnOffsetCommitResponse:
-        if error is Error.COORDINATOR_LOAD_IN_PROGRESS and context.api_version < LOADING_VERSION:
-            error = Error.COORDINATOR_NOT_AVAILABLE
-        return answer.response([error] * len(answer.offsets))
 
+def _written(
+    staged: StagedOffsets,
+    image: ClusterImage,
+    partitions: Partitions,
+    groups: Groups,
+    add_partitions_manager: AddPartitionsToTxnManager,
+    context: RequestContext,
+    request: TxnOffsetCommitRequest,
+) -> RequestSteps[list[Error] | KafkaError]:
+    """Once the transaction's coordinator knows of the partition: each offset's error, or one for all of them."""
     if not request.group_id:
-        return refused(Error.INVALID_GROUP_ID)
+        return KafkaError(Error.INVALID_GROUP_ID)
     partition = partitions.find(OFFSETS_TOPIC, groups.partition_of(request.group_id))
     if partition is None:
-        is_known = OFFSETS_TOPIC in topics
-        return refused(Error.NOT_COORDINATOR if is_known else Error.COORDINATOR_NOT_AVAILABLE)
-    later: Later[TxnOffsetCommitResponse] = Later()
-
-    def commit(verified: Verified) -> None:
-        error = verified.errors.get(partition)
-        if error is not None:
-            later.reply(refused(append_error(error)))
-            return
-        committer = Committer(
-            request.group_id, request.member_id, request.group_instance_id, request.generation_id
-        )
-        producer = OffsetProducer(request.producer_id, request.producer_epoch, verified.guards.get(partition))
-        try:
-            shard = groups.shard_of(request.group_id)
-        except KafkaError as failure:
-            reply(failure.as_value())
-        else:
-            shard.ask(lambda it: it.commit_offsets_in_transaction(committer, answer.offsets, producer), reply)
-
-    def reply(errors: list[Error] | KafkaError) -> None:
-        later.reply(refused(errors.error) if isinstance(errors, KafkaError) else answer.response(errors))
-
+        is_known = OFFSETS_TOPIC in image.topics
+        return KafkaError(Error.NOT_COORDINATOR if is_known else Error.COORDINATOR_NOT_AVAILABLE)
+    verifying: Later[Verified] = Later()
     producer = TransactionalProducer(request.transactional_id, request.producer_id, request.producer_epoch)
     operation = TransactionSupportedOperation.of_txn_offset_commit(context.api_version)
-    add_partitions_manager.add_or_verify(producer, {partition: NO_SEQUENCE}, operation, commit)
-    return later.answer()
+    add_partitions_manager.add_or_verify(producer, {partition: NO_SEQUENCE}, operation, verifying.reply)
+    answered = verifying.answer()
+    verified = (yield answered) if isinstance(answered, Later) else answered
+    error = verified.errors.get(partition)
+    if error is not None:
+        return _as_known(context, KafkaError(append_error(error)))
+    committer = Committer(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
+    by = OffsetProducer(request.producer_id, request.producer_epoch, verified.guards.get(partition))
+
+    def question(shard: GroupShard) -> list[Error]:
+        return shard.commit_offsets_in_transaction(committer, staged, by)
+
+    found = groups.answer(request.group_id, question, partial(_as_known, context))
+    return (yield found) if isinstance(found, Later) else found
+
+
+def _as_known(context: RequestContext, found: list[Error] | KafkaError) -> list[Error] | KafkaError:
+    """By clients of this version."""
+    if not isinstance(found, KafkaError) or found.error is not Error.COORDINATOR_LOAD_IN_PROGRESS:
+        return found
+    return found if context.api_version >= LOADING_VERSION else KafkaError(Error.COORDINATOR_NOT_AVAILABLE)
 
 
 class _Answer:
@@ -114,69 +181,48 @@ class _Answer:
     refuses nothing, the coordinator's answer goes out as it is, a topic that was named twice in it twice.
     """
 
-    def __init__(self) -> None:
-        self.offsets: list[NewOffset] = []
-        self._refused: dict[str, TxnOffsetCommitResponseTopic] = {}
-        self._asked: list[tuple[str, list[int]]] = []
+    def __init__(self, staged: StagedOffsets) -> None:
+        self.staged = staged
+        self.topics: list[TxnOffsetCommitResponseTopic] = []
+        self.awaited: list[tuple[str, list[int]]] = []
+        """The partitions that the group is asked for, by topic."""
+        self._found: dict[str, TxnOffsetCommitResponseTopic] = {}
 
-    def refuse(self, asked: TxnOffsetCommitRequestTopic, error: Error) -> None:
-        """The whole topic."""
-        partitions = self._refused_of(asked.name).partitions
-        partitions += [_partition(wanted.partition_index, error) for wanted in asked.partitions]
+    def refuse(self, name: str, index: int, error: Error) -> None:
+        topic = self._found.get(name)
+        if topic is None:
+            topic = self._found[name] = TxnOffsetCommitResponseTopic(name=name)
+            self.topics.append(topic)
+        topic.partitions.append(_partition(index, error))
 
-    def add(self, asked: TxnOffsetCommitRequestTopic, topic: TopicImage) -> None:
-        """Ask the group for the partitions that there are."""
-        known: list[int] = []
-        for wanted in asked.partitions:
-            index = wanted.partition_index
-            if index not in topic.partitions:
-                unknown = _partition(index, Error.UNKNOWN_TOPIC_OR_PARTITION)
-                self._refused_of(asked.name).partitions.append(unknown)
-                continue
-            known.append(index)
-            self.offsets.append(
-                NewOffset(
-                    topic=asked.name,
-                    topic_id=ZERO_UUID,
-                    partition=index,
-                    offset=wanted.committed_offset,
-                    leader_epoch=wanted.committed_leader_epoch,
-                    metadata=wanted.committed_metadata,
-                )
-            )
-        if known:
-            self._asked.append((asked.name, known))
-
-    def response(self, errors: Iterable[Error]) -> TxnOffsetCommitResponse:
-        """`errors` of the offsets that the group was asked for."""
-        response = TxnOffsetCommitResponse.of(topics=[*self._refused.values()])
-        found = iter(errors)
-        for name, known in self._asked:
-            partitions = [_partition(index, next(found)) for index in known]
-            refused = self._refused.get(name)
-            if refused is not None:
-                refused.partitions += partitions
-                continue
-            topic = TxnOffsetCommitResponseTopic.of(name=name, partitions=partitions)
-            response.topics.append(topic)
-            if self._refused:
-                self._refused[name] = topic
-        return response
-
-    def _refused_of(self, name: str) -> TxnOffsetCommitResponseTopic:
-        return self._refused.setdefault(name, TxnOffsetCommitResponseTopic(name=name))
-
-
-def _fail_all(request: TxnOffsetCommitRequest, error: Error) -> TxnOffsetCommitResponse:
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=asked.name,
-                partitions=[_partition(wanted.partition_index, error) for wanted in asked.partitions],
-            )
-            for asked in request.topics
+    def await_all(self, request: TxnOffsetCommitRequest) -> None:
+        self.awaited = [
+            (asked.name, [each.partition_index for each in asked.partitions]) for asked in request.topics
         ]
-    )
+
+    def response(self, found: Sequence[Error] | KafkaError) -> RequestSteps[TxnOffsetCommitResponse]:
+        """With the group's answer: an error for each of `awaited`, or one for all."""
+        errors = repeat(found.error) if isinstance(found, KafkaError) else iter(found)
+        left = STAGED_PER_TURN
+        for name, indexes in self.awaited:
+            partitions = self._partitions(name)
+            for index in indexes:
+                partitions.append(_partition(index, next(errors)))
+                left -= 1
+                if not left:
+                    left = STAGED_PER_TURN
+                    yield None
+        return TxnOffsetCommitResponse.of(topics=self.topics)
+
+    def _partitions(self, name: str) -> list[TxnOffsetCommitResponsePartition]:
+        """Where those of a topic are answered."""
+        topic = self._found.get(name)
+        if topic is None:
+            topic = TxnOffsetCommitResponseTopic.of(name=name, partitions=[])
+            self.topics.append(topic)
+            if self._found:
+                self._found[name] = topic
+        return topic.partitions
 
 
 def _partition(index: int, error: Error) -> TxnOffsetCommitResponsePartition:

@@ -51,8 +51,10 @@ MOST_ENTRIES_BY_API: dict[str, int] = {
             *("CreatePartitions", "CreateTopics", "DeleteAcls", "DeleteTopics", "DescribeLogDirs"),
             *("DescribeProducers", "DescribeQuorum", "DescribeShareGroupOffsets", "DescribeTopicPartitions"),
             *("DescribeUserScramCredentials", "ElectLeaders", "IncrementalAlterConfigs"),
-            *("ListGroups", "ListPartitionReassignments", "ListTransactions", "OffsetFetch"),
-            *("ShareAcknowledge", "ShareFetch", "StreamsGroupHeartbeat", "SyncGroup", "UpdateFeatures"),
+            *("ListGroups", "ListPartitionReassignments", "ListTransactions", "OffsetCommit"),
+            *("OffsetDelete", "OffsetFetch"),
+            *("ShareAcknowledge", "ShareFetch", "StreamsGroupHeartbeat", "SyncGroup", "TxnOffsetCommit"),
+            "UpdateFeatures",
         ),
         MOST_DECIDED,
     ),
@@ -209,16 +211,13 @@ _TOPICS = EntryList("topics", "topics", "partitions", "partitions", ("name",))
 
 ENTRY_LISTS: dict[str, EntryList] = {
     "ListOffsets": _TOPICS,
-    "OffsetCommit": _TOPICS._replace(names=("name", "topic_id"), changes=True),
     "FindCoordinator": EntryList("coordinator_keys", "coordinators"),
     "DescribeGroups": EntryList("groups", "groups", repeats=(), at_once=10),
     "OffsetForLeaderEpoch": _TOPICS._replace(names=("topic",)),
     "WriteTxnMarkers": EntryList("markers", "markers", "topics", "topics", ("producer_id",), changes=True),
-    "TxnOffsetCommit": _TOPICS._replace(changes=True),
     "DescribeConfigs": EntryList(
         "resources", "results", repeats=("resource_type", "resource_name"), at_once=10
     ),
-    "OffsetDelete": _TOPICS._replace(changes=True),
     "CreateAcls": EntryList("creations", "results"),
     "DeleteAcls": EntryList("filters", "filter_results", changes=True),
     "ListPartitionReassignments": EntryList(

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from coordinator.gate import Gate
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer
-from coordinator.group.records import AnyRecord, OffsetRecord, encode_record
+from coordinator.group.offsets.staging import StagedOffsets
+from coordinator.group.records import AnyRecord, encode_record
 from coordinator.group.store import GroupStore, StageableGroup, StagedGroup
 from coordinator.ports import CoordinatorRecord
 from protocol.broken_invariant import cannot_apply
@@ -30,11 +31,11 @@ class Journal:
         self._gate = gate
         self._store = store
 
-    def write(self, records: Sequence[AnyRecord], producer: OffsetProducer = NO_PRODUCER) -> None:
+    def write(self, records: Sequence[AnyRecord]) -> None:
         """Append records as one batch and apply them. Raises KafkaError where they can't be written: nothing is
         changed then."""
         if records:
-            self._write(records, [encode_record(record) for record in records], producer)
+            self._write(records, [encode_record(record) for record in records])
 
     def write_in_parts(self, records: Iterable[AnyRecord]) -> None:
         """Append and apply records that need not come to be together, some at a time. Raises KafkaError where one part
@@ -45,13 +46,13 @@ class Journal:
         for record in records:
             key, value = encode_record(record)
             if part and size_bytes + len(key) + len(value or b"") > PART_BYTES:
-                self._write(part, encoded, NO_PRODUCER)
+                self._write(part, encoded)
                 part, encoded, size_bytes = [], [], 0
             part.append(record)
             encoded.append((key, value))
             size_bytes += len(key) + len(value or b"")
         if part:
-            self._write(part, encoded, NO_PRODUCER)
+            self._write(part, encoded)
 
     def staged(self, group: StageableGroup, records: Sequence[AnyRecord]) -> StagedRecords:
         """All that is long in writing records of a group that the server assigns: they are encoded, and applied to a
@@ -59,6 +60,21 @@ class Journal:
         return StagedRecords(
             [encode_record(record) for record in records], self._store.staged(group, records)
         )
+
+    def write_offsets(self, staged: StagedOffsets, producer: OffsetProducer = NO_PRODUCER) -> None:
+        """Append the offsets as one batch and apply them. Raises KafkaError as `write`."""
+        committed = staged.committed
+        if not committed:
+            return
+        producer_id = producer.producer_id
+        end_offset = self._gate.append(
+            staged.encoded, producer_id=producer_id, producer_epoch=producer.epoch, guard=producer.guard
+        )
+        try:
+            first_offset = end_offset - len(committed)
+            self._store.apply_offsets(staged.group_id, committed, first_offset, producer_id)
+        except Exception as error:
+            raise cannot_apply(error) from error
 
     def write_staged(self, staged: StagedRecords) -> None:
         """Append them as one batch; the copy takes the group's place. Raises KafkaError as `write`."""
@@ -77,17 +93,10 @@ class Journal:
         except Exception as error:
             raise cannot_apply(error) from error
 
-    def _write(
-        self, records: Sequence[AnyRecord], encoded: Sequence[CoordinatorRecord], producer: OffsetProducer
-    ) -> None:
-        producer_id = producer.producer_id
-        end_offset = self._gate.append(
-            encoded, producer_id=producer_id, producer_epoch=producer.epoch, guard=producer.guard
-        )
+    def _write(self, records: Sequence[AnyRecord], encoded: Sequence[CoordinatorRecord]) -> None:
+        self._gate.append(encoded)
         try:
-            for record_offset, record in enumerate(records, end_offset - len(records)):
-                if isinstance(record, OffsetRecord) and record.value is not None:
-                    record = OffsetRecord(record.key, record.value.at(record_offset))
-                self._store.apply(record, producer_id)
+            for record in records:
+                self._store.apply(record)
         except Exception as error:
             raise cannot_apply(error) from error

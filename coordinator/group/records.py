@@ -85,6 +85,7 @@ HIGHEST_EPOCH_READ = 2**31 - 2**16
 record soon (Kafka's would begin anew below zero)."""
 
 _INT16 = Struct(">h")
+_INT32 = Struct(">i")
 
 
 class OffsetKey(NamedTuple):
@@ -229,9 +230,18 @@ def encode_record(record: AnyRecord) -> CoordinatorRecord:
 
 def _encode_offset(record: OffsetRecord) -> CoordinatorRecord:
     (group_id, topic, partition), offset = record
-    key = _encode(OFFSET_COMMIT, OffsetCommitKey.of(group=group_id, topic=topic, partition=partition), 0)
-    if offset is None:
-        return key, None
+    key = _begin_of_key(group_id, topic) + _INT32.pack(partition)
+    return key, None if offset is None else _encode_committed(offset)
+
+
+@lru_cache(maxsize=256)
+def _begin_of_key(group_id: str, topic: str) -> bytes:
+    """All but the partition, which most often many have in common."""
+    key = _encode(OFFSET_COMMIT, OffsetCommitKey.of(group=group_id, topic=topic, partition=0), 0)
+    return key[: -_INT32.size]
+
+
+def _encode_committed(offset: CommittedOffset) -> bytes:
     expires = offset.expire_timestamp_ms != -1
     version = OFFSET_COMMIT_VERSION_WITH_EXPIRY if expires else OFFSET_COMMIT_VERSION
     value = OffsetCommitValue.of(
@@ -242,7 +252,7 @@ def _encode_offset(record: OffsetRecord) -> CoordinatorRecord:
         expire_timestamp=offset.expire_timestamp_ms,
         topic_id=offset.topic_id,
     )
-    return key, _encode(version, value, version)
+    return _encode(version, value, version)
 
 
 def decode_record(key: Bytes, value: Bytes | None, record_offset: int) -> AnyRecord | None:

@@ -37,9 +37,10 @@ from coordinator.group.known_topics import KnownTopics
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.modern.topic_hashes import TopicHashes
 from coordinator.group.offsets import fetching_offsets
-from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
+from coordinator.group.offsets.commit import Committer, OffsetProducer
 from coordinator.group.offsets.committing import Committing
 from coordinator.group.offsets.expiry import OffsetExpiry
+from coordinator.group.offsets.staging import StagedOffsets
 from coordinator.group.parts import ShardParts, SharePorts
 from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
@@ -232,22 +233,15 @@ class GroupShard:
 
     # --- offsets --------------------------------------------------------------------------------------------
 
-    def commit_offsets(
-        self,
-        committer: Committer,
-        offsets: Sequence[NewOffset],
-        *,
-        api_version: int,
-        retention_ms: int = -1,
-    ) -> list[Error]:
+    def commit_offsets(self, committer: Committer, staged: StagedOffsets, *, api_version: int) -> list[Error]:
         """Each offset's error, in their order. Raises KafkaError with what holds for all of them."""
-        return self._committing.commit(committer, offsets, api_version=api_version, retention_ms=retention_ms)
+        return self._committing.commit(committer, staged, api_version=api_version)
 
     def commit_offsets_in_transaction(
-        self, committer: Committer, offsets: Sequence[NewOffset], producer: OffsetProducer
+        self, committer: Committer, staged: StagedOffsets, producer: OffsetProducer
     ) -> list[Error]:
         """As `commit_offsets`, for an open transaction: the offsets count once its marker comes."""
-        return self._committing.commit_in_transaction(committer, offsets, producer)
+        return self._committing.commit_in_transaction(committer, staged, producer)
 
     def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[Error]:
         """Each partition's error, in their order. Raises KafkaError with what holds for all of them."""

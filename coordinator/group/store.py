@@ -6,7 +6,7 @@ the same `apply`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,8 +19,10 @@ from coordinator.group.modern.group import ModernGroup
 from coordinator.group.offsets.store import OffsetStore
 from coordinator.group.records import (
     AnyRecord,
+    CommittedOffset,
     ConsumerGroupRecord,
     GroupRecord,
+    OffsetKey,
     OffsetRecord,
     ShareGroupRecord,
     StreamsGroupRecord,
@@ -185,12 +187,25 @@ class GroupStore:
         else:
             self._apply_classic(record)
 
-    def _apply_offset(self, record: OffsetRecord, producer_id: int) -> None:
-        group_id = record.key.group_id
-        if record.value is not None and self.find(group_id) is None:
+    def apply_offsets(
+        self,
+        group_id: str,
+        committed: Sequence[tuple[OffsetKey, CommittedOffset]],
+        first_offset: int,
+        producer_id: int,
+    ) -> None:
+        """Offsets of a group, by records in a row from this offset on; there are some."""
+        if self.find(group_id) is None:
             # Offsets without a group: somebody commits who assigns partitions to itself.
             self.classic[group_id] = ClassicGroup(group_id, self._now_ms())
-        self.offsets.apply(record.key, record.value, producer_id)
+        self.offsets.commit(group_id, committed, first_offset, producer_id)
+
+    def _apply_offset(self, record: OffsetRecord, producer_id: int) -> None:
+        key, value = record
+        if value is None:
+            self.offsets.remove(key)
+        else:
+            self.apply_offsets(key.group_id, ((key, value),), value.record_offset, producer_id)
 
     def _apply_classic(self, record: GroupRecord) -> None:
         group_id, value = record

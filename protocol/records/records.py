@@ -252,6 +252,34 @@ def build_batch(
     return _seal(base_offset, leader_epoch, covered + payload)
 
 
+class RecordsOfOneTime(list[tuple[bytes, bytes | None]]):
+    """Keys and values that are made ready for their batch as they are added: some thousands take many turns of the loop
+    to become a batch, which `build_batch_of_one_time` then only has to seal."""
+
+    __slots__ = ("payload",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.payload = bytearray()
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        _append_plain(self.payload, len(self), key, value)
+        self.append((key, value))
+
+
+def _append_plain(out: bytearray, offset_delta: int, key: bytes, value: bytes | None) -> None:
+    """`append_record` of one that has the batch's time and no headers, in half the time."""
+    delta = SHORT_VARINTS[offset_delta] if offset_delta < 256 else encode_varint(offset_delta)
+    key_size = SHORT_VARINTS[len(key)] if len(key) < 256 else encode_varint(len(key))
+    if value is None:
+        body = b"".join((b"\0\0", delta, key_size, key, _NULL, b"\0"))
+    else:
+        body = b"".join((b"\0\0", delta, key_size, key, encode_varint(len(value)), value, b"\0"))
+    size = len(body)
+    out += SHORT_VARINTS[size] if size < 256 else encode_varint(size)
+    out += body
+
+
 def build_batch_of_one_time(
     timestamp: int,
     records: Sequence[tuple[bytes, bytes | None]],
@@ -264,20 +292,23 @@ def build_batch_of_one_time(
 
     What `build_batch` makes of the same, in half the time where there are few records.
     """
-    payload = bytearray()
-    offset_delta = 0
-    for key, value in records:
-        append_record(payload, 0, offset_delta, key, value, ())
-        offset_delta += 1
+    if isinstance(records, RecordsOfOneTime):
+        payload, count = records.payload, len(records)
+    else:
+        payload = bytearray()
+        count = 0
+        for key, value in records:
+            _append_plain(payload, count, key, value)
+            count += 1
     covered = _COVERED.pack(
         0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT,
-        offset_delta - 1,
+        count - 1,
         timestamp,
         timestamp,
         producer_id,
         producer_epoch,
         NO_SEQUENCE,
-        offset_delta,
+        count,
     )
     return _seal(0, NO_PARTITION_LEADER_EPOCH, covered + payload)
 

@@ -17,8 +17,10 @@ from broker.network.later import Later
 from broker.network.turns import Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.offsets.commit import Committer, NewOffset
+from coordinator.group.offsets.staging import StagedOffsets
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error
+from protocol.messages import groups_offsets
 from protocol.messages.groups_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
 from protocol.messages.groups_classic import (
     HeartbeatRequest,
@@ -28,18 +30,8 @@ from protocol.messages.groups_classic import (
     SyncGroupRequest,
 )
 from protocol.messages.groups_consumer import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
-from protocol.messages.groups_offsets import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetDeleteRequest,
-    OffsetDeleteRequestPartition,
-    OffsetDeleteRequestTopic,
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from tests.support.denying import Asked, DenyingAuthorizer
+from tests.support.staged_offsets import staged
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 
 T, U = b"t".ljust(16, b"\1"), b"u".ljust(16, b"\1")
@@ -77,6 +69,9 @@ class OneShard:
     def answer(self, group_id: str, question: Any, respond: Any) -> Any:
         return Groups.answer(cast(Groups, self), group_id, question, respond)
 
+    def staged(self, group_id: str, _now_ms: int, *, retention_ms: int) -> StagedOffsets:
+        return staged(self.shard, group_id, [], retention_ms=retention_ms)
+
     def ask(self, group_id: str, question: Any, reply: Any) -> None:
         self.shard.ask(question, reply)
 
@@ -92,6 +87,7 @@ class OneShard:
             "groups": self,
             "metadata": self.metadata,
             "authorizer": self.authorizer,
+            "clock": self.runtime,
             "turns": Turns(cast(Any, SimpleNamespace(call_soon=lambda call: call()))),
         }
         context = RequestContext(CONNECTION, api_key, version, 1, "client")
@@ -99,36 +95,40 @@ class OneShard:
 
     def commit(self, *topics: tuple[str, bytes]) -> None:
         offsets = [NewOffset(name, topic_id, 0, 7, -1, "") for name, topic_id in topics]
-        self.shard.commit_offsets(Committer("g"), offsets, api_version=9)
+        self.shard.commit_offsets(Committer("g"), staged(self.shard, "g", offsets), api_version=9)
 
 
-def offset_commit() -> OffsetCommitRequest:
-    return OffsetCommitRequest(
+def offset_commit() -> groups_offsets.OffsetCommitRequest:
+    return groups_offsets.OffsetCommitRequest(
         group_id="g",
         topics=[
-            OffsetCommitRequestTopic(
+            groups_offsets.OffsetCommitRequestTopic(
                 name=name,
-                partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=7)],
+                partitions=[
+                    groups_offsets.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+                ],
             )
             for name in ("t", "u")
         ],
     )
 
 
-def offset_delete() -> OffsetDeleteRequest:
-    return OffsetDeleteRequest(
+def offset_delete() -> groups_offsets.OffsetDeleteRequest:
+    return groups_offsets.OffsetDeleteRequest(
         group_id="g",
         topics=[
-            OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+            groups_offsets.OffsetDeleteRequestTopic(
+                name=name, partitions=[groups_offsets.OffsetDeleteRequestPartition(partition_index=0)]
+            )
             for name in ("t", "u")
         ],
     )
 
 
-def offset_fetch(*topics: str) -> OffsetFetchRequest:
-    asked = [OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in topics]
-    group = OffsetFetchRequestGroup(group_id="g", topics=asked or None)
-    return OffsetFetchRequest(groups=[group])
+def offset_fetch(*topics: str) -> groups_offsets.OffsetFetchRequest:
+    asked = [groups_offsets.OffsetFetchRequestTopics(name=name, partition_indexes=[0]) for name in topics]
+    group = groups_offsets.OffsetFetchRequestGroup(group_id="g", topics=asked or None)
+    return groups_offsets.OffsetFetchRequest(groups=[group])
 
 
 def consumer_join(*names: str) -> ConsumerGroupHeartbeatRequest:
@@ -248,7 +248,7 @@ def test_offsets_are_shown_of_groups_that_may_be_described() -> None:
     (group,) = groups.handle(offset_fetch("t"), 9).groups
     assert (group.error_code, group.topics) == (Error.GROUP_AUTHORIZATION_FAILED, [])
 
-    request = OffsetFetchRequest(group_id="g", topics=None)
+    request = groups_offsets.OffsetFetchRequest(group_id="g", topics=None)
     assert groups.handle(request, 7).error_code == Error.GROUP_AUTHORIZATION_FAILED
 
 
@@ -319,7 +319,8 @@ def test_a_consumer_group_with_topics_that_may_not_be_described_is_hidden() -> N
 def test_the_list_has_the_groups_that_may_be_described_or_all_for_who_may_describe_the_cluster() -> None:
     groups = OneShard()
     for group in ("g", "h"):
-        groups.shard.commit_offsets(Committer(group), [NewOffset("t", T, 0, 7, -1, "")], api_version=9)
+        offsets = staged(groups.shard, group, [NewOffset("t", T, 0, 7, -1, "")])
+        groups.shard.commit_offsets(Committer(group), offsets, api_version=9)
     groups.authorizer.deny(DESCRIBE, GROUP, "g")
 
     assert [group.group_id for group in groups.handle(ListGroupsRequest(), 4).groups] == ["g", "h"]

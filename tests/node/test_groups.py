@@ -35,6 +35,7 @@ from protocol.records.records import build_batch, build_end_txn_marker
 from storage.log.results import AppendOrigin
 from tests.support.answers import answered
 from tests.support.manual_clock import ManualClock
+from tests.support.staged_offsets import staged
 from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, handled, started
 
@@ -83,7 +84,8 @@ def heartbeat(node: Server, member_id: str) -> Error:
 
 def commit(node: Server, offset: int, group: str = "g") -> None:
     new = NewOffset("t", bytes(16), 0, offset, -1, "")
-    node.groups.shard_of(group).commit_offsets(Committer(group), [new], api_version=9)
+    shard = node.groups.shard_of(group)
+    shard.commit_offsets(Committer(group), staged(shard, group, [new]), api_version=9)
 
 
 def committed(node: Server, group: str = "g") -> int:
@@ -168,8 +170,12 @@ async def test_offsets_of_transactions_are_replayed_with_their_markers(tmp_path:
     partition = node.partitions.get(OFFSETS_TOPIC, 0)
     for producer_id in (1, 2, 3):
         guard = partition.log.start_verification(producer_id, -1, 0, False, 1)
-        node.groups.shard_of("g").commit_offsets_in_transaction(
-            Committer(f"g{producer_id}"), new, OffsetProducer(producer_id, 0, guard)
+        shard = node.groups.shard_of("g")
+        group_id = f"g{producer_id}"
+        shard.commit_offsets_in_transaction(
+            Committer(group_id),
+            staged(shard, group_id, new, in_transaction=True),
+            OffsetProducer(producer_id, 0, guard),
         )
     for producer_id, control_type in ((1, 1), (2, 0)):
         marker = build_end_txn_marker(
@@ -249,8 +255,10 @@ async def test_a_commit_larger_than_a_batch_may_be_is_refused_as_a_whole(tmp_pat
     find(node)
     offsets = [NewOffset("t", bytes(16), index, 1, -1, "m" * 4000) for index in range(300)]
 
+    shard = node.groups.shard_of("g")
+    too_many = staged(shard, "g", offsets)
     with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR"):
-        node.groups.shard_of("g").commit_offsets(Committer("g"), offsets, api_version=9)
+        shard.commit_offsets(Committer("g"), too_many, api_version=9)
 
     assert committed(node) == -1
     assert node.groups.shard_of("g").groups.classic == {}

@@ -26,7 +26,7 @@ async def test_an_offset_that_is_written_and_not_known_stops_the_node(
 ) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
-    fail(monkeypatch, GroupStore, "apply")
+    fail(monkeypatch, GroupStore, "apply_offsets")
     with pytest.raises(BrokenInvariantError):
         producer.commit_offsets(5)
 

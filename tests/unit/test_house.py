@@ -32,8 +32,6 @@ LONG_FUNCTIONS = {
     "broker.controller.broker_registration.register": "Kafka's checks of a registration, in their order",
     "broker.handlers.describe_topic_partitions._described": "one list that a cursor cuts, topic for topic",
     "broker.handlers.fetch._fetch": "each Fetch: which of five ways it goes on by",
-    "broker.handlers.offset_commit.handle": "Kafka's checks of a commit, in their order",
-    "broker.handlers.txn_offset_commit.handle": "Kafka's checks of a commit, in their order",
     "broker.network.connection._serve": "each request: a call more costs each",
     "protocol.records.checks.validate": "each batch: Kafka's checks, in their order",
     "protocol.records.walk.go_on": "each record: a call more costs each",

@@ -1,11 +1,11 @@
 """Committed offsets, and those of open transactions (Kafka: `OffsetMetadataManager`, its two inner stores).
 
-Only records change it: `apply`, and `end_transaction` for a marker.
+Only records change it: `commit`, `remove`, and `end_transaction` for a marker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from itertools import islice
 
 from coordinator.group.records import CommittedOffset, OffsetKey
@@ -23,7 +23,7 @@ class OffsetStore:
     def __init__(self) -> None:
         self.committed: dict[str, OffsetsByTopic] = {}
         self._pending: dict[int, dict[OffsetKey, CommittedOffset]] = {}  # by producer id
-        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}  # group → partition → producer ids
+        self._open: dict[str, dict[tuple[str, int], frozenset[int]]] = {}  # group → partition → producer ids
 
     def get(self, key: OffsetKey) -> CommittedOffset | None:
         return self.committed.get(key.group_id, {}).get(key.topic, {}).get(key.partition)
@@ -105,42 +105,61 @@ class OffsetStore:
         if found or looked_at:
             yield found, len(found) + looked_at * KEYS_AT_ONCE // GROUPS_AT_ONCE
 
-    def apply(self, key: OffsetKey, value: CommittedOffset | None, producer_id: int = -1) -> None:
-        """One record of the log; of a transaction, where it has a producer id. No value takes everything away."""
-        if value is None:
-            self._remove(key)
-            for other in self._open.get(key.group_id, {}).pop((key.topic, key.partition), ()):
+    def commit(
+        self,
+        group_id: str,
+        committed: Sequence[tuple[OffsetKey, CommittedOffset]],
+        first_offset: int,
+        producer_id: int,
+    ) -> None:
+        """Records of the log, in a row from this offset on; of a transaction, where it has a producer id. There may be
+        thousands of them."""
+        in_topic: str | None = None
+        partitions: dict[int, CommittedOffset] = {}
+        if producer_id < 0:
+            topics = self.committed.setdefault(group_id, {})
+            for record_offset, ((_, topic, partition), value) in enumerate(committed, first_offset):
+                if topic != in_topic:
+                    in_topic, partitions = topic, topics.setdefault(topic, {})
+                partitions[partition] = CommittedOffset._make((*value[:-1], record_offset))
+            return
+        pending = self._pending.setdefault(producer_id, {})
+        opened = self._open.setdefault(group_id, {})
+        alone = frozenset((producer_id,))
+        for record_offset, (key, value) in enumerate(committed, first_offset):
+            pending[key] = CommittedOffset._make((*value[:-1], record_offset))
+            place = key[1:]
+            others = opened.get(place)
+            opened[place] = alone if others is None else others | alone
+
+    def remove(self, key: OffsetKey) -> None:
+        """A record that takes everything away, also what is pending."""
+        group_id, topic, partition = key
+        topics = self.committed.get(group_id, {})
+        partitions = topics.get(topic, {})
+        if partitions.pop(partition, None) is not None and not partitions:
+            del topics[topic]
+            if not topics:
+                del self.committed[group_id]
+        if group_id in self._open:
+            for other in self._open[group_id].pop((topic, partition), ()):
                 self._pending.get(other, {}).pop(key, None)
-            self._drop_empty(key.group_id)
-        elif producer_id < 0:
-            self.committed.setdefault(key.group_id, {}).setdefault(key.topic, {})[key.partition] = value
-        else:
-            self._pending.setdefault(producer_id, {})[key] = value
-            partitions = self._open.setdefault(key.group_id, {})
-            partitions.setdefault((key.topic, key.partition), set()).add(producer_id)
+            self._drop_empty(group_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A marker: pending offsets count, unless a later record has committed another one; or they go."""
         for key, value in self._pending.pop(producer_id, {}).items():
-            partitions = self._open.get(key.group_id, {})
-            producers = partitions.get((key.topic, key.partition), set())
-            producers.discard(producer_id)
-            if not producers:
-                partitions.pop((key.topic, key.partition), None)
-            self._drop_empty(key.group_id)
+            group_id, topic, partition = key
+            opened = self._open.get(group_id, {})
+            others = opened.pop((topic, partition), frozenset()) - {producer_id}
+            if others:
+                opened[topic, partition] = others
+            self._drop_empty(group_id)
             if commit:
-                current = self.get(key)
+                partitions = self.committed.setdefault(group_id, {}).setdefault(topic, {})
+                current = partitions.get(partition)
                 if current is None or value.record_offset > current.record_offset:
-                    self.apply(key, value)
-
-    def _remove(self, key: OffsetKey) -> None:
-        topics = self.committed.get(key.group_id, {})
-        partitions = topics.get(key.topic, {})
-        partitions.pop(key.partition, None)
-        if not partitions:
-            topics.pop(key.topic, None)
-        if not topics:
-            self.committed.pop(key.group_id, None)
+                    partitions[partition] = value
 
     def _drop_empty(self, group_id: str) -> None:
         if not self._open.get(group_id, True):

@@ -33,6 +33,7 @@ from protocol.messages.groups_classic import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tests.support.staged_offsets import staged
 
 START_MS = 1_700_000_000_000
 
@@ -341,9 +342,8 @@ class Groups:
         try:
             return self.shard.commit_offsets(
                 Committer(group, member_id, instance, generation),
-                offsets,
+                staged(self.shard, group, offsets, retention_ms=retention_ms),
                 api_version=version,
-                retention_ms=retention_ms,
             )
         except KafkaError as error:
             return [error.error] * len(parts)

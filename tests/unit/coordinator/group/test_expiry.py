@@ -14,6 +14,7 @@ from coordinator.ports import CoordinatorRecord
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from protocol.wire.codec import encode
+from tests.support.staged_offsets import staged
 from tests.unit.coordinator.runtime import START_MS, FakeRuntime, Groups
 
 MINUTE_MS = 60_000
@@ -201,7 +202,9 @@ def test_an_offset_with_a_time_of_its_own_expires_by_that(groups: Groups) -> Non
 def test_an_open_transaction_keeps_offset_and_group(groups: Groups) -> None:
     groups.commit(("t", 0, 1))
     groups.shard.commit_offsets_in_transaction(
-        Committer("g"), [NewOffset("t", bytes(16), 0, 9, -1, "")], OffsetProducer(7, 0)
+        Committer("g"),
+        staged(groups.shard, "g", [NewOffset("t", bytes(16), 0, 9, -1, "")], in_transaction=True),
+        OffsetProducer(7, 0),
     )
     groups.runtime.pass_ms(2 * RETENTION_MS)
     assert groups.committed() == 1

@@ -23,6 +23,7 @@ from protocol.messages.groups_classic import (
 )
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_offsets import OffsetFetchRequestTopics
+from tests.support.staged_offsets import staged
 from tests.unit.coordinator.group.consumer.consumers import Consumers
 from tests.unit.coordinator.runtime import Groups, asker
 
@@ -30,6 +31,13 @@ CLIENT = asker(version=5)
 OFFSET = NewOffset("t", bytes(16), 0, 7, -1, "")
 
 Question = Callable[[GroupShard], Any]
+
+
+def commit_to(group_id: str) -> Callable[[GroupShard], list[Error]]:
+    """Of who is no member of it."""
+    return lambda shard: shard.commit_offsets(
+        Committer(group_id), staged(shard, group_id, [OFFSET]), api_version=9
+    )
 
 
 class Scene:
@@ -49,7 +57,7 @@ class Scene:
         self.shard.ask(question, lambda answer: self.answers.append((name, answer)))
 
     def commit_something(self, name: str = "commit") -> None:
-        self.ask(name, lambda shard: shard.commit_offsets(Committer("other"), [OFFSET], api_version=9))
+        self.ask(name, commit_to("other"))
 
     def join(self, name: str, *, version: int = 3, member_id: str = "") -> None:
         request = JoinGroupRequest(
@@ -114,12 +122,16 @@ QUESTIONS: dict[str, Callable[[Scene], Question]] = {
             ),
         )
     ),
-    "commit": lambda scene: lambda shard: shard.commit_offsets(Committer("g2"), [OFFSET], api_version=9),
+    "commit": lambda scene: commit_to("g2"),
     "refused commit": lambda scene: (
-        lambda shard: shard.commit_offsets(Committer("g", "?", None, 1), [OFFSET], api_version=9)
+        lambda shard: shard.commit_offsets(
+            Committer("g", "?", None, 1), staged(shard, "g", [OFFSET]), api_version=9
+        )
     ),
     "commit in a transaction": lambda scene: (
-        lambda shard: shard.commit_offsets_in_transaction(Committer("g2"), [OFFSET], OffsetProducer(1, 0))
+        lambda shard: shard.commit_offsets_in_transaction(
+            Committer("g2"), staged(shard, "g2", [OFFSET], in_transaction=True), OffsetProducer(1, 0)
+        )
     ),
     "deletion of offsets": lambda scene: lambda shard: shard.delete_offsets("g", [("t", 0)]),
     "fetch": lambda scene: (

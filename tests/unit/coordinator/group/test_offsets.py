@@ -14,6 +14,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 from protocol.messages.groups_offsets import OffsetFetchRequestTopics, OffsetFetchResponsePartitions
 from protocol.wire.codec import encode
+from tests.support.staged_offsets import staged
 from tests.unit.coordinator.runtime import START_MS, Groups
 
 TOPIC_ID = b"t" * 16
@@ -46,7 +47,9 @@ def commit_in_transaction(
     try:
         return groups.shard.commit_offsets_in_transaction(
             committer or Committer("g"),
-            [NewOffset("t", TOPIC_ID, partition, offset, -1, "")],
+            staged(
+                groups.shard, "g", [NewOffset("t", TOPIC_ID, partition, offset, -1, "")], in_transaction=True
+            ),
             OffsetProducer(producer, 0),
         )
     except KafkaError as error:
@@ -68,7 +71,7 @@ def subscription(*topics: str) -> bytes:
 def test_an_offset_is_stored_as_it_was_committed() -> None:
     groups = Groups()
     offset = NewOffset("t", TOPIC_ID, 3, 77, 5, "note")
-    groups.shard.commit_offsets(Committer("g"), [offset], api_version=9)
+    groups.shard.commit_offsets(Committer("g"), staged(groups.shard, "g", [offset]), api_version=9)
 
     (record,) = groups.runtime.written()
     assert isinstance(record, OffsetRecord)
@@ -117,11 +120,8 @@ def test_too_long_metadata_leaves_nothing_behind() -> None:
 
 def test_one_bad_partition_does_not_harm_the_others() -> None:
     groups = Groups()
-    errors = groups.shard.commit_offsets(
-        Committer("g"),
-        [NewOffset("t", TOPIC_ID, 0, 1, -1, "m" * 5000), NewOffset("t", TOPIC_ID, 1, 2, -1, "")],
-        api_version=9,
-    )
+    offsets = [NewOffset("t", TOPIC_ID, 0, 1, -1, "m" * 5000), NewOffset("t", TOPIC_ID, 1, 2, -1, "")]
+    errors = groups.shard.commit_offsets(Committer("g"), staged(groups.shard, "g", offsets), api_version=9)
 
     assert errors == [Error.OFFSET_METADATA_TOO_LARGE, Error.NONE]
     assert groups.committed(partition=1) == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import Error, KafkaError
+from tests.support.staged_offsets import staged
 from tests.unit.coordinator.group.consumer.consumers import Consumers
 
 T = b"t".ljust(16, b"\1")
@@ -99,7 +100,7 @@ def test_a_transaction_is_told_of_an_old_epoch_as_of_a_generation() -> None:
     with pytest.raises(KafkaError) as refused:
         groups.shard.commit_offsets_in_transaction(
             Committer("g", "one", None, 4),
-            [NewOffset("t", T, 0, 1, -1, "")],
+            staged(groups.shard, "g", [NewOffset("t", T, 0, 1, -1, "")], in_transaction=True),
             OffsetProducer(1, 0),
         )
     assert refused.value.error is Error.ILLEGAL_GENERATION

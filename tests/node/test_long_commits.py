@@ -1,0 +1,163 @@
+"""A commit of many offsets is one batch, as in Kafka: made ready in turns of the loop, written and applied in one."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.handlers import HANDLERS
+from broker.network import turns
+from broker.network.context import RequestContext
+from broker.network.dispatch import with_ports
+from broker.network.later import Later
+from broker.server import Server
+from coordinator.group.offsets.staging import STAGED_PER_TURN
+from protocol.errors import Error
+from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.groups_offsets import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from protocol.messages.transactions import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.node.transactional import CLIENT, Producer, ask, batches, coordinating
+from tests.support.whole_server import take_turns
+
+MANY = 5 * STAGED_PER_TURN
+OFFSETS = "__consumer_offsets"
+
+
+def offset_commit(partitions: Iterable[int] = range(MANY)) -> OffsetCommitRequest:
+    wanted = [OffsetCommitRequestPartition(partition_index=index, committed_offset=7) for index in partitions]
+    return OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=wanted)])
+
+
+def txn_offset_commit(producer: Producer) -> TxnOffsetCommitRequest:
+    wanted = [
+        TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=7, committed_metadata="")
+        for index in range(MANY)
+    ]
+    return TxnOffsetCommitRequest(
+        transactional_id=producer.transactional_id,
+        group_id="g",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        member_id="",
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=wanted)],
+    )
+
+
+def begun(node: Server, request: Any, version: int) -> Later[Any]:
+    """What waits for turns."""
+    api_key = type(request).API_KEY
+    handler = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}")
+    context = RequestContext(CLIENT, api_key, version, 1, "client")  # type: ignore[arg-type]
+    later = with_ports(handler.handle, node)(context, request)
+    assert isinstance(later, Later)
+    return later
+
+
+def turn_by_turn(node: Server, later: Later[Any]) -> Iterator[None]:
+    while later.answer() is later:
+        node.turns._take_turn()
+        yield
+
+
+def held(node: Server) -> int:
+    return node.groups.shard_of("g").offsets.held("g")
+
+
+def pending(node: Server) -> int:
+    return len(node.groups.shard_of("g").offsets.unstable_partitions("g"))
+
+
+def errors_of(answer: Any) -> list[Error]:
+    return [Error(partition.error_code) for topic in answer.topics for partition in topic.partitions]
+
+
+@pytest.mark.limit("coordinator.group.offsets.staging.STAGED_PER_TURN")
+async def test_an_offset_commit_of_many_partitions_is_one_batch_that_nobody_sees_half_of(
+    tmp_path: Path,
+) -> None:
+    node = await coordinating(tmp_path, partitions=MANY)
+    later = begun(node, offset_commit(), 9)
+    seen = [held(node) for _ in turn_by_turn(node, later)]
+    assert {*seen} == {0, MANY}
+    assert len(seen) >= 2 * MANY // STAGED_PER_TURN - 1, "to be made ready, and to be answered"
+    assert errors_of(later.result()) == [Error.NONE] * MANY
+    assert [batch.records_count for batch in batches(node, OFFSETS)] == [MANY]
+
+
+async def test_a_txn_offset_commit_of_many_partitions_is_one_batch_that_nobody_sees_half_of(
+    tmp_path: Path,
+) -> None:
+    node = await coordinating(tmp_path, partitions=MANY)
+    producer = Producer(node).begin()
+    later = begun(node, txn_offset_commit(producer), 5)
+    assert {pending(node) for _ in turn_by_turn(node, later)} == {0, MANY}
+    assert errors_of(later.result()) == [Error.NONE] * MANY
+    [written] = batches(node, OFFSETS)
+    assert (written.records_count, written.is_transactional) == (MANY, True)
+    assert producer.end() is Error.NONE
+    assert (held(node), pending(node)) == (MANY, 0)
+
+
+async def test_the_group_is_looked_at_when_the_offsets_are_written(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path, partitions=MANY)
+    later = begun(node, offset_commit(), 9)
+    join = JoinGroupRequest(
+        group_id="g",
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    ask(node, join, 3)  # somebody who isn't a member may not commit any more
+    take_turns(node)
+    assert {*errors_of(later.result())} == {Error.UNKNOWN_MEMBER_ID}
+    assert held(node) == 0
+
+
+async def test_a_commit_that_is_begun_is_written_though_its_client_has_hung_up(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path, partitions=MANY)
+    begun(node, offset_commit(), 9).abandon()
+    take_turns(node)
+    assert held(node) == MANY
+
+
+async def test_partitions_that_are_not_there_are_answered_with_the_rest_of_a_long_commit(
+    tmp_path: Path,
+) -> None:
+    node = await coordinating(tmp_path, partitions=MANY)
+    later = begun(node, offset_commit(range(2 * MANY)), 9)
+    take_turns(node)
+    [topic] = later.result().topics
+    answered = {partition.partition_index: partition.error_code for partition in topic.partitions}
+    missing = dict.fromkeys(range(MANY, 2 * MANY), Error.UNKNOWN_TOPIC_OR_PARTITION)
+    assert answered == dict.fromkeys(range(MANY), Error.NONE) | missing
+    assert held(node) == MANY
+
+
+async def test_an_offset_delete_of_many_partitions_is_one_batch(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path, partitions=2 * turns.PER_TURN)
+    for start in range(0, 2 * turns.PER_TURN, MANY):
+        begun(node, offset_commit(range(start, start + MANY)), 9)
+    take_turns(node)
+    before = len(batches(node, OFFSETS))
+    wanted = [OffsetDeleteRequestPartition(partition_index=index) for index in range(2 * turns.PER_TURN)]
+    topics = [OffsetDeleteRequestTopic(name="t", partitions=wanted)]
+    later = begun(node, OffsetDeleteRequest(group_id="g", topics=topics), 0)
+    assert {held(node) for _ in turn_by_turn(node, later)} == {2 * turns.PER_TURN, 0}
+    assert errors_of(later.result()) == [Error.NONE] * 2 * turns.PER_TURN
+    assert [batch.records_count for batch in batches(node, OFFSETS)[before:]] == [2 * turns.PER_TURN]

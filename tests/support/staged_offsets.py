@@ -1,0 +1,32 @@
+"""The offsets of a commit, made ready to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from coordinator.group.offsets.commit import NewOffset
+from coordinator.group.offsets.staging import StagedOffsets
+from coordinator.group.shard import GroupShard
+
+MAX_METADATA = 4096
+
+
+def staged(
+    shard: GroupShard,
+    group_id: str,
+    offsets: Iterable[NewOffset],
+    *,
+    retention_ms: int = -1,
+    in_transaction: bool = False,
+) -> StagedOffsets:
+    """As the handlers make them, at the shard's time."""
+    made = StagedOffsets(
+        group_id,
+        shard._runtime.now_ms(),
+        max_metadata=MAX_METADATA,
+        retention_ms=retention_ms,
+        has_topic_ids=not in_transaction,
+    )
+    for offset in offsets:
+        made.add(offset)
+    return made
