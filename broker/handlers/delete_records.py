@@ -1,8 +1,9 @@
 """DeleteRecords (21), versions 0 to 2 (KIP-107): everything below an offset goes.
 
 The log start moves at once, and that of the other replicas with what they fetch next, for which the answer waits: it
-has the lowest of them; a log on its way to another directory is one. Segments go at the next retention run, and the
-offset is written down by the clock and at shutdown (`log-start-offset-checkpoint`), as in Kafka.
+has the lowest of them; a log on its way to another directory is one. Segments go at the next retention run. The offset
+is on its way to the disk (`log-start-offset-checkpoint`) as the answer is, so that what was deleted doesn't come back
+with a broker that is killed later. Kafka writes it by the clock and at shutdown alone.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
+    from storage.directory.log_directory import LogDirectory
 
 HIGH_WATERMARK = -1
 
@@ -63,6 +65,7 @@ def _deleted(
             yield None
     response = DeleteRecordsResponse()
     delayed = DelayedDeleteRecords()
+    directories: dict[LogDirectory, None] = {}
     for name, offsets in wanted.items():
         if not offsets:
             continue
@@ -73,13 +76,15 @@ def _deleted(
             try:
                 if not is_allowed:
                     raise KafkaError(Error.TOPIC_AUTHORIZATION_FAILED)
-                _delete(partitions, name, index, offset, result, delayed)
+                directories[_delete(partitions, name, index, offset, result, delayed)] = None
             except KafkaError as error:
                 result.low_watermark, result.error_code = INVALID_LOW_WATERMARK, error.error
             results.append(result)
             if turns.is_over:
                 yield None
         response.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
+    for directory in directories:
+        directory.checkpoint_log_starts()
     later: Later[None] = Later()
     later.waits_for(delayed.abandon)
     delayed.start(scheduler, request.timeout_ms, lambda: later.reply(None))
@@ -94,8 +99,9 @@ def _delete(
     offset: int,
     result: DeleteRecordsPartitionResult,
     delayed: DelayedDeleteRecords,
-) -> None:
-    """The result has the low watermark as it is; where that is to come, it is waited for. Raises KafkaError."""
+) -> LogDirectory:
+    """The result has the low watermark as it is; where that is to come, it is waited for. Returns where the log is.
+    Raises KafkaError."""
     partition = partitions.get(name, index)
     if partition.topic.is_internal:
         raise KafkaError(Error.INVALID_TOPIC_EXCEPTION)
@@ -109,3 +115,4 @@ def _delete(
     result.low_watermark = partition.low_watermark
     if result.low_watermark < offset:
         delayed.add(AwaitedDeletion(lambda: partitions.get(name, index), offset, result))
+    return partition.directory

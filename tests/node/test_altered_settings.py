@@ -282,14 +282,13 @@ async def test_deleted_records_are_gone_at_once_and_their_segments_at_the_next_r
     assert delete_before(node, "t", -1) == (Error.NONE, 3)
 
 
-async def test_a_restart_begins_where_records_were_deleted(tmp_path: Path) -> None:
+async def test_a_start_after_a_kill_begins_where_records_were_deleted(tmp_path: Path) -> None:
     node = await started(tmp_path)
     create(node, "t")
     for _ in range(3):
         append(node, "t")
     delete_before(node, "t", 2)
-    node.housekeeping.checkpoint_log_start_offsets()
-    await node.background.finish()
+    await node.background.finish()  # no clock has to come to it
     crash(node)
 
     again = await started(tmp_path)
