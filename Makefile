@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation test compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks day
+.PHONY: help run quick soak simulation restarts test compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -36,6 +36,9 @@ soak: .venv/.quick  ## run them 50 times, each in an order of its own, with ever
 
 simulation: .venv/.quick  ## crash a broker in memory by 500 seeds (ARGS="--seeds 50", "--cluster" for three, "--shares" with share groups, or a seed's number)
 	$(BIN)/python -m tests.simulation $(ARGS)
+
+restarts: .venv/.quick  ## compare all that is visible before and after restarts in memory, by 200 seeds (ARGS="--seeds 50", "--cluster" for three brokers, "--disk" on a real disk, or a seed's number)
+	$(BIN)/python -m tests.simulation.restarts $(ARGS)
 
 test: .venv/.dev reference  ## run the tests (ARGS="tests/unit -x" and the like are passed on)
 	SIMULATED_SEEDS=200 SIMULATED_CLUSTER_SEEDS=8 SIMULATED_SHARE_SEEDS=10 SIMULATED_SHARE_CLUSTER_SEEDS=3 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)

@@ -1,0 +1,105 @@
+"""A history: wishes, and restarts in between, before and after each of which all that is visible is compared."""
+
+from __future__ import annotations
+
+import random
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from enum import Enum
+
+from tests.simulation.restarts import picture
+from tests.simulation.restarts.data_wishes import DataWishes
+from tests.simulation.restarts.group_wishes import GroupWishes
+from tests.simulation.restarts.metadata_wishes import MetadataWishes
+from tests.simulation.restarts.nodes import GROUP, INTERNAL, SHARE, TRANSACTION, Nodes, Unanswered
+from tests.simulation.restarts.picture import Picture
+from tests.simulation.restarts.share_wishes import ShareWishes
+from tests.simulation.restarts.wishes import Wish, draw
+
+KEYS = {GROUP: "g", TRANSACTION: "x", SHARE: "s:AAAAAAAAAAAAAAAAAAAAAQ:0"}
+"""One for each kind of coordinator."""
+
+
+SETTLES_S = 1.0
+"""What goes on without anybody waiting for it, as topics that Kafka Streams is to have."""
+
+
+class How(Enum):
+    STOPPED = "stopped"
+    KILLED = "killed"
+    KILLED_AMID = "killed amid a request"
+    """What wasn't answered may be done, or not, or in part; all else is as it was."""
+
+
+class Restartable(Nodes):
+    @abstractmethod
+    async def restart(self, how: How, asked: Callable[[], Awaitable[object]] | None = None) -> None:
+        """Returns once they serve again. `asked`: what they are killed amid."""
+
+
+class History:
+    """`anomalies`: what was another after a restart, or went wrong."""
+
+    def __init__(self, nodes: Restartable, luck: random.Random, *, amid: bool = True) -> None:
+        self.nodes = nodes
+        self.luck = luck
+        self.anomalies: list[str] = []
+        self.counts: Counter[str] = Counter()
+        self.lines: list[str] = []
+        self._hows = [How.STOPPED, How.KILLED, How.KILLED, *([How.KILLED_AMID] if amid else [])]
+        self._kinds = [kind(nodes, luck) for kind in (MetadataWishes, DataWishes, GroupWishes, ShareWishes)]
+
+    async def run(self, restarts: int, wishes: tuple[int, int]) -> None:
+        for kind in KEYS:
+            if self.luck.random() < 0.9:
+                await self.nodes.until_coordinated(KEYS[kind], kind)
+        for _ in range(restarts):
+            for _ in range(self.luck.randint(*wishes)):
+                await self._grant(await draw(self._kinds, self.luck))
+            await self._restart(self.luck.choice(self._hows))
+            if self.anomalies:
+                break
+
+    async def _grant(self, wish: Wish) -> None:
+        self.lines.append(wish.what)
+        self.counts["requests"] += 1
+        try:
+            await wish.grant()
+        except Unanswered:
+            self.anomalies.append(f"no answer: {wish.what}")
+
+    async def _restart(self, how: How) -> None:
+        await self.nodes.pause(SETTLES_S)
+        before = await picture.take(self.nodes)
+        wish = await draw(self._kinds, self.luck) if how is How.KILLED_AMID else None
+        self.lines.append(f"is {how.value}{'' if wish is None else f' ({wish.what})'}")
+        await self.nodes.restart(how, None if wish is None else wish.grant)
+        after = await picture.take(self.nodes)
+        self.counts[how.value] += 1
+        self.counts["things compared"] += len(before)
+        self._compare(before, after, how, wish)
+        if wish is not None:  # whatever it has come to stays
+            await self.nodes.restart(How.KILLED)
+            self._compare(after, await picture.take(self.nodes), How.KILLED, None)
+
+    def _compare(self, before: Picture, after: Picture, how: How, amid: Wish | None) -> None:
+        if how is not How.STOPPED:
+            _forget_producers_of_deleted_records(before, after)
+        found = picture.differences(before, after)
+        if amid is not None:
+            words = amid.words | {*INTERNAL.values()}  # which come to be with the first one of a kind
+            found = [each for each in found if words.isdisjoint(each.partition(": ")[0].split())]
+        self.anomalies += found
+
+
+def _forget_producers_of_deleted_records(before: Picture, after: Picture) -> None:
+    """A kill has the state of producers made anew by what is in the log: not of those whose records are all deleted, as
+    in Kafka (`UnifiedLog.rebuildProducerState` begins at the log's start)."""
+    for key in before:
+        if key.startswith("producers of ") and key in after:
+            place = key.removeprefix("producers of ")
+            if before[f"log start of {place}"]["offset"] > 0:
+                kept = [each["producer_id"] for each in after[key]["active"]]
+                active = [each for each in before[key]["active"] if each["producer_id"] in kept]
+                before[key] = {**before[key], "active": active}
