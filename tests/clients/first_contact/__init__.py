@@ -1,0 +1,1 @@
+"""What each client does first on a broker that nobody has asked anything: see `test_first_contact.py`."""
