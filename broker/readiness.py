@@ -82,10 +82,11 @@ class Readiness:
 
     def _look(self) -> None:
         """Something is followed or loaded from now on, or isn't any more: in the order in which they came."""
-        is_behind = self._metadata.following.is_behind or any(
-            hosted.is_loading for hosted in self._hosted.values()
+        self.is_behind = is_behind = (
+            self._metadata.following.is_behind
+            or any(hosted.is_loading for hosted in self._hosted.values())
+            or (self._may_lag and not all(topic in self._metadata.image.topics for topic in self._hosted))
         )
-        self.is_behind = is_behind
         for later, (ready, request, _) in [*self._waiting.items()]:
             if not is_behind or ready(self, request):
                 self._let_go(later)
@@ -95,16 +96,24 @@ class Readiness:
         timer.cancel()
         later.reply((request, 0))
 
+    @property
+    def _may_lag(self) -> bool:
+        """Whether others may know of metadata that hasn't come here yet."""
+        return not self._metadata.is_leader
+
     # --- what is here ---------------------------------------------------------------------------------------
 
     def has_shard(self, internal_topic: str, key: str) -> bool:
-        """False for the shard of a key that is loaded just now, or will be once the metadata is followed."""
+        """False for the shard of a key that is loaded just now, or will be once the metadata is followed; and where the
+        topic isn't known yet to a broker that is asked for it all the same: who asks has been told of it elsewhere."""
         hosted = self._hosted[internal_topic]
         is_loading = hosted.is_loading_shard_of(key)
         if is_loading is not None:
             return not is_loading
         topic = self._metadata.image.topics.get(internal_topic)
-        if topic is None or not topic.partitions or not self._metadata.following.is_behind:
+        if topic is None:
+            return not self._may_lag
+        if not topic.partitions or not self._metadata.following.is_behind:
             return True
         partition = topic.partitions.get(partition_of_key(key, len(topic.partitions)))
         return partition is None or partition.leader != self._node_id

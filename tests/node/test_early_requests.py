@@ -13,10 +13,12 @@ import pytest
 from broker import readiness
 from broker.coordination import hosted_shards
 from broker.coordination.groups import OFFSETS_TOPIC
+from broker.coordination.hosted_shards import HostedShards
 from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.handlers import HANDLERS
-from broker.readiness import NEEDS
+from broker.network.forwarded_route import ForwardedRoute
+from broker.readiness import NEEDS, Readiness
 from broker.server import Server
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.apis import APIS
@@ -33,8 +35,9 @@ from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, 
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.producer_ids import InitProducerIdRequest
 from protocol.messages.share_state import ReadPartition, ReadShareGroupStateRequest, ReadStateData
-from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.messages.transactions_admin import ListTransactionsRequest
+from protocol.wire.codec import encode
 from protocol.wire.error_codes import error_codes
 from tests.node.computing import SHORT
 from tests.support.first_contact import MET_BY_WAITING
@@ -183,6 +186,22 @@ async def test_who_uses_a_topic_while_its_partitions_are_made_waits_for_them(nod
     assert errors(answers) == set()
 
 
+class HeldLoading:
+    """Shards that are to be loaded are, in turns, once nothing holds them: however many turns the start takes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_held = True
+        take_turn = HostedShards._take_turn
+
+        def held(shards: HostedShards[Any]) -> None:
+            if self.is_held:
+                shards._turn = shards._scheduler.call_soon(shards._take_turn)
+            else:
+                take_turn(shards)
+
+        monkeypatch.setattr(HostedShards, "_take_turn", held)
+
+
 @pytest.mark.parametrize(
     ("find", "early"),
     [((0, "g"), GROUPS), ((1, "tx"), TRANSACTIONS), ((2, SHARE_KEY), SHARE_STATES)],
@@ -199,8 +218,10 @@ async def test_who_comes_while_coordinators_are_loaded_after_a_start_waits_for_t
 
     monkeypatch.setattr(hosted_shards, "AT_ONCE", 0)
     monkeypatch.setattr(hosted_shards, "STEP_COST", 1)
+    loading = HeldLoading(monkeypatch)
     node = await started(tmp_path)
     [topic] = node.metadata.image.topics
+    loading.is_held = False
     answers = await told_early(node, topic, cause, early)
     assert errors(answers) == set()
 
@@ -226,6 +247,20 @@ async def test_who_comes_while_a_transaction_coordinator_is_elected_again_waits_
     )
     answers = await told_early(node, TRANSACTION_TOPIC, cause, TRANSACTIONS)
     assert errors(answers) == set()
+
+
+async def test_who_comes_to_a_coordinator_whose_broker_has_not_heard_yet_of_the_topic_waits_for_that(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Readiness, "_may_lag", True)  # as at a broker that another node controls
+    node.readiness._look()
+    client, other = Client(Straight(node)), Client(Straight(node))
+    sent = client.send(*JOIN)
+    await asyncio.sleep(0)
+    assert client.receive(sent, within_s=0) is Outcome.SILENCE
+    find = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+    assert errors([await answered(other, other.send(find, 6))]) == set()
+    assert errors([await answered(client, sent)]) == set()
 
 
 class NeverReady:
@@ -322,6 +357,17 @@ async def test_a_node_stops_while_requests_wait(node: Server, monkeypatch: pytes
     await node.stop()
     never.become_ready()
     assert OFFSETS_TOPIC not in node.metadata.image.topics
+
+
+async def test_what_goes_to_the_controller_is_handed_on_while_this_node_is_behind(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = SimpleNamespace(data=b"\0\0\0\7\0" + bytes(encode(CreateTopicsResponse(), 5)))
+    route = ForwardedRoute(5, lambda context, request: answer, SimpleNamespace)
+    monkeypatch.setitem(node.dispatcher._routes, CreateTopicsRequest.API_KEY << 16 | 5, route)
+    monkeypatch.setattr(node.readiness, "is_behind", True)
+    client = Client(Straight(node))
+    assert (await answered(client, client.send(CreateTopicsRequest(), 5))).topics == []
 
 
 def test_all_that_may_wait_is_served_and_asks_for_fields_that_there_are() -> None:

@@ -57,9 +57,12 @@ class Connections:
         [found] = answer.topics
         assert found.error_code == Error.NONE, found
         leaders = {each.partition_index: each.leader_id for each in found.partitions}
-        return found.topic_id, {
-            index: self._node(leader, *addresses[leader]) for index, leader in leaders.items()
-        }
+        clients = {index: self._node(leader, *addresses[leader]) for index, leader in leaders.items()}
+        for leader in {*clients.values()}:  # who may learn of a new topic a moment later, as in Kafka
+            every = MetadataRequest(topics=None)
+            while topic not in {each.name for each in self.ask(every, 12, of=leader).topics}:
+                pass
+        return found.topic_id, clients
 
     def coordinator(self, key_type: int, key: str) -> Client:
         answer = self.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 4)
