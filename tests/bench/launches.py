@@ -1,7 +1,4 @@
-"""A fresh broker on an empty folder: how soon it serves, what it holds and does when idle, and a small suite of tests.
-
-What a suite does is what most do: some topics, some records, a group, a transaction; and all of it is gone afterwards.
-"""
+"""A fresh broker on an empty folder: how soon it serves, what it holds and does when idle, and a suite of tests."""
 
 from __future__ import annotations
 
@@ -10,9 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer
-
-from tests.bench import groups, measures, transactions
+from tests.bench import groups, measures, suites, transactions
 from tests.bench.report import Row
 from tests.support.kafka_server import Server
 
@@ -27,9 +22,6 @@ ROWS = [
 ]
 
 IDLE_S = 3.0
-SUITE_TOPICS = 5
-SUITE_RECORDS = 100  # of each topic
-SUITE_TRANSACTIONS = 10
 
 MakeServer = Callable[[Path], Server]
 
@@ -55,7 +47,7 @@ def measure(make: MakeServer, folder: Path, name: str) -> dict[str, float]:
     server = make(folder / f"suite-{name}")
     started_s = time.perf_counter()
     with running(server):
-        _suite(server.bootstrap)
+        suites.play(server.bootstrap)
     figures["suite"] = time.perf_counter() - started_s
     return figures
 
@@ -67,37 +59,3 @@ def running(server: Server) -> Iterator[Server]:
         yield server
     finally:
         server.stop()
-
-
-def _suite(bootstrap: str) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
-    for number in range(SUITE_TOPICS):
-        topic = f"suite-{number}"
-        measures.create_topic(bootstrap, topic, 3)
-        for _ in range(SUITE_RECORDS):
-            producer.produce(topic, b"x" * measures.RECORD_BYTES)
-        assert producer.flush(measures.PATIENCE_S) == 0
-        _read(bootstrap, topic, SUITE_RECORDS)
-    measures.create_topic(bootstrap, "suite-transactions", 1)
-    transactions.some(bootstrap, "suite-transactions", SUITE_TRANSACTIONS)
-    _read(bootstrap, "suite-transactions", SUITE_TRANSACTIONS)
-
-
-def _read(bootstrap: str, topic: str, count: int) -> None:
-    """By a group of one member, which commits what it has read."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": topic,
-            "auto.offset.reset": "earliest",
-            "enable.auto.commit": False,
-            "log_level": 0,
-        }
-    )
-    consumer.subscribe([topic])
-    deadline_s = time.perf_counter() + measures.PATIENCE_S
-    while count > 0:
-        count -= len(consumer.consume(count, timeout=0.01))
-        assert time.perf_counter() < deadline_s, f"{count} records of {topic} didn't come"
-    consumer.commit(asynchronous=False)
-    consumer.close()
