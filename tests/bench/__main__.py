@@ -1,7 +1,8 @@
 """`python -m tests.bench`: barnabas beside Apache Kafka in one run, in turns, with medians and spreads.
 
-First each is launched afresh a few times, on an empty folder: from the start of its process until
-confluent-kafka holds the acknowledgement of a record, and what memory it takes when it has idled. Then
+First each is launched afresh a few times, on an empty folder, and kfake as well where there is Go to build it: from the
+start of its process until confluent-kafka holds the acknowledgement of a record, and what memory it takes when it has
+idled. Then
 one of each stays up, and every measure is taken of the one and of the other in turn, round for round,
 after a round that warms both up and does not count; who is first in a round is last in the next. Last come
 5,000 partitions, 2,000 topics, and clusters of three brokers, in fewer rounds, since Apache Kafka takes its time over
@@ -32,6 +33,7 @@ from tests.bench import (
     clusters,
     groups,
     heartbeats,
+    kfake,
     latencies,
     launches,
     many,
@@ -102,6 +104,10 @@ def main() -> int:
     ):
         if options.only is None or options.only & LAUNCHES:
             launched = {side: make for side, make in makers.items() if not _is_at_address(make)}
+            start_kfake = None if options.alone else kfake.command(Path(folder) / "kfake-built")
+            if start_kfake is not None:
+                launched["kfake"] = partial(ByCommand, start_kfake)
+                sides["kfake"] = {}
             _measure_launches(launched, Path(folder), options.rounds, sides)
         if options.only is None or options.only - LAUNCHES - MANY - CLUSTERS:
             _measure_speeds(makers, Path(folder), options.rounds, options.only, sides)
