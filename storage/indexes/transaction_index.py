@@ -7,9 +7,13 @@ org.apache.kafka.storage TransactionIndex, AbortedTxn.
 Kafka makes the file at the first abort, and trusts its absence: where it was lost, aborted records are
 served. Here a segment of a partition that knew transactions keeps the file even if it is empty, so that its
 absence is noticed (`recovery.py`).
+
+It has no checksum. What was read from the file is *unproven* until somebody has held it against the batches
+(`storage.log.aborted`); what this run has appended, or made anew, isn't.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
@@ -36,11 +40,13 @@ class AbortedTxn(NamedTuple):
 class _Content:
     """What the file says, and of that what was looked at."""
 
-    __slots__ = ("bounds", "data", "ends", "runs")
+    __slots__ = ("bounds", "data", "ends", "runs", "unproven")
 
-    def __init__(self, data: bytearray) -> None:
+    def __init__(self, data: bytearray, unproven: bytearray | None = None) -> None:
         del data[len(data) - len(data) % RECORD_SIZE :]
         self.data = data
+        self.unproven = unproven
+        """A byte for each of the first records, 1 while it is unproven; None where none is."""
         last_ones = range(_RUN_SIZE - RECORD_SIZE, len(data), _RUN_SIZE)
         self.ends = [_RECORD.unpack_from(data, position)[_LAST_OFFSET] for position in last_ones]
         """The last offset of each `_RUN` records."""
@@ -111,7 +117,8 @@ class TransactionIndex:
                 data = bytearray(self._files.read_whole(self.file.path))
             except FileNotFoundError:
                 data = bytearray()
-            self._read = _Content(data)
+            count = len(data) // RECORD_SIZE
+            self._read = _Content(data, bytearray(b"\1") * count if count else None)
         return self._read
 
     def exists(self) -> bool:
@@ -138,12 +145,17 @@ class TransactionIndex:
         read.append(txn, record)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """Those that reach into [fetch offset, upper bound), and whether no later segment can hold more."""
+        """Those that reach into [fetch offset, upper bound), and whether no later segment can hold more.
+
+        Two records in a row have to say that all behind them began later: one whose last stable offset is wrong would
+        hide the next one.
+        """
         found: list[AbortedTxn] = []
         read = self._content()
         if not read.data:
             return found, False
         ends = read.ends
+        said_once = False
         run = bisect_left(ends, fetch_offset)
         start = bisect_left(read.run(run), fetch_offset, key=_last_offset)
         while run <= len(ends):
@@ -157,9 +169,59 @@ class TransactionIndex:
                 if txn.first_offset < upper_bound_offset:
                     found.append(txn)
                 if txn.last_stable_offset >= upper_bound_offset:
-                    return found, True
+                    if said_once:
+                        return found, True
+                    said_once = True
             run, start = run + 1, 0
         return found, False
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether all of it is, as far as there is any."""
+        return self._content().unproven is None
+
+    def unproven(self, fetch_offset: int, upper_bound_offset: int, most: int) -> list[tuple[int, AbortedTxn]]:
+        """The records, with their numbers, that `collect` goes by and that are unproven: so many of those that it looks
+        at, from the one before the first, and all that it finds."""
+        asked: list[tuple[int, AbortedTxn]] = []
+        read = self._content()
+        flags = read.unproven
+        if flags is None:
+            return asked
+        ends = read.ends
+        run = bisect_left(ends, fetch_offset)
+        start = bisect_left(read.run(run), fetch_offset, key=_last_offset)
+        number = max(run * _RUN + start - 1, 0)
+        run, start = divmod(number, _RUN)
+        said_once = False
+        while run <= len(ends):
+            if run < len(ends) and len(asked) >= most:
+                first_offset, last_stable_offset = read.bounds_of(run)
+                if first_offset >= upper_bound_offset > last_stable_offset:
+                    run, start = run + 1, 0
+                    continue
+            records = read.run(run)
+            for place in range(start, len(records)):
+                txn, number = records[place], run * _RUN + place
+                if number >= len(flags):
+                    return asked
+                if flags[number] and (len(asked) < most or txn.first_offset < upper_bound_offset):
+                    asked.append((number, txn))
+                if txn.last_stable_offset >= upper_bound_offset:
+                    if said_once:
+                        return asked
+                    said_once = True
+            run, start = run + 1, 0
+        return asked
+
+    def believe(self, numbers: Iterable[int] | None = None) -> None:
+        """The records of these numbers are proven, or all."""
+        read = self._content()
+        if numbers is not None and read.unproven is not None:
+            for number in numbers:
+                read.unproven[number] = 0
+        if numbers is None or (read.unproven is not None and not any(read.unproven)):
+            read.unproven = None
 
     def marker_behind(self, offset: int, count: int) -> int | None:
         """The offset of the last one of so many markers from the offset on; None where there are no more than these."""
@@ -184,20 +246,29 @@ class TransactionIndex:
     def truncate_to_count(self, count: int) -> None:
         if self._files.exists(self.file.path):
             self._files.truncate(self.file, count * RECORD_SIZE)
-        self._read = _Content(self._content().data[: count * RECORD_SIZE])
+        read = self._content()
+        flags = None if read.unproven is None or not any(read.unproven[:count]) else read.unproven[:count]
+        self._read = _Content(read.data[: count * RECORD_SIZE], flags)
 
-    def is_sane(self, base_offset: int) -> bool:
-        """Whether the file holds whole records of this segment, in order."""
+    def is_sane(self, base_offset: int, end_offset: int) -> bool:
+        """Whether the file holds whole records of the segment of these offsets, as transactions can be. Each one ends
+        behind the one before it; the last stable offset never falls, and nothing that ends later began below it."""
         if not self._files.exists(self.file.path):
             return True
         data = self._files.read_whole(self.file.path)
         if len(data) % RECORD_SIZE:
             return False
-        previous = base_offset - 1
-        for version, _producer_id, _first, last, _stable in _RECORD.iter_unpack(data):
-            if version > _VERSION or last <= previous:
+        previous, stable = base_offset - 1, 0
+        for version, producer_id, first, last, now_stable in _RECORD.iter_unpack(data):
+            if (
+                version > _VERSION
+                or producer_id < 0
+                or not previous < last < end_offset
+                or not stable <= first < last
+                or not stable <= now_stable <= last + 1
+            ):
                 return False
-            previous = last
+            previous, stable = last, now_stable
         return True
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from protocol.records.batch import (
     walk_batches,
 )
 from storage.file_range import FileRange
+from storage.log.aborted import MOST_PROVEN_AT_ONCE, prove
 from storage.log.log_config import LONG_MAX
 from storage.log.log_state import LogState
 from storage.log.read_positions import ReadPositions
@@ -255,7 +256,10 @@ def bound_by_aborted(log: LogState, offset: int, most: int) -> int:
     """Up to where may be read from the offset on, in one segment, so that there are no more than so many markers of
     aborts below; LONG_MAX where there are no more."""
     slot = bisect_right(log.segments.base_offsets, offset) - 1
-    marker = log.segments.row[slot].txn_index.marker_behind(offset, most) if slot >= 0 else None
+    if slot < 0:
+        return LONG_MAX
+    index = log.segments.row[slot].txn_index
+    marker = index.marker_behind(offset, most if index.is_proven else min(most, MOST_PROVEN_AT_ONCE))
     return LONG_MAX if marker is None else marker + 1
 
 
@@ -277,8 +281,11 @@ def aborted_transactions(
         bound = log.log_end_offset if next_base_offset is None else next_base_offset
     bound = min(bound, upper_bound)
     aborted = []
-    for segment in log.segments.row[slot:]:
-        found, complete = segment.txn_index.collect(fetch_offset, bound)
+    for number in range(slot, len(log.segments.row)):
+        index = log.segments.row[number].txn_index
+        if not index.is_proven:
+            prove(log, number, fetch_offset, bound)
+        found, complete = index.collect(fetch_offset, bound)
         aborted += [AbortedTransaction(txn.producer_id, txn.first_offset) for txn in found]
         if complete:
             break

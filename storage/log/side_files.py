@@ -77,7 +77,7 @@ def _whole_end(segment: Segment) -> int | None:
 
 def _keeps_txn_index(log: LogState, segment: Segment, end_offset: int, is_there: bool) -> bool:
     if is_there:
-        return segment.txn_index.is_sane(segment.base_offset)
+        return segment.txn_index.is_sane(segment.base_offset, end_offset)
     return not _lost_txn_index(log, segment, end_offset)
 
 

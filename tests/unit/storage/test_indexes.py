@@ -1,6 +1,7 @@
 """The three indexes of a segment, as they stand in their files."""
 
 import random
+import struct
 from pathlib import Path
 
 import pytest
@@ -203,33 +204,45 @@ def test_the_transaction_index_is_made_at_the_first_abort(tmp_path: Path) -> Non
 
 def test_transactions_are_collected_that_reach_into_the_range(tmp_path: Path) -> None:
     index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
-    # the cases of Kafka's own TransactionIndexTest
+    # the cases of Kafka's own TransactionIndexTest, and one more record, since one alone doesn't end it here
     txns = [
         AbortedTxn(0, 0, 10, 11),
         AbortedTxn(1, 5, 15, 13),
         AbortedTxn(2, 18, 35, 25),
         AbortedTxn(3, 32, 50, 40),
     ]
-    for txn in txns:
+    for txn in [*txns, AbortedTxn(4, 45, 60, 45)]:
         index.append(txn)
-    assert index.collect(0, 100) == (txns, False)
+    assert index.collect(0, 100) == ([*txns, AbortedTxn(4, 45, 60, 45)], False)
     assert index.collect(0, 32) == (txns[:3], True)
     assert index.collect(0, 35) == (txns, True)
     assert index.collect(10, 35) == (txns, True)
     assert index.collect(11, 35) == (txns[1:], True)
     assert index.collect(20, 41) == (txns[2:], False)
+    assert index.collect(55, 41) == ([], False)
+
+
+def test_a_last_stable_offset_that_is_wrong_hides_no_transaction(tmp_path: Path) -> None:
+    index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
+    # the second one was open when the first one ended: 3 would have been the last stable offset then
+    for txn in (AbortedTxn(1, 0, 10, 11), AbortedTxn(2, 3, 20, 21), AbortedTxn(1, 21, 30, 31)):
+        index.append(txn)
+    assert index.collect(0, 9) == ([AbortedTxn(1, 0, 10, 11), AbortedTxn(2, 3, 20, 21)], True)
 
 
 def collected(txns: list[AbortedTxn], fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
     """One by one."""
     found = []
+    said_once = False
     for txn in txns:
         if txn.last_offset < fetch_offset:
             continue
         if txn.first_offset < upper_bound:
             found.append(txn)
         if txn.last_stable_offset >= upper_bound:
-            return found, True
+            if said_once:
+                return found, True
+            said_once = True
     return found, False
 
 
@@ -327,16 +340,28 @@ def test_truncating_the_transaction_index_drops_markers_at_and_above_the_offset(
         lambda data: data[:34] + data[:34],
         lambda data: data[34:] + data[:34],
         lambda data: b"\0\1" + data[2:],
+        lambda data: entries((-1, 5, 10, 5), (1, 11, 20, 5)),
+        lambda data: entries((1, -5, 10, 5), (1, 11, 20, 5)),
+        lambda data: entries((1, 10, 10, 5), (1, 11, 20, 5)),
+        lambda data: entries((1, 5, 10, 12), (1, 12, 20, 12)),
+        lambda data: entries((1, 5, 10, -1), (1, 11, 20, 5)),
+        lambda data: entries((1, 5, 10, 7), (1, 11, 20, 5)),  # what is stable stays so
+        lambda data: entries((1, 5, 10, 7), (2, 6, 20, 7)),  # and nothing that ends later began before
+        lambda data: entries((1, 5, 10, 5), (1, 11, 30, 5)),  # of the next segment
     ],
 )
 def test_a_transaction_index_that_makes_no_sense_is_noticed(tmp_path: Path, damage: object) -> None:
     index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     index.append(AbortedTxn(1, 5, 10, 5))
     index.append(AbortedTxn(1, 11, 20, 5))
-    assert index.is_sane(0)
+    assert index.is_sane(0, 30)
     path = Path(index.file.path)
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
-    assert not TransactionIndex(files, index.file.path).is_sane(0)
+    assert not TransactionIndex(files, index.file.path).is_sane(0, 30)
+
+
+def entries(*txns: tuple[int, int, int, int]) -> bytes:
+    return b"".join(struct.pack(">hqqqq", 0, *txn) for txn in txns)
 
 
 def test_behind_how_many_markers_a_reader_may_be_stopped(tmp_path: Path) -> None:

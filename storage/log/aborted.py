@@ -1,0 +1,206 @@
+"""Whether what a transaction index says is true: a record that was found in its file is held against the batches before
+a reader goes by it for the first time.
+
+Kafka's format has no checksum, and Kafka believes it: a bit that a disk has flipped gives a reader of committed records
+what was aborted, or keeps from it what was committed. What a record says stands in the log, too: where it ends the
+marker of an abort of that producer, where it began that producer's first batch of the transaction. (Compaction takes
+such a batch away, and leaves a gap; never the marker of a record.) An index with a record that isn't true is made anew
+from its segment. What is *missing* nobody sees here: an examination does, which reads the whole log.
+"""
+
+import logging
+from bisect import bisect_left, bisect_right
+
+from protocol.errors import CodecError, KafkaError
+from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, CorruptRecordError
+from storage.indexes.transaction_index import AbortedTxn
+from storage.log import producer_replay
+from storage.log.log_state import LogState
+from storage.log.segment import Segment
+from storage.producers.producer_state import ProducerStates
+from storage.producers.txn_markers import read_marker
+
+logger = logging.getLogger(__name__)
+
+MOST_PROVEN_AT_ONCE = 250
+"""Records of one index that one read looks up, and markers in what it gives, while some are unproven."""
+_BEFORE_BYTES = 4096
+"""Before where a transaction is said to begin, in which it is looked for one that began earlier."""
+_READ_ON = 100
+"""Batches that are read on for the next record, before the offset index is asked for its place."""
+
+
+def prove(log: LogState, slot: int, fetch_offset: int, upper_bound: int) -> None:
+    """What the index of that segment says of these offsets is true behind this: else the index is made anew. Raises
+    `OSError`."""
+    index = log.segments.row[slot].txn_index
+    asked = index.unproven(fetch_offset, upper_bound, MOST_PROVEN_AT_ONCE)
+    proof = _Proof(log, slot)
+    try:
+        if all(proof.is_true(txn) for _, txn in asked):
+            index.believe(number for number, _ in asked)
+        else:
+            logger.warning("%s says what no batch does: it is made anew", index.file.path)
+            index.make_anew(_aborted_in(log, slot))
+    except (KafkaError, CorruptRecordError, CodecError) as failure:
+        logger.warning("%s can't be held against the batches: %s", index.file.path, failure)
+        index.believe()
+
+
+class _Stretch:
+    """Batches of a segment that lie behind one another, each read once."""
+
+    def __init__(self, segment: Segment, slot: int, position: int) -> None:
+        self.slot = slot
+        self.position = position
+        self.positions: list[int] = []
+        self.headers: list[BatchHeader] = []
+        self.of_producer: dict[int, list[int]] = {}
+        """By id, the numbers of its batches here."""
+        self._last_offsets: list[int] = []
+        self._more = segment.batches(position)
+
+    def find(self, offset: int, most: int) -> int | None:
+        """The number of the first one that ends at or behind the offset, where so many more lead to it."""
+        ends = self._last_offsets
+        while not ends or ends[-1] < offset:
+            found = next(self._more, None) if most > 0 else None
+            if found is None:
+                return None
+            position, header = found
+            if header.producer_id >= 0:
+                self.of_producer.setdefault(header.producer_id, []).append(len(ends))
+            self.positions.append(position)
+            self.headers.append(header)
+            ends.append(header.last_offset)
+            most -= 1
+        return bisect_left(ends, offset)
+
+    def begins_by(self, offset: int) -> bool:
+        return bool(self.headers) and self.headers[0].base_offset <= offset
+
+
+class _Proof:
+    """Of the records of one segment's index."""
+
+    def __init__(self, log: LogState, slot: int) -> None:
+        self._log = log
+        self._slot = slot
+        self._stretches: list[_Stretch] = []  # the last two: where transactions begin, and where they end
+        self._left_open: dict[int, set[int]] = {}
+
+    def is_true(self, txn: AbortedTxn) -> bool:
+        """Raises KafkaError, CorruptRecordError, CodecError where batches can't be read."""
+        if txn.first_offset >= txn.last_offset:
+            return False
+        began = bisect_right(self._log.segments.base_offsets, txn.first_offset) - 1
+        if (
+            began >= 0
+            and txn.first_offset >= self._log.log_start_offset
+            and not self._begins_there(began, txn)
+        ):
+            return False
+        return self._ends_there(txn)
+
+    def _at(self, slot: int, offset: int) -> tuple[_Stretch, int | None]:
+        """A stretch with the batches around the offset, and the number of the first that ends at or behind it."""
+        for stretch in self._stretches:
+            if stretch.slot == slot and stretch.begins_by(offset):
+                number = stretch.find(offset, _READ_ON)
+                if number is not None:
+                    return stretch, number
+        segment = self._log.segments.row[slot]
+        start = segment.position_for(max(offset - 1, segment.base_offset))
+        if start:
+            start = segment.offset_index.entry_at_or_before(max(start - _BEFORE_BYTES, 0))[1]
+        stretch = _Stretch(segment, slot, start)
+        self._stretches = [stretch, *self._stretches[:1]]
+        return stretch, stretch.find(offset, segment.size)
+
+    def _ends_there(self, txn: AbortedTxn) -> bool:
+        """Whether the marker of an abort is where the record says."""
+        stretch, number = self._at(self._slot, txn.last_offset)
+        if number is None:
+            return False
+        header = stretch.headers[number]
+        if header.last_offset != txn.last_offset or header.producer_id != txn.producer_id:
+            return False
+        if not header.attributes & CONTROL_BIT:
+            return False
+        segment = self._log.segments.row[self._slot]
+        marker = read_marker(segment.files.read(segment.log, header.size_bytes, stretch.positions[number]))
+        return marker is not None and not marker.commit
+
+    def _begins_there(self, slot: int, txn: AbortedTxn) -> bool:
+        """Whether a transaction of the producer begins where the record says, not before, and doesn't end before the
+        record says, as far as the batches around it tell."""
+        stretch, number = self._at(slot, txn.first_offset)
+        if number is None or stretch.headers[number].base_offset > txn.first_offset:
+            return True  # it is compacted
+        headers = stretch.headers
+        numbers = stretch.of_producer.get(txn.producer_id, [])
+        place = bisect_left(numbers, number)
+        if place == len(numbers) or numbers[place] != number:
+            return False
+        if headers[number].base_offset != txn.first_offset or not _is_data(headers[number]):
+            return False
+        if place:
+            is_open = _is_data(headers[numbers[place - 1]])
+        else:
+            is_open = not stretch.position and slot > 0 and txn.producer_id in self._open_at_the_end(slot - 1)
+        if is_open:
+            return False
+        stretch.find(txn.last_offset, _READ_ON)
+        for at in range(place + 1, len(numbers)):
+            later = headers[numbers[at]]
+            if later.last_offset >= txn.last_offset:
+                break
+            if not _is_data(later):
+                return False
+        return True
+
+    def _open_at_the_end(self, slot: int) -> set[int]:
+        """Producers whose transactions the last batches of the segment leave open, by themselves."""
+        known = self._left_open.get(slot)
+        if known is None:
+            known = self._left_open[slot] = set()
+            segment = self._log.segments.row[slot]
+            start = segment.offset_index.entry_at_or_before(max(segment.size - _BEFORE_BYTES, 0))[1]
+            for _, header in segment.batches(start):
+                if _is_data(header):
+                    known.add(header.producer_id)
+                else:
+                    known.discard(header.producer_id)
+        return known
+
+
+def _is_data(header: BatchHeader) -> bool:
+    """Of a transaction."""
+    return header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) == TRANSACTIONAL_BIT
+
+
+def _aborted_in(log: LogState, slot: int) -> list[AbortedTxn]:
+    """What the index has to say: by the newest snapshot at the segment's base or before, and the batches behind it."""
+    states = ProducerStates(log.producers.topic_partition)
+    base_offset = log.segments.base_offsets[slot]
+    begins = log.log_start_offset
+    for offset in reversed(log.snapshots.offsets):
+        if begins < offset <= base_offset and (producers := log.snapshots.read(offset)) is not None:
+            states.reset(producers, offset)
+            begins = offset
+            break
+    else:
+        states.reset((), begins)
+    for number in range(max(bisect_right(log.segments.base_offsets, begins) - 1, 0), slot):
+        producer_replay.replay(log.segments.row[number], states, base_offset)
+    segment = log.segments.row[slot]
+    aborted: list[AbortedTxn] = []
+    for position, header in segment.batches():
+        if header.producer_id < 0:
+            continue
+        is_control = header.attributes & CONTROL_BIT
+        batch = segment.files.read(segment.log, header.size_bytes, position) if is_control else b""
+        found = producer_replay.apply(states, header, batch)
+        if found is not None:
+            aborted.append(found)
+    return aborted

@@ -1,0 +1,230 @@
+"""A transaction index has no checksum: whatever a disk makes of one of its bytes, readers of committed records are
+given what was committed, and nothing else."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from protocol.errors import Error, KafkaError
+from protocol.records.batch import walk_batches
+from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
+from storage.log import aborted, reads
+from storage.log.partition_log import PartitionLog
+from storage.producers.txn_markers import read_marker
+from tests.support.disk import files
+from tests.support.partition_logs import append, batch, end_transaction, file, open_log, transactional
+
+PRODUCERS = (1, 2, 3)
+CONFIG = {"index_interval_bytes": 300}
+
+
+def history(folder: Path, seed: int, steps: int = 60) -> set[int]:
+    """A log of transactions that are open beside each other, over three segments, stopped cleanly with none open.
+    Returns the offsets that a reader of committed records sees."""
+    chance = Random(seed)
+    log = open_log(folder, **CONFIG)
+    seen: set[int] = set()
+    sequences = dict.fromkeys(PRODUCERS, 0)
+    written: dict[int, list[int]] = {}
+
+    def end(producer_id: int, commit: bool) -> None:
+        end_transaction(log, commit, producer_id=producer_id)
+        offsets = written.pop(producer_id)
+        if commit:
+            seen.update(offsets)
+
+    for step in range(steps):
+        if step in (steps // 3, 2 * steps // 3):
+            log.roll(0)
+        choice = chance.random()
+        if choice < 0.15:
+            seen.add(append(log, batch(1)).base_offset)
+        elif choice < 0.6 or not written:
+            producer_id, count = chance.choice(PRODUCERS), chance.choice((1, 1, 3))
+            at = append(
+                log, transactional(sequences[producer_id], count, producer_id=producer_id)
+            ).base_offset
+            sequences[producer_id] += count
+            written.setdefault(producer_id, []).extend(range(at, at + count))
+        else:
+            end(chance.choice([*written]), chance.random() < 0.4)
+    for producer_id in [*written]:
+        end(producer_id, chance.random() < 0.4)
+    log.close()
+    return seen
+
+
+def committed(log: PartitionLog, max_bytes: int = 400) -> set[int]:
+    """As a consumer of committed records finds it: what is aborted it drops up to the producer's marker."""
+    seen: set[int] = set()
+    dropped: set[int] = set()
+    offset = 0
+    while offset < log.log_end_offset:
+        read = log.read(offset, max_bytes, log.log_end_offset, min_one_batch=True)
+        listed = sorted(
+            (each.first_offset, each.producer_id) for each in log.aborted_transactions(offset, read)
+        )
+        data = memoryview(read.records)
+        for position, header in walk_batches(data):
+            while listed and listed[0][0] <= header.last_offset:
+                dropped.add(listed.pop(0)[1])
+            if header.is_control:
+                found = read_marker(data[position : position + header.size_bytes])
+                if found is not None and not found.commit:
+                    dropped.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in dropped):
+                seen.update(range(header.base_offset, header.last_offset + 1))
+            offset = header.last_offset + 1
+        dropped.clear()  # each fetch says anew what is aborted of it
+    return seen
+
+
+def opened(folder: Path) -> PartitionLog:
+    log = open_log(folder, **CONFIG)
+    log.update_high_watermark(log.log_end_offset)
+    return log
+
+
+def believed(log: PartitionLog) -> Iterator[tuple[Path, bytes, bytes]]:
+    """Each file of its transaction indexes, what it says, and what it says with one bit flipped, where a start finds
+    nothing wrong with that."""
+    for slot, segment in enumerate(log.segments):
+        path = Path(segment.txn_index.file.path)
+        whole = path.read_bytes()
+        following = log.segments.next_base_offset(slot)
+        end_offset = log.log_end_offset if following is None else following
+        for place in range(len(whole)):
+            for bit in range(8):
+                flipped = whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :]
+                path.write_bytes(flipped)
+                if TransactionIndex(files, str(path)).is_sane(segment.base_offset, end_offset):
+                    yield path, whole, flipped
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("seed", [3, 5])
+def test_no_bit_that_is_flipped_shows_what_was_aborted_or_hides_what_was_committed(
+    tmp_path: Path, seed: int
+) -> None:
+    expected = history(tmp_path, seed)
+    log = opened(tmp_path)
+    assert committed(log) == expected
+    log.close()
+    tried = [*believed(log)]
+    assert len(tried) > 100
+    for path, whole, flipped in tried:
+        path.write_bytes(flipped)
+        again = opened(tmp_path)
+        assert committed(again) == expected, f"{path.name}: {flipped.hex()} for {whole.hex()}"
+        again.close()
+        path.write_bytes(whole)
+
+
+def test_an_index_that_says_what_no_batch_does_is_made_anew_once_and_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = history(tmp_path, 0)
+    log = opened(tmp_path)
+    path, whole = Path(log.segments[1].txn_index.file.path), b""
+    log.close()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:9] + bytes([whole[9] ^ 4]) + whole[10:])  # another producer's
+    log = opened(tmp_path)
+    assert committed(log) == expected
+    assert committed(log) == expected
+    log.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path} says what no batch does: it is made anew"
+    ]
+    assert path.read_bytes() == whole
+
+
+def test_an_index_of_batches_that_cannot_be_read_is_believed_and_that_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history(tmp_path, 0)
+    log = opened(tmp_path)
+
+    def unreadable(*_: object) -> None:
+        raise KafkaError(Error.CORRUPT_MESSAGE, "by its header")
+
+    monkeypatch.setattr(aborted._Proof, "is_true", unreadable)
+    read = log.read(0, 1 << 20, log.log_end_offset, min_one_batch=True)
+    before = log.aborted_transactions(0, read)
+    assert before
+    assert log.aborted_transactions(0, read) == before
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == len(set(told)) == 2, "a line for each index"
+    assert all("can't be held against the batches" in line for line in told)
+    log.close()
+
+
+def test_what_is_appended_or_proven_once_is_read_no_second_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = history(tmp_path, 0)
+    proven: list[object] = []
+    is_true = aborted._Proof.is_true
+
+    def noted(proof: aborted._Proof, txn: AbortedTxn) -> bool:
+        proven.append(txn)
+        return is_true(proof, txn)
+
+    monkeypatch.setattr(aborted._Proof, "is_true", noted)
+    log = opened(tmp_path)
+    records = sum(segment.txn_index.count for segment in log.segments)
+    assert committed(log) == expected
+    assert len(proven) == len(set(map(str, proven))) == records
+    append(log, transactional(0, producer_id=9))
+    end_transaction(log, False, producer_id=9)
+    assert committed(log) == expected
+    assert len(proven) == records
+    log.close()
+
+
+@pytest.mark.limit("storage.log.aborted.MOST_PROVEN_AT_ONCE")
+def test_one_read_proves_few_of_many_and_gives_less_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aborted, "MOST_PROVEN_AT_ONCE", 3)
+    monkeypatch.setattr(reads, "MOST_PROVEN_AT_ONCE", 3)
+    log = open_log(tmp_path)
+    for sequence in range(20):
+        append(log, transactional(sequence))
+        end_transaction(log, False)
+    log.close()
+    log = opened(tmp_path)
+    assert log.bound_by_aborted(0, 10) == 6  # behind the third marker
+    bound = log.bound_by_aborted(10, 10)
+    assert bound == 16
+    read = log.read(10, 1 << 20, bound, min_one_batch=True)
+    assert [each.first_offset for each in log.aborted_transactions(10, read, bound)] == [10, 12, 14]
+    index = log.segments[0].txn_index
+    assert [number for number, _ in index.unproven(0, 100, 100)] == [0, 1, 2, 3, *range(8, 20)]
+    index.believe()
+    assert log.bound_by_aborted(0, 10) == 20
+    log.close()
+
+
+@pytest.mark.parametrize("first_offset", [0, 1, 3, 7])
+def test_what_began_before_the_log_does_is_not_held_against_it(tmp_path: Path, first_offset: int) -> None:
+    log = open_log(tmp_path)
+    append(log, batch(2))
+    append(log, transactional(0, 1))
+    append(log, batch(5))
+    end_transaction(log, False)
+    log.close()
+    path = file(log, 0, ".txnindex")
+    path.write_bytes(struct.pack(">hqqqq", 0, 7, first_offset, 8, 9))
+    log = open_log(tmp_path, log_start_offset=5)
+    log.update_high_watermark(9)
+    read = log.read(5, 1 << 20, 9, min_one_batch=True)
+    # 7 is in the log, and nothing of the producer; all others are as good as what is right
+    expected = [first_offset if first_offset < 5 else 2]
+    assert [each.first_offset for each in log.aborted_transactions(5, read)] == expected
+    log.close()
