@@ -18,6 +18,13 @@ CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
+META_PROPERTIES = ("version", "node.id", "cluster.id", "directory.id")
+"""The names in it, each with a value."""
+META_PROPERTIES_TODO = (
+    "put it back from a copy, or write version=1, node.id, cluster.id and directory.id into it, NAME=VALUE in a line "
+    "each; the directory's id is the one in the last RegisterBrokerRecord of __cluster_metadata-0. Where the file is "
+    "removed the folder's partitions begin anew"
+)
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
 
@@ -100,6 +107,11 @@ _PARTITION_METADATA_BYTES = len(_PARTITION_METADATA_BEGIN) + 22
 
 class TornCheckpointError(CheckpointError):
     """The file ends too early: it wasn't synced yet when the power went."""
+
+
+def partition_metadata_todo(topic_id_text: str) -> str:
+    """What to do with one that makes no sense."""
+    return f"write 'version: 0' and 'topic_id: {topic_id_text}' into it, a line each"
 
 
 def encode_partition_metadata(topic_id_text: str) -> bytes:

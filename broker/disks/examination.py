@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.image import TOPIC_RESOURCE, ClusterImage, MetadataContradictionError
 from broker.controller.log_damage import find_damage
+from broker.controller.metadata_log import METADATA_TOPIC_ID
 from broker.controller.quorum_state import FILE as QUORUM_STATE
 from broker.controller.replaying import apply_batch, replay_snapshot
 from broker.controller.snapshot_file import BOOTSTRAP_FILE, SUFFIX, SnapshotError, parse_name, read_snapshot
@@ -144,7 +145,8 @@ def _metadata(files: Files, path: str, clean: bool, found: list[Finding]) -> Clu
         return None
     if damage is not None:
         found.append(Finding(Severity.ERROR, damage.path, str(damage), _METADATA_TODO))
-    found += examine_log(files, path, LogExpectation(None, 0, 0, clean, compacted=False))
+    topic_id = uuid_to_text(METADATA_TOPIC_ID)
+    found += examine_log(files, path, LogExpectation(topic_id, 0, 0, clean, compacted=False))
     found += _small_files(files, path)
     try:
         applied = _apply_snapshot(files, path, names, image, found)

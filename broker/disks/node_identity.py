@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from broker.process.start_error import StartError
 from protocol.wire.primitives import uuid_from_text, uuid_to_text
-from storage.checkpoints import META_PROPERTIES_FILE
+from storage.checkpoints import META_PROPERTIES, META_PROPERTIES_FILE, META_PROPERTIES_TODO
 from storage.directory.log_directory import LogDirectory
 
 VERSION = "1"
@@ -34,17 +34,15 @@ def identify(
         if found is None:
             continue
         where = f"{directory.path}/{META_PROPERTIES_FILE}"
-        if found.get("version") != VERSION:
-            raise StartError(
-                f"{where}: version {found.get('version')}, and this broker knows version {VERSION}"
-            )
-        if found.get("node.id") != str(node_id):
-            raise StartError(
-                f"{where}: the folder is node {found.get('node.id')}'s, and node.id is {node_id}"
-            )
-        theirs = found.get("cluster.id")
-        if not theirs or "directory.id" not in found:
-            raise StartError(f"{where}: cluster.id or directory.id is missing")
+        if found.get("version", VERSION) != VERSION:
+            raise StartError(f"{where}: version {found['version']}, and this broker knows version {VERSION}")
+        missing = [name for name in META_PROPERTIES if not found.get(name)]
+        if missing:
+            are = "is" if len(missing) == 1 else "are"
+            raise StartError(f"{where}: {', '.join(missing)} {are} missing; {META_PROPERTIES_TODO}")
+        if found["node.id"] != str(node_id):
+            raise StartError(f"{where}: the folder is node {found['node.id']}'s, and node.id is {node_id}")
+        theirs = found["cluster.id"]
         if cluster_id is not None and theirs != cluster_id:
             raise StartError(f"{where}: the folder is of cluster {theirs}, not of {cluster_id}")
         cluster_id = theirs
@@ -66,7 +64,9 @@ def identify(
             key = uuid_from_text(directory_id)
         except ValueError:
             where = f"{directory.path}/{META_PROPERTIES_FILE}"
-            raise StartError(f"{where}: directory.id {directory_id} is no id") from None
+            raise StartError(
+                f"{where}: directory.id {directory_id} is no id; {META_PROPERTIES_TODO}"
+            ) from None
         if key in by_id:
             raise StartError(
                 f"{by_id[key].path} and {directory.path} have the same directory.id {directory_id}"

@@ -62,14 +62,16 @@ def _properties(path: str, properties: dict[str, str] | None) -> Iterator[Findin
         what = "it is missing: a start takes the folder for a new one"
         yield Finding(Severity.ERROR, path, what, "put it back from a copy")
         return
-    for name in ("version", "node.id", "cluster.id", "directory.id"):
-        if not properties.get(name):
-            yield Finding(Severity.ERROR, path, f"{name} is missing", "put it back from a copy")
+    missing = [name for name in checkpoints.META_PROPERTIES if not properties.get(name)]
+    if missing:
+        what = f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+        yield Finding(Severity.ERROR, path, what, checkpoints.META_PROPERTIES_TODO)
+    directory_id = properties.get("directory.id")
     try:
-        uuid_from_text(properties.get("directory.id", ""))
+        uuid_from_text(directory_id or "A" * 22)
     except ValueError:
-        what = f"directory.id {properties.get('directory.id')} is no id"
-        yield Finding(Severity.ERROR, path, what, "put it back from a copy")
+        what = f"directory.id {directory_id} is no id"
+        yield Finding(Severity.ERROR, path, what, checkpoints.META_PROPERTIES_TODO)
 
 
 def _offsets(files: Files, path: str, found: list[Finding]) -> dict[TopicPartition, int]:

@@ -110,7 +110,7 @@ def _partition_metadata(
     try:
         found = checkpoints.read_partition_metadata(files, path)
     except (CheckpointError, OSError) as failure:
-        todo = f"write 'version: 0' and 'topic_id: {expected.topic_id}' into it, a line each"
+        todo = checkpoints.partition_metadata_todo(expected.topic_id or "ITS TOPIC'S ID")
         yield Finding(Severity.ERROR, path, _told(failure), todo)
         return
     if found is not None and expected.topic_id is not None and found != expected.topic_id:

@@ -172,9 +172,15 @@ def _check_topic_id(log: LogState, names: set[str], found: str | None, *, clean:
         try:
             found = checkpoints.read_partition_metadata(log.files, path)
         except checkpoints.TornCheckpointError as failure:
-            if log.topic_id is None or (clean and _has_bytes(log, names)):
+            if log.topic_id is None:
                 raise
+            if clean and _has_bytes(log, names):
+                raise _to_mend(failure, log.topic_id) from failure
             logger.warning("The partition's metadata is made anew: %s", failure)
+        except checkpoints.CheckpointError as failure:
+            if log.topic_id is None:
+                raise
+            raise _to_mend(failure, log.topic_id) from failure
     if found is None:
         if names:
             _write_partition_metadata(log, synced=True)
@@ -182,6 +188,10 @@ def _check_topic_id(log: LogState, names: set[str], found: str | None, *, clean:
         log.topic_id = found
     elif log.topic_id != found:
         raise InconsistentTopicIdError(f"{log.directory} is of topic id {found}, not {log.topic_id}")
+
+
+def _to_mend(failure: checkpoints.CheckpointError, topic_id: str) -> checkpoints.CheckpointError:
+    return checkpoints.CheckpointError(f"{failure}; {checkpoints.partition_metadata_todo(topic_id)}")
 
 
 def _has_bytes(log: LogState, names: set[str]) -> bool:
