@@ -7,7 +7,7 @@ PYTHON := $(shell for python in python3 python3.14 python3.13 python3.12 python3
 endif
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+INSTALL := $(BIN)/python -m tests.support.installing
 ARGS ?=
 
 # The tests start hundreds of Python processes, each of which would compile every module anew. What is installed for
@@ -155,19 +155,19 @@ clean:  ## remove what make and the tools made
 	$(PYTHON) -m venv .venv
 
 .venv/.run: .venv/bin/python pyproject.toml
-	$(PIP) install --editable '.[compression]'
+	$(INSTALL) --editable '.[compression]'
 	@touch $@
 
 .venv/.quick: .venv/bin/python pyproject.toml
-	$(PIP) install --no-compile --editable '.[quick]'
+	$(INSTALL) --no-compile --editable '.[quick]'
 	@touch $@ .venv/.run
 
 .venv/.pipeline: .venv/bin/python pyproject.toml
 	@echo 'Installing PySpark (some 450 MB) and what else the pipeline needs into .venv (900 MB), once: a minute or some.'
-	$(PIP) install --editable '.[pipeline]'
+	$(INSTALL) --editable '.[pipeline]'
 	@touch $@ .venv/.run
 
 .venv/.dev: .venv/bin/python pyproject.toml
-	@echo 'Installing PySpark (some 450 MB) and the tools into .venv, once; that may take a minute.'
-	$(PIP) install --no-compile --editable '.[dev]'
+	@echo 'Installing PySpark (some 450 MB) and the tools into .venv, once; that may take some minutes.'
+	$(INSTALL) --no-compile --editable '.[dev]'
 	@touch $@ .venv/.run .venv/.quick .venv/.pipeline

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,11 +108,41 @@ def is_fetched() -> bool:
     return (IVY_JARS.expanduser() / f"{GROUP}_{ARTIFACT}-{version}.jar").exists()
 
 
+@contextlib.contextmanager
+def printing_to(log: Path) -> Iterator[None]:
+    """What is started meanwhile prints there, for as long as it runs: Spark has much to say, and Ivy more."""
+    sys.stdout.flush()
+    kept = [os.dup(1), os.dup(2)]
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        for number, descriptor in enumerate(kept, 1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+
+
+def _fetch() -> None:
+    """Raises MissingError, with what was said shown before."""
+    print(f"Fetching {package()} with what it needs (60 MB) into {IVY_JARS.parent}, once.", flush=True)
+    with tempfile.TemporaryDirectory(prefix="barnabas-") as folder:
+        log = Path(folder) / "log"
+        try:
+            with printing_to(log):
+                session("fetch").stop()
+        except MissingError:
+            print(log.read_text("utf-8", errors="replace"), end="", file=sys.stderr, flush=True)
+            raise
+    print(f"Fetched {package()}.", flush=True)
+
+
 def main() -> int:
     """0 once the jars are there, 2 where they can't be had."""
     try:
         if not is_fetched():
-            session("fetch").stop()
+            _fetch()
     except MissingError as error:
         print(error, file=sys.stderr)
         return 2

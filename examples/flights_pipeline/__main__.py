@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
 import tempfile
 import threading
@@ -47,7 +46,7 @@ def main() -> int:
         feeder.create_topics(bootstrap, [prefix, f"{prefix}-enriched", f"{prefix}-delays"], PARTITIONS)
         clock.say(f"the broker is {bootstrap}; now Spark" + ("" if connector.is_fetched() else FETCHES))
         try:
-            with _printing_to(folder / "spark.log"):
+            with connector.printing_to(folder / "spark.log"):
                 spark = job.session("flights", folder / "spark")
         except connector.MissingError as error:
             print(f"{(folder / 'spark.log').read_text()[-2000:]}\n{error}", file=sys.stderr)
@@ -89,22 +88,6 @@ def wait_for_feeding(feeding: threading.Thread, *queries: StreamingQuery) -> Non
         for query in queries:
             if not query.isActive:
                 query.awaitTermination()
-
-
-@contextlib.contextmanager
-def _printing_to(log: Path) -> Iterator[None]:
-    """What is started meanwhile prints there, for as long as it runs: Spark has much to say."""
-    sys.stdout.flush()
-    kept = [os.dup(1), os.dup(2)]
-    with log.open("wb") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        for number, descriptor in enumerate(kept, 1):
-            os.dup2(descriptor, number)
-            os.close(descriptor)
 
 
 class _Clock:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from barnabas.cluster_node import GUARD
+from barnabas.child import GUARD
 
 from .cluster_properties import Ports
 from .cluster_state import ClusterState

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -51,6 +52,30 @@ def test_without_java_the_jars_are_not_fetched(
 
     assert connector.main() == 2
     assert "needs Java" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_ivy_says_is_shown_where_it_fails_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str], fails: bool
+) -> None:
+    class Session:
+        def stop(self) -> None:
+            if fails:
+                raise connector.MissingError("what it said stands above")
+
+    def session(name: str) -> Session:
+        os.write(1, b":: resolving dependencies ::\n")
+        os.write(2, b"downloading a jar\n")
+        return Session()
+
+    monkeypatch.setattr(connector, "IVY_JARS", tmp_path)
+    monkeypatch.setattr(connector, "session", session)
+    assert connector.main() == (2 if fails else 0)
+    out, err = capfd.readouterr()
+    assert out.startswith(f"Fetching {connector.package()} with what it needs (60 MB)")
+    assert out.count("\n") == (1 if fails else 2)
+    noise = ":: resolving dependencies ::\ndownloading a jar\nwhat it said stands above\n"
+    assert err == (noise if fails else "")
 
 
 @pytest.mark.parametrize(

@@ -39,3 +39,20 @@ def test_a_file_that_can_not_be_imported_is_left_to_the_collection(
     for name in imported:
         monkeypatch.delitem(sys.modules, name)
     assert imported == ["some_shared_tests.test_good"]
+
+
+def test_a_run_says_how_far_its_workers_are_with_collecting(tmp_path: Path) -> None:
+    said: list[str] = []
+    files = [tmp_path / f"test_{number}.py" for number in range(3)]
+    collecting = shared_compiling.Collecting(files, 2, said.append)
+    collecting.begin()
+    cache = tmp_path / "__pycache__"
+    cache.mkdir()
+    (cache / f"test_1.{sys.implementation.cache_tag}-pytest-8.4.2.pyc").touch()
+    (cache / f"test_2.{sys.implementation.cache_tag}.pyc").touch()  # imported by itself
+    collecting.collected()
+    collecting.tell()
+    collecting.collected()
+    assert collecting._over.is_set()
+    assert said[0] == "2 workers collect 3 files of tests"
+    assert said[-1].endswith(" s: 1 of 3 files are compiled, 1 of 2 workers have collected their tests")

@@ -11,6 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.installing import install
+
 OLDEST = "4.0.0"
 FOLDER = Path(sys.prefix) / f"pyspark-{OLDEST}"
 
@@ -30,20 +32,10 @@ def main() -> int:
     if not is_fetched():
         partly = FOLDER.with_suffix(".part")
         shutil.rmtree(partly, ignore_errors=True)
-        fetch = [
-            sys.executable,
-            "-m",
-            "pip",
-            "--disable-pip-version-check",
-            "--quiet",
-            "install",
-            "--no-compile",
-        ]
-        done = subprocess.run(
-            [*fetch, "--no-deps", "--target", str(partly), f"pyspark=={OLDEST}"], check=False
-        )
-        if done.returncode:
-            return done.returncode
+        print(f"Installing the oldest PySpark that is supported, {OLDEST}, into {FOLDER}, once.", flush=True)
+        status = install(["--no-compile", "--no-deps", "--target", str(partly), f"pyspark=={OLDEST}"])
+        if status:
+            return status
         partly.rename(FOLDER)
     connector = [sys.executable, "-m", "barnabas.spark.connector"]
     return subprocess.run(connector, env={**os.environ, **environment()}, check=False).returncode
