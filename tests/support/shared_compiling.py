@@ -76,12 +76,12 @@ class Collecting:
 
     def tell(self) -> None:
         """How far they are."""
-        compiled = sum(map(is_compiled, self._files))
         took_s = time.monotonic() - self._began_s
-        self._say(
-            f"{took_s:.0f} s: {compiled} of {len(self._files)} files are compiled, "
-            f"{self._collected} of {self._workers} workers have collected their tests"
-        )
+        told = f"{self._collected} of {self._workers} workers have collected their tests"
+        if not sys.dont_write_bytecode:
+            compiled = sum(map(is_compiled, self._files))
+            told = f"{compiled} of {len(self._files)} files are compiled, {told}"
+        self._say(f"{took_s:.0f} s: {told}")
 
     def collected(self) -> None:
         """A worker is done."""

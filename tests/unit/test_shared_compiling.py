@@ -41,7 +41,10 @@ def test_a_file_that_can_not_be_imported_is_left_to_the_collection(
     assert imported == ["some_shared_tests.test_good"]
 
 
-def test_a_run_says_how_far_its_workers_are_with_collecting(tmp_path: Path) -> None:
+def test_a_run_says_how_far_its_workers_are_with_collecting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     said: list[str] = []
     files = [tmp_path / f"test_{number}.py" for number in range(3)]
     collecting = shared_compiling.Collecting(files, 2, said.append)
