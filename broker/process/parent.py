@@ -1,7 +1,7 @@
 """The tie to the process that started this broker from Python: one end of a socket pair.
 
-When the broker is ready it writes one line of JSON there; when the other end is closed, by the parent or by its death
-of any kind, the broker stops. Meanwhile the parent may ask, a line each (`broker.process.control`).
+When the broker is ready it writes one line of JSON there; when the other end is closed, by a death of any kind of the
+parent's, the broker stops. Meanwhile the parent may ask, a line each (`broker.process.control`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import os
-import select
 import socket
 from collections.abc import Callable, Iterator, Mapping
 
@@ -35,16 +34,9 @@ class ParentTie:
         except OSError:
             return True
 
-    @property
-    def has_died(self) -> bool:
-        """Whether nobody has the other end any more. A parent that only lets go still listens to what it is told."""
-        poll = select.poll()
-        poll.register(self._socket.fileno(), 0)
-        return any(event & select.POLLHUP for _, event in poll.poll(0))
-
     def watch(self, on_parent_gone: Callable[[], None], asked: Callable[[bytes], None]) -> None:
         """`asked` is called on the loop with each line that comes, without its end; `on_parent_gone` once, when the
-        parent has closed its end, on purpose or by dying. What the parent has said before is heard in this call."""
+        parent's end is closed, since it has died. What the parent has said before is heard in this call."""
         loop = asyncio.get_running_loop()
 
         def readable() -> None:

@@ -132,7 +132,7 @@ def _under_control(
 
     def gone() -> None:
         # Whoever dies takes a whole cluster along: who would take over, and who would decide on it?
-        asked_to_stop.by("the program that started it has ended or let go of it", leaves=not parent.has_died)
+        asked_to_stop.by("the program that started it has ended", leaves=False)
 
     def stop(leaves: bool) -> None:
         asked_to_stop.by("the program that started it asks for it", leaves=leaves)

@@ -175,17 +175,11 @@ async def test_a_line_that_is_too_long_comes_as_far_as_it_may_and_the_next_one_w
     asyncio.get_running_loop().remove_reader(tie._socket.fileno())
 
 
-async def test_a_parent_that_lets_go_still_listens_and_one_that_has_died_does_not(
-    ends: tuple[ParentTie, socket.socket],
-) -> None:
+async def test_the_death_of_a_parent_is_told_once(ends: tuple[ParentTie, socket.socket]) -> None:
     tie, parent = ends
     gone: list[bool] = []
-    tie.watch(lambda: gone.append(tie.has_died), lambda line: None)
-    assert not tie.has_died
-    parent.shutdown(socket.SHUT_WR)
-    await reached(lambda: gone)
-    assert gone == [False]
-    tie.tell("still here")
-    assert parent.recv(100) == b"still here\n"
+    tie.watch(lambda: gone.append(tie.gone), lambda line: None)
+    assert not tie.gone
     parent.close()
-    assert tie.has_died
+    await reached(lambda: gone)
+    assert gone == [True]
