@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
+    from broker.network.later import Later
+    from broker.network.turns import RequestSteps, Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -48,20 +50,30 @@ def handle(
     config: BrokerConfig,
     authorizer: Authorizer,
     node_id: int,
+    turns: Turns,
     context: RequestContext,
     request: DescribeConfigsRequest,
-) -> DescribeConfigsResponse:
-    """Those that the client may not see come last, as in Kafka."""
+) -> DescribeConfigsResponse | Later[DescribeConfigsResponse]:
+    """Those that the client may not see come last, as in Kafka. All settings of a broker take some ms by themselves."""
+    described = _Described(metadata.image, config, node_id)
+    rights = ConfigRights(authorizer, context, Operation.DESCRIBE_CONFIGS)
+    return turns.answer(_answered(described, rights, request), context)
+
+
+def _answered(
+    described: _Described, rights: ConfigRights, request: DescribeConfigsRequest
+) -> RequestSteps[DescribeConfigsResponse]:
     unknown = next((r for r in request.resources if r.resource_type not in RESOURCE_TYPES), None)
     if unknown is not None:
         refusal = KafkaError(Error.INVALID_REQUEST, f"Unknown resource type {unknown.resource_type}")
         return DescribeConfigsResponse(
             results=[_refused(resource, refusal) for resource in request.resources]
         )
-    described = _Described(metadata.image, config, node_id)
-    rights = ConfigRights(authorizer, context, Operation.DESCRIBE_CONFIGS)
-    results, denied = [], []
+    results: list[DescribeConfigsResult] = []
+    denied: list[DescribeConfigsResult] = []
     for resource in answered(request.resources, _key):
+        if not resource.configuration_keys and (resource.resource_type != TOPIC_RESOURCE or results):
+            yield None  # all of its settings, in a turn of their own: a hundred clients may ask at once
         refused = rights.refusal(resource.resource_type, resource.resource_name)
         if refused is not None:
             denied.append(_refused(resource, refused))

@@ -292,13 +292,14 @@ class Connection(ReceivingSide):
     def _let_others_in(self) -> None:
         """The loop is yet to look at its sockets, behind what is called soon. Of those it would find this one first, as
         one that had more to read before, and then whoever has sent something since: so it looks once without it."""
-        self._next_turn = self._call_soon(self._serve_on)
+        self._next_turn = self._memory.next_turns.wait(self._serve_on)
 
-    def _serve_on(self) -> None:
-        """The turn is over that others were let in for."""
+    def _serve_on(self) -> float:
+        """The turn is over that others were let in for. How long its requests take in this one."""
         self._next_turn = None
         self._served_s = 0.0
         self._serve_if_free()
+        return self._served_s
 
     def _serve_if_free(self) -> None:
         if self._state is _SERVING and self._next_turn is None:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from broker.network.next_turns import NextTurns
+
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
 
@@ -358,10 +360,13 @@ class Memory(NamedTuple):
     answers: AnswerMemory
     passage: memoryview
     """What goes from files to sockets passes through it, within one call. (None of it is there before it is used.)"""
+    next_turns: NextTurns
+    """The line of those that wait for their next turn."""
 
     @classmethod
     def of(cls, scheduler: Scheduler, max_frame_bytes: int, queued_max_request_bytes: int) -> Memory:
         """`queued_max_request_bytes`: as the setting is, not above 0 for no bound of the operator's."""
         most_bytes = queued_max_request_bytes if queued_max_request_bytes > 0 else MOST_REQUEST_BYTES
         passage = memoryview(mmap.mmap(-1, PASSAGE_BYTES))
-        return cls(max_frame_bytes, RequestMemory(scheduler, most_bytes), AnswerMemory(scheduler), passage)
+        requests, answers = RequestMemory(scheduler, most_bytes), AnswerMemory(scheduler)
+        return cls(max_frame_bytes, requests, answers, passage, NextTurns(scheduler))

@@ -23,6 +23,7 @@ from tests.support.attacks import (
     subscriptions,
     texts,
 )
+from tests.support.group_attacks import commits, crowds
 
 SCALE = int(os.environ.get("ATTACK_SCALE", "1"))
 ENTRIES = 10_000 * SCALE
@@ -89,3 +90,11 @@ def test_nobody_waits_long_for_damaged_frames(broker: Broker) -> None:
 
 def test_nobody_waits_long_for_who_sends_many_requests_at_once(broker: Broker) -> None:
     check(broker, iter([pipelined(5_000 * SCALE)]))
+
+
+def test_nobody_waits_long_for_a_commit_of_thousands_of_offsets(broker: Broker) -> None:
+    check(broker, commits(broker, min(ENTRIES, 9_900)))
+
+
+def test_nobody_waits_long_for_a_hundred_clients_that_ask_for_all_settings(broker: Broker) -> None:
+    check(broker, crowds())

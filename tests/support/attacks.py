@@ -52,6 +52,7 @@ from protocol.records import compression
 from protocol.records.effort import LITTLE
 from protocol.records.lz4_frame import compress_frame
 from protocol.wire.schema import Message
+from tests.support.crowds import strike_by_many
 from tests.support.large_requests import large_requests
 from tests.support.record_bytes import NOW_MS, batch, record, varint
 from tests.support.wire import Client, request_frame
@@ -69,6 +70,8 @@ class Attack(NamedTuple):
     """What is sent on one connection, at once."""
     hangs_up: bool = False
     """Where some of it may have no answer."""
+    connections: int = 1
+    """On so many, where it is more than one: by a process of its own, so that who reads holds up no pinging client."""
 
 
 class Pinger(threading.Thread):
@@ -110,6 +113,9 @@ def strike(broker: Broker, attack: Attack) -> None:
     Where that is to be expected, what stood behind the frame that it hung up on is sent anew; so is what stands behind
     one that is for the broker to wait, a Fetch or a join for as long as some damaged bytes say.
     """
+    if attack.connections > 1:
+        strike_by_many(broker.bootstrap, b"".join(attack.frames), attack.connections)
+        return
     frames = attack.frames
     while frames:
         answered = _answered(broker, frames, hangs_up=attack.hangs_up)
