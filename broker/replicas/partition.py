@@ -152,8 +152,12 @@ class Partition:
             role.lead(wanted.leader_epoch, wanted.partition_epoch, wanted.replicas, wanted.isr)
             self._take(role)
         else:
-            self._take(Follower(self.log, self.waiting, wanted.leader, wanted.leader_epoch))
+            leader_id, leader_epoch = wanted.leader, wanted.leader_epoch
+            self._take(Follower(self.log, self.waiting, leader_id, leader_epoch, self._checkpoint_log_start))
         self._partition_epoch = wanted.partition_epoch
+
+    def _checkpoint_log_start(self) -> None:
+        self.directory.checkpoint_log_starts()
 
     def give_up(self, error: Error) -> None:
         """It is deleted (NOT_LEADER_OR_FOLLOWER), or its disk failed (KAFKA_STORAGE_ERROR)."""

@@ -343,8 +343,7 @@ class ReplicaFetcher:
         else:
             self._count(followed, len(records), data.high_watermark)
         followed.role.learn_high_watermark(data.high_watermark)
-        if data.log_start_offset > logged.log_start_offset:
-            logged.delete_records_before(min(data.log_start_offset, logged.high_watermark))
+        followed.role.learn_log_start(data.log_start_offset)
 
     def _count(self, followed: Followed, size: int, committed: int) -> None:
         """What was appended. The bytes of replicas in sync count as well."""

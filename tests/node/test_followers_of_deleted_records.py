@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.replicas.follower import Follower
 from protocol.records.records import build_batch
 from tests.node.followers import FETCHING, Following, Leading, bytes_of, leader_of_three
 from tests.support.partition_logs import open_log
@@ -37,6 +38,20 @@ def test_nothing_stays_below_the_start_of_a_leader_who_knows_no_epoch_as_old(
     assert following.state is FETCHING
     following.log.close()
     assert bytes_of(open_log(tmp_path / "follower")) == bytes_of(leader.log)
+
+
+def test_where_a_leader_begins_is_written_down_as_its_follower_learns_it(tmp_path: Path) -> None:
+    """Else what was deleted would come back where all are killed and another one comes to lead."""
+    leader = leader_of_three(tmp_path / "leader")
+    following = Following(open_log(tmp_path / "follower"))
+    following.until_level(leader)
+    log = following.log
+    log.update_high_watermark(log.log_end_offset)
+    told: list[int] = []
+    role = Follower(log, following.fetches, 1, 0, lambda: told.append(log.log_start_offset))
+    role.learn_log_start(2)
+    role.learn_log_start(2)
+    assert told == [2]
 
 
 def test_what_is_below_stays_where_the_logs_part_above_the_start(tmp_path: Path) -> None:

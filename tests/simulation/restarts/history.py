@@ -84,8 +84,7 @@ class History:
             self._compare(after, await picture.take(self.nodes), How.KILLED, None)
 
     def _compare(self, before: Picture, after: Picture, how: How, amid: Wish | None) -> None:
-        if how is not How.STOPPED:
-            _forget_producers_of_deleted_records(before, after)
+        _forget_producers_of_deleted_records(before, after, how)
         found = picture.differences(before, after)
         if amid is not None:
             words = amid.words | {*INTERNAL.values()}  # which come to be with the first one of a kind
@@ -93,13 +92,16 @@ class History:
         self.anomalies += found
 
 
-def _forget_producers_of_deleted_records(before: Picture, after: Picture) -> None:
+def _forget_producers_of_deleted_records(before: Picture, after: Picture, how: How) -> None:
     """A kill has the state of producers made anew by what is in the log: not of those whose records are all deleted, as
-    in Kafka (`UnifiedLog.rebuildProducerState` begins at the log's start)."""
+    in Kafka (`UnifiedLog.rebuildProducerState` begins at the log's start). So has a clean stop where nothing is left of
+    a log: a snapshot at its start doesn't count (`ProducerStateManager.truncateAndReload`)."""
     for key in before:
         if key.startswith("producers of ") and key in after:
             place = key.removeprefix("producers of ")
-            if before[f"log start of {place}"]["offset"] > 0:
+            start = before[f"log start of {place}"]["offset"]
+            is_empty = start == before[f"high watermark of {place}"]["offset"]
+            if start > 0 and (is_empty or how is not How.STOPPED):
                 kept = [each["producer_id"] for each in after[key]["active"]]
                 active = [each for each in before[key]["active"] if each["producer_id"] in kept]
                 before[key] = {**before[key], "active": active}
