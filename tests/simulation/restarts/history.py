@@ -100,8 +100,9 @@ def _forget_producers_of_deleted_records(before: Picture, after: Picture, how: H
         if key.startswith("producers of ") and key in after:
             place = key.removeprefix("producers of ")
             start = before[f"log start of {place}"]["offset"]
-            is_empty = start == before[f"high watermark of {place}"]["offset"]
-            if start > 0 and (is_empty or how is not How.STOPPED):
+            if start == before[f"high watermark of {place}"]["offset"] > 0:
+                before[key] = after[key]  # after a kill they may be back: they are in the segment still
+            elif start > 0 and how is not How.STOPPED:
                 kept = [each["producer_id"] for each in after[key]["active"]]
                 active = [each for each in before[key]["active"] if each["producer_id"] in kept]
                 before[key] = {**before[key], "active": active}
