@@ -93,9 +93,9 @@ class History:
 
 
 def _forget_producers_of_deleted_records(before: Picture, after: Picture, how: How) -> None:
-    """A kill has the state of producers made anew by what is in the log: not of those whose records are all deleted, as
-    in Kafka (`UnifiedLog.rebuildProducerState` begins at the log's start). So has a clean stop where nothing is left of
-    a log: a snapshot at its start doesn't count (`ProducerStateManager.truncateAndReload`)."""
+    """Where records were deleted, a kill has the state of producers made anew by what is in the segments: those of whom
+    all is deleted may be gone then, as in Kafka (`UnifiedLog.rebuildProducerState`), or be back. A clean stop has none
+    where nothing is left of a log: a snapshot at its start doesn't count (`ProducerStateManager.truncateAndReload`)."""
     for key in before:
         if key.startswith("producers of ") and key in after:
             place = key.removeprefix("producers of ")
@@ -103,6 +103,9 @@ def _forget_producers_of_deleted_records(before: Picture, after: Picture, how: H
             if start == before[f"high watermark of {place}"]["offset"] > 0:
                 before[key] = after[key]  # after a kill they may be back: they are in the segment still
             elif start > 0 and how is not How.STOPPED:
-                kept = [each["producer_id"] for each in after[key]["active"]]
-                active = [each for each in before[key]["active"] if each["producer_id"] in kept]
-                before[key] = {**before[key], "active": active}
+                known = [{each["producer_id"] for each in some[key]["active"]} for some in (before, after)]
+                for some in (before, after):
+                    active = [
+                        each for each in some[key]["active"] if each["producer_id"] in known[0] & known[1]
+                    ]
+                    some[key] = {**some[key], "active": active}
