@@ -24,6 +24,7 @@ from broker.coordination.hosted_shard import PartitionRuntime
 from broker.disks.failures import LogDirFailures
 from broker.disks.moves import LogDirMoves
 from broker.disks.replica_directories import ReplicaDirectories
+from broker.early_requests import EarlyRequests
 from broker.environment.timers import LoopTimers
 from broker.environment.watchdog import Watchdog
 from broker.handlers import HANDLERS
@@ -38,7 +39,6 @@ from broker.own_settings import own_settings
 from broker.peers.own_cluster import OwnCluster
 from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.replication_quotas import ReplicationQuotas
-from broker.readiness import Readiness
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
 from broker.replicas.partition import Partition
@@ -234,8 +234,8 @@ class Server:
                 self.cluster.following(self.partitions, self.replication_quotas.follower),
             ),
         )
-        hosted = self.coordinators.hosted
-        self.readiness = Readiness(self.node_id, self.metadata, self.partitions, hosted, self.scheduler)
+        metadata, hosted = self.metadata, self.coordinators.hosted
+        self.early_requests = EarlyRequests(self.node_id, metadata, self.partitions, hosted, self.scheduler)
         self.dispatcher = Dispatcher(
             self,
             self.quotas,
@@ -244,7 +244,7 @@ class Server:
             self.watchdog,
             self.stop_on_failure,
             self.cluster.forwarding,
-            self.readiness,
+            self.early_requests,
         )
         self.listeners = {
             endpoint.name: Listener(endpoint, self.dispatcher, self.admission, self.scheduler, self.memory)
@@ -353,7 +353,7 @@ class Server:
         self.cleaner.stop()
         self.moves.stop()
         self.log_dirs.forget_failures()
-        for part in (self.timers, self.turns, self.readiness, self.controller, self.cluster):
+        for part in (self.timers, self.turns, self.early_requests, self.controller, self.cluster):
             part.stop()
         if self.alter_partition_manager is not None:
             self.alter_partition_manager.stop()

@@ -5,7 +5,7 @@ the metadata is followed, at a start before the listeners open; the rest is read
 after the other, and until it is there who asks for it is told COORDINATOR_LOAD_IN_PROGRESS. A partition that makes no
 sense costs its own shard and no other: the log says where and why, its files stay as they are, and who asks for it is
 told what Kafka tells (`unreadable`), until it comes to be led here in a later leader epoch. Clients' requests wait for
-a shard that is loaded (`broker.readiness`).
+a shard that is loaded (`broker.early_requests`).
 Sources: `CoordinatorRuntime`, `TransactionStateManager`.
 """
 
@@ -138,8 +138,8 @@ class HostedShards(Generic[ShardT]):
         self._hosted: dict[int, _Hosted[ShardT]] = {}
         self._to_load: dict[int, _Hosted[ShardT]] = {}
         self._turn: Scheduled | None = None
-        self.on_loaded: Callable[[], None] = lambda: None
-        """Called where one has been loaded, or can't be."""
+        self.on_loaded: Callable[[int], None] = lambda index: None
+        """Called with the partition of each that has been loaded, or can't be."""
 
     # --- finding --------------------------------------------------------------------------------------------
 
@@ -170,10 +170,13 @@ class HostedShards(Generic[ShardT]):
         """Whether one of them isn't read yet."""
         return bool(self._to_load)
 
-    def is_loading_shard_of(self, key: str) -> bool | None:
-        """Whether that of a key isn't read yet; None where it isn't led here."""
-        found = self._hosted.get(partition_of_key(key, self._partition_count))
-        return None if found is None else found.is_loading
+    def loading_partition_of(self, key: str) -> int | None:
+        """The partition of a key whose shard isn't read yet; −1 where it is, None where it isn't led here."""
+        index = partition_of_key(key, self._partition_count)
+        found = self._hosted.get(index)
+        if found is None:
+            return None
+        return index if found.is_loading else -1
 
     def all(self) -> list[ShardT]:
         """Raises KafkaError: COORDINATOR_LOAD_IN_PROGRESS where one of them isn't read yet, `unreadable` where one
@@ -297,6 +300,7 @@ class HostedShards(Generic[ShardT]):
         """About `STEP_COST`; what has come to its end starts, once all that is read in the same step is there. Returns
         what it did cost; None where there was too little memory, or no descriptor left."""
         loaded: list[tuple[int, _Hosted[ShardT]]] = []
+        over: list[int] = []
         is_enough, spent = True, 0
         while spent < STEP_COST and self._to_load:
             index, hosted = next(iter(self._to_load.items()))
@@ -320,6 +324,7 @@ class HostedShards(Generic[ShardT]):
                 break
             del self._to_load[index]
             hosted.will_load(False)
+            over.append(index)
         for index, hosted in loaded:
             try:
                 self._start(index, hosted)
@@ -329,7 +334,8 @@ class HostedShards(Generic[ShardT]):
                 self._load_again(index, hosted, error)
                 self._end(hosted)
                 is_enough = False
-        self.on_loaded()
+        for index in over:
+            self.on_loaded(index)
         return spent if is_enough else None
 
     def _take_turn(self) -> None:

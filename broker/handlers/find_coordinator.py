@@ -4,7 +4,7 @@ v1: key types; v3: flexible; v4: several keys at once; v6: share groups (KIP-932
 
 A conscious difference: where the internal topic isn't there yet, Kafka starts to create it, answers
 COORDINATOR_NOT_AVAILABLE and lets the client come again. Here it is created before the answer, and what a client asks
-of a coordinator waits until that is loaded (`broker.readiness`); so the first group and the first transaction of a
+of a coordinator waits until that is loaded (`broker.early_requests`); so the first group and the first transaction of a
 fresh broker are as fast as any later ones.
 """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from broker.environment.watchdog import LONGEST_HOLD_S
 from broker.handlers import HANDLERS
@@ -22,6 +22,7 @@ from broker.network.pieces import LIST_BYTES, in_pieces, is_long, produced
 from broker.network.receiving_side import most_produced
 from broker.network.routes import PRODUCE_KEY, Route, frame_answer, framed_in_steps
 from broker.network.turns import PER_TURN
+from broker.network.unhandled_requests import DecodingRequest, EarlyRequest
 from broker.quotas.charging import charge
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.broken_invariant import stops_the_broker
@@ -29,6 +30,7 @@ from protocol.errors import CodecError, KafkaError
 from protocol.headers import decode_request_header
 
 if TYPE_CHECKING:
+    from broker.early_requests import EarlyRequests
     from broker.environment.clock import Clock
     from broker.environment.watchdog import Watchdog
     from broker.network.answers import PendingAnswer
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from broker.peers.forwarding import Forwarding
     from broker.quorum.forwarded_context import Sender
     from broker.quotas.client_quotas import ClientQuotas
-    from broker.readiness import Readiness
 
 log = logging.getLogger("barnabas.dispatch")
 
@@ -91,53 +92,6 @@ def _failed_unheard(dispatcher: Dispatcher, connection: Connection, error: BaseE
         dispatcher.failed(connection, error)
 
 
-Handling: TypeAlias = "Callable[[Route, RequestContext, Any, int], Answer | PendingAnswer]"
-
-
-class UnhandledRequest:
-    """A request that is decoded in steps, or comes too early. What a client has sent whole is handled even where it
-    hangs up then."""
-
-    __slots__ = ("_context", "_dispatcher", "_frame_bytes", "_handle", "_later", "_route")
-
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        handle: Handling,
-        route: Route,
-        context: RequestContext,
-        later: Later[tuple[Any, int]],
-        frame_bytes: int,
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._handle = handle
-        self._route = route
-        self._context = context
-        self._later = later
-        self._frame_bytes = frame_bytes
-
-    def when_answered(self, then: Callable[[], None]) -> None:
-        self._later.when_answered(then)
-
-    def take(self) -> Answer | PendingAnswer:
-        request, _ = self._later.result()
-        return self._handle(self._route, self._context, request, self._frame_bytes)
-
-    def abandon(self) -> None:
-        self._later.when_answered(self._handle_unanswered)
-
-    def _handle_unanswered(self) -> None:
-        try:
-            answer = self.take()
-        except (CodecError, CloseConnectionError):
-            return
-        except Exception as error:
-            self._dispatcher.failed(self._context.connection, error)
-            return
-        if answer is not None and not isinstance(answer, list):
-            answer.abandon()
-
-
 class EncodingAnswer:
     """An answer that is encoded in steps."""
 
@@ -164,12 +118,12 @@ class Dispatcher:
         watchdog: Watchdog,
         stop_on_failure: Callable[[BaseException], None],
         forwarding: Forwarding | None,
-        readiness: Readiness | None,
+        early_requests: EarlyRequests | None,
         handlers: Mapping[int, str] = HANDLERS,
     ) -> None:
         """`node`: whose attributes are the ports of handlers, by their names. `forwarding`: the way to another node
-        that decides what controllers decide. `readiness`: for what requests wait before they are handled, if for
-        anything. `handlers`: of the APIs that are served."""
+        that decides what controllers decide. `early_requests`: those that wait before they are handled, if
+        any do. `handlers`: of the APIs that are served."""
         self.monotonic_s = clock.monotonic_s
         self._node = node
         self._turns = turns
@@ -178,7 +132,7 @@ class Dispatcher:
         self._now_ms = clock.now_ms
         self._stop_on_failure = stop_on_failure
         self._forwarding = forwarding
-        self._readiness = readiness
+        self._early_requests = early_requests
         self._handlers = handlers
         self._routes: dict[int, Route] = {}
 
@@ -199,25 +153,38 @@ class Dispatcher:
         context = RequestContext(connection, api_key, api_version, correlation_id, client_id)
         if size < LONG_FRAME_BYTES:
             request = route.decode(frame, body_pos, size)[0]
-            if self._readiness is not None and self._readiness.is_behind:
-                return self._handle_in_time(route, context, request, size)
+            early = self._early_requests
+            if early is not None and (early.is_behind or route.internal_topic in early.unheard_of):
+                return self.handle_in_time(route, context, request, size)
             return self.handle(route, context, request, size)
         decoded = self._turns.answer(route.decode_in_steps(frame, body_pos), context, to_the_end=True)
         if isinstance(decoded, tuple):
-            return self._handle_in_time(route, context, decoded[0], size)
+            return self.handle_in_time(route, context, decoded[0], size)
         if api_key == PRODUCE_KEY:
             connection.hold_produced(most_produced(size))
-        return UnhandledRequest(self, self._handle_in_time, route, context, decoded, size)
+        return DecodingRequest(self, route, context, decoded, size)
 
-    def _handle_in_time(
+    def handle_in_time(
         self, route: Route, context: RequestContext, request: Any, frame_bytes: int
     ) -> Answer | PendingAnswer:
         """As `handle`, once what the request needs is here."""
-        readiness, ready = self._readiness, route.ready
-        waiting = None if readiness is None or ready is None else readiness.wait(ready, request)
-        if waiting is None:
+        early, need = self._early_requests, route.need
+        waiting = None if early is None or need is None else early.wait(need.lacks, request)
+        if early is None or waiting is None:
             return self.handle(route, context, request, frame_bytes)
-        return UnhandledRequest(self, self.handle, route, context, waiting, frame_bytes)
+        return EarlyRequest(self, early, route, context, request, waiting, frame_bytes)
+
+    def handle_unanswered(self, request: DecodingRequest | EarlyRequest, connection: Connection) -> None:
+        """Its client has hung up."""
+        try:
+            answer = request.take()
+        except (CodecError, CloseConnectionError):
+            return
+        except Exception as error:
+            self.failed(connection, error)
+            return
+        if answer is not None and not isinstance(answer, list):
+            answer.abandon()
 
     def serve_forwarded(
         self, sender: Sender, data: memoryview, admitted: Container[int]
@@ -241,7 +208,7 @@ class Dispatcher:
         decoded = self._turns.answer(route.decode_in_steps(data, header.body_pos), context, to_the_end=True)
         if isinstance(decoded, tuple):
             return self.handle(route, context, decoded[0], size)
-        return UnhandledRequest(self, self.handle, route, context, decoded, size)
+        return DecodingRequest(self, route, context, decoded, size)
 
     def is_of_many(self, frame: memoryview) -> bool:
         """Whether the Produce in the frame has many topics and partitions: it is decoded as far as one step goes, and
@@ -346,7 +313,8 @@ class Dispatcher:
             return forwarded
         route = Route(api_key, api_version, self._handlers)
         route.handle = with_ports(route.handle, self._node)
-        route.ready = None if self._readiness is None else self._readiness.needs.get(api.name)
+        if self._early_requests is not None:
+            route.needs(self._early_requests.needs.get(api.name))
         if request_log.enabled():
             route.handle = request_log.logged(route.handle, api.name, self.monotonic_s)
         self._routes[api_key << 16 | api_version] = route

@@ -34,7 +34,7 @@ class ForwardedRoute(Route):
         self.decode = _whole
         self.encode = _as_it_is
         self.handle = forward
-        self.ready = None  # the controller needs nothing of this node
+        self.needs(None)  # of this node
         self.response = response
         self.entries = None
         self.has_lists = False

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from broker.network.later import Later
+from protocol.apis import APIS
 from protocol.errors import Error, error_name
 from protocol.wire.error_codes import error_codes
 from protocol.wire.primitives import uuid_to_text
@@ -58,6 +59,15 @@ def logged(handle: Handle, api: str, monotonic_s: Callable[[], float]) -> Handle
         return response
 
     return call
+
+
+def waited(context: RequestContext, waited_s: float, *, in_vain: bool) -> None:
+    """A line for a request that has waited for what the node is getting ready for; its own line follows."""
+    api = f"{APIS[context.api_key].name} v{context.api_version}"
+    how = " in vain" if in_vain else ""
+    log.debug(
+        "%s client %s: %s waited%s, %.2f ms", context.connection, context.client_id, api, how, waited_s * 1000
+    )
 
 
 class _LoggedLater:

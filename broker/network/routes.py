@@ -18,8 +18,8 @@ from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_s
 from protocol.wire.schema import LATEST
 
 if TYPE_CHECKING:
+    from broker.early_requests import Need
     from broker.network.turns import RequestSteps
-    from broker.readiness import Ready
 
 PRODUCE_KEY = 0
 
@@ -49,7 +49,8 @@ class Route:
         "handle",
         "has_lists",
         "head",
-        "ready",
+        "internal_topic",
+        "need",
         "response",
         "shape",
         "short_bytes",
@@ -75,11 +76,15 @@ class Route:
             self.short_bytes = LIST_BYTES
         self.encode: Callable[[Any, list[Any]], None] = self._encode_first
         self.handle: Callable[..., Any] = module.handle
-        self.ready: Ready | None = None
-        """Whether a request may be handled already; None: always."""
+        self.needs(None)
         self.head = (
             SIZE_AND_CORRELATION_ID if api.response_header_version(api_version) == 0 else _FLEXIBLE_HEAD
         )
+
+    def needs(self, need: Need | None) -> None:
+        """What a request waits for before it is handled, if for anything."""
+        self.need = need
+        self.internal_topic = None if need is None else need.internal_topic
 
     def _encode_first(self, response: Any, chunks: list[Any]) -> None:
         """Encoders take 2 ms to compile, so that each is once it is needed."""

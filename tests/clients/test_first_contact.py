@@ -106,7 +106,7 @@ def test_in_a_fresh_cluster_and_in_one_that_was_killed_nobody_waits_for_another_
             broker.begin_to_start()
         for broker in cluster.brokers:
             broker.wait_until_started()
-        cluster.wait_until_in_sync(60)
+        cluster.wait_until_in_sync(60)  # until then acks=all is refused with NOT_ENOUGH_REPLICAS, as by Kafka
         at_once(cluster.bootstrap, {f"restarted-{name}": each for name, each in clients.items()})
         log = cluster.log
     assert answered(log) >= ASKED | {"ShareFetch", "StreamsGroupHeartbeat"}
@@ -136,3 +136,9 @@ LINE = "2026-11-28 09:09:00,046 DEBUG barnabas.request: 127.0.0.1:43140 client {
 def test_an_error_is_found_in_the_line_of_its_answer(asked: str, found: set[str]) -> None:
     client, _, rest = asked.partition(": ")
     assert met_by_waiting(LINE.format(client, rest)).keys() == found
+
+
+def test_a_request_that_has_waited_in_vain_is_found_whatever_it_was_answered() -> None:
+    waited = LINE.replace("{}: {}, 0.20 ms", "c: JoinGroup v9 waited{}, 3000.12 ms")
+    assert met_by_waiting(waited.format(" in vain")).keys() == {"JoinGroup in vain"}
+    assert met_by_waiting(waited.format("")) == {}

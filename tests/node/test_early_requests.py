@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from broker import readiness
 from broker.coordination import hosted_shards
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.hosted_shards import HostedShards
 from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from broker.handlers import HANDLERS
-from broker.network.forwarded_route import ForwardedRoute
-from broker.readiness import NEEDS, Readiness
+from broker.early_requests import EarlyRequests
 from broker.server import Server
 from coordinator.share.share_partition_key import SharePartitionKey
-from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -35,9 +29,8 @@ from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, 
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.producer_ids import InitProducerIdRequest
 from protocol.messages.share_state import ReadPartition, ReadShareGroupStateRequest, ReadStateData
-from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.transactions_admin import ListTransactionsRequest
-from protocol.wire.codec import encode
 from protocol.wire.error_codes import error_codes
 from tests.node.computing import SHORT
 from tests.support.first_contact import MET_BY_WAITING
@@ -136,8 +129,8 @@ async def told_early(node: Server, topic: str, cause: tuple[Any, int], early: An
     send(*cause)
     while topic not in node.metadata.image.topics:
         await asyncio.sleep(0)
-    assert node.readiness.is_behind, "nobody could come early"
-    while node.readiness.is_behind:
+    assert node.early_requests.is_behind, "nobody could come early"
+    while node.early_requests.is_behind:
         for each in early:
             send(*each)
         await asyncio.sleep(0)
@@ -252,8 +245,8 @@ async def test_who_comes_while_a_transaction_coordinator_is_elected_again_waits_
 async def test_who_comes_to_a_coordinator_whose_broker_has_not_heard_yet_of_the_topic_waits_for_that(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Readiness, "_may_lag", True)  # as at a broker that another node controls
-    node.readiness._look()
+    monkeypatch.setattr(EarlyRequests, "_may_lag", True)  # as at a broker that another node controls
+    node.early_requests._look()
     client, other = Client(Straight(node)), Client(Straight(node))
     sent = client.send(*JOIN)
     await asyncio.sleep(0)
@@ -261,123 +254,3 @@ async def test_who_comes_to_a_coordinator_whose_broker_has_not_heard_yet_of_the_
     find = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
     assert errors([await answered(other, other.send(find, 6))]) == set()
     assert errors([await answered(client, sent)]) == set()
-
-
-class NeverReady:
-    """A node that has something to follow, and never comes to its end."""
-
-    def __init__(self, node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(NEEDS, "FindCoordinator", lambda here, request: self.is_ready)
-        self.is_ready = False
-        self._readiness = node.readiness
-        self.timers: list[Callable[[], object]] = []
-        monkeypatch.setattr(node.readiness, "_scheduler", self)
-        monkeypatch.setattr(node.readiness, "is_behind", True)
-
-    def call_later(self, delay_s: float, callback: Callable[[], object]) -> NeverReady:
-        assert delay_s == readiness.LONGEST_WAIT_S
-        self.timers.append(callback)
-        return self
-
-    def cancel(self) -> None:
-        """Its timers are called by tests alone."""
-
-    def become_ready(self) -> None:
-        self.is_ready = True
-        self._readiness._look()
-
-
-FIND = FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 6
-
-
-@pytest.mark.limit("broker.readiness.LONGEST_WAIT_S")
-async def test_who_has_waited_long_enough_is_answered_as_things_are(
-    node: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never = NeverReady(node, monkeypatch)
-    client = Client(Straight(node))
-    sent = client.send(*FIND)
-    await asyncio.sleep(0)
-    assert client.receive(sent, within_s=0) is Outcome.SILENCE
-    [timer] = never.timers
-    timer()
-    assert errors([await answered(client, sent)]) == set()
-
-
-@pytest.mark.limit("broker.readiness.MOST_WAITING")
-async def test_where_enough_requests_wait_the_next_one_is_answered_as_things_are(
-    node: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(readiness, "MOST_WAITING", 2)
-    never = NeverReady(node, monkeypatch)
-    clients = [Client(Straight(node)) for _ in range(3)]
-    sent = [client.send(*FIND) for client in clients]
-    await answered(clients[2], sent[2])
-    assert [clients[place].receive(sent[place], within_s=0) for place in (0, 1)] == [Outcome.SILENCE] * 2
-    never.become_ready()
-    for place in (0, 1):
-        await answered(clients[place], sent[place])
-
-
-async def test_what_a_connection_sends_behind_a_request_that_waits_is_answered_behind_it(
-    node: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never = NeverReady(node, monkeypatch)
-    client = Client(Straight(node))
-    first, second = client.send(*FIND), client.send(ListGroupsRequest(), 5)
-    await asyncio.sleep(0)
-    assert client.receive(first, within_s=0) is Outcome.SILENCE
-    never.become_ready()
-    ids = []
-    for sent in (first, second):
-        while not isinstance(answer := client.receive(sent, within_s=0), Answer):
-            await asyncio.sleep(0)
-        ids.append(answer.correlation_id)
-    assert ids == [first.correlation_id, second.correlation_id]
-    client.close()
-
-
-async def test_what_waits_is_done_once_it_can_be_though_its_client_has_hung_up(
-    node: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    never = NeverReady(node, monkeypatch)
-    client = Client(Straight(node))
-    client.send(*FIND)
-    client.close()
-    await asyncio.sleep(0)
-    assert OFFSETS_TOPIC not in node.metadata.image.topics
-    never.become_ready()
-    assert OFFSETS_TOPIC in node.metadata.image.topics
-
-
-async def test_a_node_stops_while_requests_wait(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    never = NeverReady(node, monkeypatch)
-    client = Client(Straight(node))
-    client.send(*FIND)
-    await node.stop()
-    never.become_ready()
-    assert OFFSETS_TOPIC not in node.metadata.image.topics
-
-
-async def test_what_goes_to_the_controller_is_handed_on_while_this_node_is_behind(
-    node: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer = SimpleNamespace(data=b"\0\0\0\7\0" + bytes(encode(CreateTopicsResponse(), 5)))
-    route = ForwardedRoute(5, lambda context, request: answer, SimpleNamespace)
-    monkeypatch.setitem(node.dispatcher._routes, CreateTopicsRequest.API_KEY << 16 | 5, route)
-    monkeypatch.setattr(node.readiness, "is_behind", True)
-    client = Client(Straight(node))
-    assert (await answered(client, client.send(CreateTopicsRequest(), 5))).topics == []
-
-
-def test_all_that_may_wait_is_served_and_asks_for_fields_that_there_are() -> None:
-    served = {APIS[key].name: APIS[key] for key in HANDLERS}
-    here: Any = SimpleNamespace(
-        _metadata=SimpleNamespace(following=SimpleNamespace(is_behind=True)),
-        has_shard=lambda topic, key: True,
-        has_all_shards=lambda topic: True,
-        is_to_follow=lambda topic: False,
-        leads=lambda name, topic_id, indexes: True,
-    )
-    for name, ready in NEEDS.items():
-        assert ready(here, served[name].request())

@@ -11,6 +11,7 @@ from tests.support.first_contact import MET_BY_WAITING
 _LINE = re.compile(
     r" client (?P<client>.*?): (?P<api>\w+) v\d+ .*: (?P<errors>[A-Z_]+ \(\d+\).*), [\d.]+ ms$"
 )
+_IN_VAIN = re.compile(r" client .*?: (\w+) v\d+ waited in vain, [\d.]+ ms$")
 _ERROR = re.compile(r"([A-Z_]+) \(\d+\)")
 _NODE = re.compile(r"raft-client-\d+|broker-\d+-fetcher-\d+")
 
@@ -46,12 +47,16 @@ ALLOWED = (
 
 
 def met_by_waiting(log: str) -> dict[str, list[str]]:
-    """The lines of answers with errors that a client meets by waiting, by API and error, but for those allowed.
+    """The lines of answers with errors that a client meets by waiting, by API and error, but for those allowed; and of
+    requests that have waited for as long as they may, whatever they were answered then.
 
     What nodes are told who follow each other's logs has no client waiting for it.
     """
     found: dict[str, list[str]] = {}
     for line in log.splitlines():
+        in_vain = _IN_VAIN.search(line)
+        if in_vain is not None:
+            found.setdefault(f"{in_vain[1]} in vain", []).append(line)
         match = _LINE.search(line)
         if match is None or _NODE.fullmatch(match["client"]):
             continue
