@@ -63,7 +63,8 @@ def read_environment(environ: Mapping[str, str]) -> EnvironmentVariables:
     """The settings among the environment's variables.
 
     As in the image, `listeners` follow from the advertised ones where the environment doesn't set them:
-    the same ports, on every interface. Raises UsageError for topics in another form.
+    the same ports, on every interface. Raises UsageError for topics in another form,
+    and for two of one name.
     """
     settings: Layer = {}
     for variable in sorted(environ):
@@ -84,7 +85,13 @@ def read_environment(environ: Mapping[str, str]) -> EnvironmentVariables:
 
 
 def _first_topics(texts: Sequence[str]) -> Sequence[FirstTopic]:
-    return [_first_topic(text.strip()) for text in texts if text.strip()]
+    topics = [_first_topic(text.strip()) for text in texts if text.strip()]
+    named: set[str] = set()
+    for topic in topics:
+        if topic.name in named:
+            raise UsageError(f"{CREATE_TOPICS}: {topic.name} is there twice")
+        named.add(topic.name)
+    return topics
 
 
 def _first_topic(text: str) -> FirstTopic:

@@ -30,13 +30,18 @@ TakeQuota = Callable[[int], None]
 MAX_PARTITIONS_PER_REQUEST = 10_000  # ReplicationControlManager.MAX_PARTITIONS_PER_BATCH
 
 
+def already_exists(name: str) -> KafkaError:
+    """What whoever wants to create a topic is told where there is one of this name."""
+    return KafkaError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+
 def check_new_name(image: ClusterImage, name: str) -> None:
     """Raises KafkaError where no topic of this name can be created."""
     reason = invalid_name_reason(name)
     if name == METADATA_TOPIC:
         raise KafkaError(Error.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
     if name in image.topics:
-        raise KafkaError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        raise already_exists(name)
     if reason is not None:
         raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
     collides = image.topics_like(name)

@@ -76,8 +76,9 @@ class TopicRequests:
     ) -> Withdraw | None:
         """Create those that nothing speaks against, all in one batch.
 
-        Names are checked against what exists: two that collide with each other both pass, as in Kafka. The whole is
-        refused where it is too large: POLICY_VIOLATION in records, UNKNOWN_SERVER_ERROR in bytes.
+        Names are checked against what exists: two that collide with each other both pass, as in Kafka. A name that
+        comes again finds the topic that was decided before it: no log that has a topic twice can be read any more. The
+        whole is refused where it is too large: POLICY_VIOLATION in records, UNKNOWN_SERVER_ERROR in bytes.
         """
 
         def decide(image: ClusterImage) -> Steps[ControllerResult[Created]]:
@@ -99,11 +100,14 @@ class TopicRequests:
         )
         topic_decisions.check_total(wanted, defaults.partitions)
         pause = Pause()
+        named: set[str] = set()
         for topic in wanted:
             if pause.is_due(1 + len(topic.configs)):
                 yield
             topic_id = self._new_topic_id()
             try:
+                if topic.name in named:
+                    raise topic_decisions.already_exists(topic.name)
                 new = yield from topic_decisions.new_topic(
                     NewPartitions(image, topic.name, topic_id, self._placer),
                     topic,
@@ -115,6 +119,7 @@ class TopicRequests:
             except KafkaError as error:
                 results.append((topic, error.as_value()))
                 continue
+            named.add(topic.name)
             decided += new
             check_records(decided)
             results.append((topic, topic_id))

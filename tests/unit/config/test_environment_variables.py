@@ -71,6 +71,14 @@ def test_a_topic_in_another_form_is_refused(text: str) -> None:
     assert raised.value.exit_status == 2
 
 
+def test_a_topic_that_is_there_twice_is_refused() -> None:
+    for texts in ("orders:3:1,orders:3:1", "orders:3:1, counts:1:1 , orders:1:2:compact"):
+        with pytest.raises(UsageError) as raised:
+            read_environment({"KAFKA_CREATE_TOPICS": texts})
+        assert str(raised.value) == "KAFKA_CREATE_TOPICS: orders is there twice"
+        assert raised.value.exit_status == 2
+
+
 def test_listeners_follow_from_what_is_advertised_on_every_interface() -> None:
     advertised = "INSIDE://kafka:29092,OUTSIDE://localhost:9092,V6://[::1]:9094"
     settings = read_environment({"KAFKA_ADVERTISED_LISTENERS": advertised}).settings
