@@ -114,14 +114,14 @@ async def _connected(
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(CONNECTION_SETUP_TIMEOUT_S) as limit:
-            await loop.create_connection(lambda: _Attempt(make_protocol(), limit), host, port)
+            await loop.create_connection(lambda: _UntilConnected(make_protocol(), limit), host, port)
     except OSError as error:  # a timeout is one
         failed(error)
     except ValueError as error:  # a name that can't be one
         failed(OSError(f"{host!r}: {error}"))
 
 
-class _Attempt(asyncio.BufferedProtocol):
+class _UntilConnected(asyncio.BufferedProtocol):
     """In the place of a protocol until it is connected: then the attempt has come to something, and no time ends it.
 
     A connection that was given up in the very turn in which it was made uvloop closed without a word to its protocol,

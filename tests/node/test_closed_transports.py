@@ -163,7 +163,7 @@ def test_a_connection_whose_time_is_over_before_it_is_told_of_was_never_there(
     async def told() -> None:
         async with Ends() as ends:
             here = HeardFrames()
-            attempt = network._Attempt(here, Over())  # type: ignore[arg-type]
+            attempt = network._UntilConnected(here, Over())  # type: ignore[arg-type]
             await asyncio.get_running_loop().create_connection(lambda: attempt, "127.0.0.1", ends.port)
             await reached(lambda: ends.there and ends.there[0].lost)
             assert here.transport is None
