@@ -65,6 +65,11 @@ class _Content:
         if not len(self.data) % _RUN_SIZE:
             self.ends.append(txn.last_offset)
 
+    def are_proven(self, first: int, end: int) -> bool:
+        """Of the records from the one before the first on: where that ends tells which is the first."""
+        unproven = self.unproven
+        return unproven is None or unproven.find(1, first - 1 if first else 0, end) < 0
+
     def run(self, run: int) -> list[AbortedTxn]:
         records = self.runs.get(run)
         if records is None:
@@ -150,14 +155,22 @@ class TransactionIndex:
         Two records in a row have to say that all behind them began later: one whose last stable offset is wrong would
         hide the next one.
         """
+        found, complete, _ = self.collect_as_proven(fetch_offset, upper_bound_offset)
+        return found, complete
+
+    def collect_as_proven(
+        self, fetch_offset: int, upper_bound_offset: int
+    ) -> tuple[list[AbortedTxn], bool, bool]:
+        """As `collect`, and whether all that this goes by is proven."""
         found: list[AbortedTxn] = []
         read = self._content()
         if not read.data:
-            return found, False
+            return found, False, True
         ends = read.ends
         said_once = False
         run = bisect_left(ends, fetch_offset)
         start = bisect_left(read.run(run), fetch_offset, key=_last_offset)
+        first = run * _RUN + start
         while run <= len(ends):
             if run < len(ends):
                 first_offset, last_stable_offset = read.bounds_of(run)
@@ -165,20 +178,16 @@ class TransactionIndex:
                     run, start = run + 1, 0
                     continue
             records = read.run(run)
-            for txn in records[start:] if start else records:
+            for place in range(start, len(records)):
+                txn = records[place]
                 if txn.first_offset < upper_bound_offset:
                     found.append(txn)
                 if txn.last_stable_offset >= upper_bound_offset:
                     if said_once:
-                        return found, True
+                        return found, True, read.are_proven(first, run * _RUN + place + 1)
                     said_once = True
             run, start = run + 1, 0
-        return found, False
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether all of it is, as far as there is any."""
-        return self._content().unproven is None
+        return found, False, read.are_proven(first, run * _RUN)
 
     def unproven(self, fetch_offset: int, upper_bound_offset: int, most: int) -> list[tuple[int, AbortedTxn]]:
         """The records, with their numbers, that `collect` goes by and that are unproven: so many of those that it looks
@@ -220,19 +229,27 @@ class TransactionIndex:
         if numbers is not None and read.unproven is not None:
             for number in numbers:
                 read.unproven[number] = 0
-        if numbers is None or (read.unproven is not None and not any(read.unproven)):
+        if numbers is None or (read.unproven is not None and read.unproven.find(1) < 0):
             read.unproven = None
 
-    def marker_behind(self, offset: int, count: int) -> int | None:
-        """The offset of the last one of so many markers from the offset on; None where there are no more than these."""
-        if self.count <= count:
-            return None
+    def marker_behind(self, offset: int, count: int, unproven_count: int) -> int | None:
+        """The offset of the last one of so many markers from the offset on, or of the second number, where one of these
+        is unproven; None where there are no more than these."""
         read = self._content()
-        run = bisect_left(read.ends, offset)
-        last = run * _RUN + bisect_left(read.run(run), offset, key=_last_offset) + count - 1
-        if last + 1 >= self.count:
+        data = read.data
+        total = len(data) // RECORD_SIZE
+        if total <= (count if read.unproven is None else unproven_count):
             return None
-        found: int = _RECORD.unpack_from(read.data, last * RECORD_SIZE)[_LAST_OFFSET]
+        if offset > _RECORD.unpack_from(data, (total - 1) * RECORD_SIZE)[_LAST_OFFSET]:
+            return None  # as most are asked, at the end
+        run = bisect_left(read.ends, offset)
+        first = run * _RUN + bisect_left(read.run(run), offset, key=_last_offset)
+        if not read.are_proven(first, first + count):
+            count = min(count, unproven_count)
+        last = first + count - 1
+        if last + 1 >= total:
+            return None
+        found: int = _RECORD.unpack_from(data, last * RECORD_SIZE)[_LAST_OFFSET]
         return found
 
     def truncate_to(self, offset: int) -> None:

@@ -258,8 +258,7 @@ def bound_by_aborted(log: LogState, offset: int, most: int) -> int:
     slot = bisect_right(log.segments.base_offsets, offset) - 1
     if slot < 0:
         return LONG_MAX
-    index = log.segments.row[slot].txn_index
-    marker = index.marker_behind(offset, most if index.is_proven else min(most, MOST_PROVEN_AT_ONCE))
+    marker = log.segments.row[slot].txn_index.marker_behind(offset, most, MOST_PROVEN_AT_ONCE)
     return LONG_MAX if marker is None else marker + 1
 
 
@@ -283,9 +282,10 @@ def aborted_transactions(
     aborted = []
     for number in range(slot, len(log.segments.row)):
         index = log.segments.row[number].txn_index
-        if not index.is_proven:
+        found, complete, is_proven = index.collect_as_proven(fetch_offset, bound)
+        if not is_proven:
             prove(log, number, fetch_offset, bound)
-        found, complete = index.collect(fetch_offset, bound)
+            found, complete = index.collect(fetch_offset, bound)
         aborted += [AbortedTransaction(txn.producer_id, txn.first_offset) for txn in found]
         if complete:
             break

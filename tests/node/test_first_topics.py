@@ -11,6 +11,8 @@ import pytest
 
 from broker.config.environment_variables import FirstTopic
 from broker.process.first_topics import MOST_TIMES_ASKED, RETRY_S, create_first_topics
+from broker.process.log_lines import LineFormatter
+from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from tests.support.whole_server import started
 
@@ -44,7 +46,9 @@ class OfCluster:
         self.slept: list[float] = []
         self.config = SimpleNamespace(joins=True, controller_listeners=())
         self.topics = SimpleNamespace(create_unasked=self._create)
-        self.stop_on_failure = None
+        self.failures: list[BaseException] = []
+        self.stop_on_failure = self.failures.append
+        self.tried = asyncio.Event()
 
     def _create(self, wanted: Any, reply: Any, failed: Any) -> None:
         self.asked += 1
@@ -56,7 +60,7 @@ class OfCluster:
 
     async def make(self) -> None:
         server: Any = self
-        await create_first_topics(server, [FirstTopic("orders", 1, 3, None)], asyncio.Event(), self.sleep)
+        await create_first_topics(server, [FirstTopic("orders", 1, 3, None)], self.tried, self.sleep)
 
 
 async def test_brokers_that_come_later_are_waited_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -79,3 +83,26 @@ async def test_brokers_that_never_come_are_given_up(caplog: pytest.LogCaptureFix
     assert caplog.records[-1].getMessage() == (
         "KAFKA_CREATE_TOPICS: topic orders can't be created: INVALID_REPLICATION_FACTOR: two brokers"
     )
+
+
+@pytest.mark.parametrize("when", ["at once", "later"])
+@pytest.mark.parametrize(
+    ("error", "stops"),
+    [(MemoryError(), False), (OSError("disk"), False), (BrokenInvariantError("two of one"), True)],
+)
+async def test_an_error_of_ours_is_told_in_one_line_and_keeps_nobody_waiting(
+    caplog: pytest.LogCaptureFixture, when: str, error: Exception, stops: bool
+) -> None:
+    class Failing(OfCluster):
+        def _create(self, wanted: Any, reply: Any, failed: Any) -> None:
+            if when == "at once":
+                raise error
+            asyncio.get_running_loop().call_soon(failed, error)
+
+    cluster = Failing()
+    await cluster.make()
+    assert cluster.tried.is_set()
+    (record,) = caplog.records
+    line = LineFormatter().format(record)
+    assert line.endswith(f"KAFKA_CREATE_TOPICS: the topics can't be created: {str(error) or 'MemoryError'}")
+    assert cluster.failures == [error] * stops

@@ -368,10 +368,10 @@ def test_behind_how_many_markers_a_reader_may_be_stopped(tmp_path: Path) -> None
     index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
     for number in range(1_000):
         index.append(AbortedTxn(1, 2 * number, 2 * number + 1, 2 * number))
-    assert index.marker_behind(0, 1) == 1
-    assert index.marker_behind(0, 999) == 1_997
-    assert index.marker_behind(2, 300) == 601
-    assert index.marker_behind(1_001, 499) == 1_997
-    assert index.marker_behind(1_001, 500) is None
-    assert index.marker_behind(0, 1_000) is None
-    assert index.marker_behind(5_000, 1) is None
+    assert index.marker_behind(0, 1, 1) == 1
+    assert index.marker_behind(0, 999, 1) == 1_997
+    assert index.marker_behind(2, 300, 1) == 601
+    assert index.marker_behind(1_001, 499, 1) == 1_997
+    assert index.marker_behind(1_001, 500, 1) is None
+    assert index.marker_behind(0, 1_000, 1) is None
+    assert index.marker_behind(5_000, 1, 1) is None
