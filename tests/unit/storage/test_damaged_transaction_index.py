@@ -14,6 +14,7 @@ from protocol.errors import Error, KafkaError
 from protocol.records.batch import walk_batches
 from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
 from storage.log import aborted, reads
+from storage.log.log_state import LogState
 from storage.log.partition_log import PartitionLog
 from storage.producers.txn_markers import read_marker
 from tests.support.disk import files
@@ -187,6 +188,34 @@ def test_what_is_appended_or_proven_once_is_read_no_second_time(
     log.close()
 
 
+@pytest.mark.parametrize("offset", [10, 40])
+def test_who_reads_what_is_proven_waits_for_no_proof_though_there_is_more_that_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int
+) -> None:
+    """At the log's end, for one: older ones may be read never again."""
+    log = open_log(tmp_path)
+    for sequence in range(20):
+        append(log, transactional(sequence))
+        end_transaction(log, False)
+    append(log, batch(1))
+    log.close()
+    log = opened(tmp_path)
+    asked: list[int] = []
+    prove = reads.prove
+
+    def noted(log_state: LogState, slot: int, fetch_offset: int, upper_bound: int) -> None:
+        asked.append(fetch_offset)
+        prove(log_state, slot, fetch_offset, upper_bound)
+
+    monkeypatch.setattr(reads, "prove", noted)
+    for _ in range(3):
+        read = log.read(offset, 1, offset + 2, min_one_batch=True)
+        log.aborted_transactions(offset, read, offset + 2)
+    assert asked == [offset]
+    assert log.segments[0].txn_index.unproven(0, 100, 100)
+    log.close()
+
+
 @pytest.mark.limit("storage.log.aborted.MOST_PROVEN_AT_ONCE")
 def test_one_read_proves_few_of_many_and_gives_less_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -206,6 +235,9 @@ def test_one_read_proves_few_of_many_and_gives_less_meanwhile(
     assert [each.first_offset for each in log.aborted_transactions(10, read, bound)] == [10, 12, 14]
     index = log.segments[0].txn_index
     assert [number for number, _ in index.unproven(0, 100, 100)] == [0, 1, 2, 3, *range(8, 20)]
+    assert log.bound_by_aborted(10, 2) == 14
+    index.believe(range(4, 16))
+    assert (log.bound_by_aborted(10, 10), log.bound_by_aborted(12, 11)) == (30, 18)
     index.believe()
     assert log.bound_by_aborted(0, 10) == 20
     log.close()
