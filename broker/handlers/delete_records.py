@@ -2,8 +2,9 @@
 
 The log start moves at once, and that of the other replicas with what they fetch next, for which the answer waits: it
 has the lowest of them; a log on its way to another directory is one. Segments go at the next retention run. The offset
-is on its way to the disk (`log-start-offset-checkpoint`) as the answer is, so that what was deleted doesn't come back
-with a broker that is killed later. Kafka writes it by the clock and at shutdown alone.
+is on its way to the disk (`log-start-offset-checkpoint`) as the answer is, or a tenth of a second later where there are
+many such requests, so that what was deleted doesn't come back with a broker that is killed later. Kafka writes it by
+the clock and at shutdown alone.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def _deleted(
                 yield None
         response.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
     for directory in directories:
-        directory.checkpoint_log_starts()
+        directory.log_start_moved()
     later: Later[None] = Later()
     later.waits_for(delayed.abandon)
     delayed.start(scheduler, request.timeout_ms, lambda: later.reply(None))

@@ -153,11 +153,11 @@ class Partition:
             self._take(role)
         else:
             leader_id, leader_epoch = wanted.leader, wanted.leader_epoch
-            self._take(Follower(self.log, self.waiting, leader_id, leader_epoch, self._checkpoint_log_start))
+            self._take(Follower(self.log, self.waiting, leader_id, leader_epoch, self._log_start_moved))
         self._partition_epoch = wanted.partition_epoch
 
-    def _checkpoint_log_start(self) -> None:
-        self.directory.checkpoint_log_starts()
+    def _log_start_moved(self) -> None:
+        self.directory.log_start_moved()
 
     def give_up(self, error: Error) -> None:
         """It is deleted (NOT_LEADER_OR_FOLLOWER), or its disk failed (KAFKA_STORAGE_ERROR)."""

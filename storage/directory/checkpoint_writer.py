@@ -9,6 +9,8 @@ from storage.files import Files
 logger = logging.getLogger(__name__)
 
 BACKGROUND_SUFFIX = ".background.tmp"
+REST_MS = 100
+"""Between two that `write_soon` begins of a file: what each encodes grows with the partitions of the directory."""
 
 
 class CheckpointWriter:
@@ -30,6 +32,8 @@ class CheckpointWriter:
         """By file, what it says already while the directory is synced for it."""
         self._superseded: set[str] = set()
         """Of the files being written: those that meanwhile say something newer."""
+        self._resting: dict[str, Callable[[], bytes] | None] = {}
+        """Files of which `write_soon` began one lately, with what it is asked for since."""
 
     def write(self, name: str, encode: Callable[[], bytes]) -> None:
         """Begins to write the file. Of what comes while it is being written only the newest is written after it, and
@@ -73,6 +77,25 @@ class CheckpointWriter:
             self._writing.discard(name)
             self._waiting[name] = encode
             raise
+
+    def write_soon(self, name: str, encode: Callable[[], bytes]) -> None:
+        """As `write`, for what clients may ask for as often as they like: at once, unless it was asked for a moment
+        ago, and then once for all that ask meanwhile."""
+        if name in self._resting:
+            self._resting[name] = encode
+            return
+        self._resting[name] = None
+        try:
+            self._background(lambda: None, lambda _: self._rested(name), lane=Lane.WRITING, delay_ms=REST_MS)
+        except MemoryError:
+            del self._resting[name]
+            raise
+        self.write(name, encode)
+
+    def _rested(self, name: str) -> None:
+        encode = self._resting.pop(name, None)
+        if encode is not None:
+            self.write_soon(name, encode)
 
     def _put_in_place(self, name: str, temporary: str, data: bytes) -> bool:
         path = f"{self._path}/{name}"
@@ -134,4 +157,5 @@ class CheckpointWriter:
     def stop(self) -> None:
         """Whoever holds the directory's lock next is alone to write."""
         self._waiting.clear()
+        self._resting.clear()
         self._superseded |= self._writing

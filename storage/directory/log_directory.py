@@ -250,6 +250,10 @@ class LogDirectory(DirectoryState):
         """Writes down where each log begins, where that isn't its first segment's base, in the background."""
         self.offsets.write_log_starts()
 
+    def log_start_moved(self) -> None:
+        """A client had records deleted: `checkpoint_log_starts`, at once, or where that was a moment ago, soon."""
+        self.offsets.write_log_starts_soon()
+
     # ---- end
 
     def close(self, *, broker_epoch: int = -1, clean: bool = True, run_all: RunAll = run_in_turn) -> bool:

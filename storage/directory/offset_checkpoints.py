@@ -126,6 +126,10 @@ class OffsetCheckpoints:
     def write_log_starts(self) -> None:
         self._writer.write(checkpoints.LOG_START_FILE, self._encode_log_starts)
 
+    def write_log_starts_soon(self) -> None:
+        """See `CheckpointWriter.write_soon`."""
+        self._writer.write_soon(checkpoints.LOG_START_FILE, self._encode_log_starts)
+
     def write_log_starts_now(self) -> None:
         """Raises `OSError`."""
         self._writer.write_now(checkpoints.LOG_START_FILE, self._encode_log_starts())
@@ -158,14 +162,15 @@ class OffsetCheckpoints:
         return checkpoints.encode_offsets(self._high_watermarks | opened)
 
     def _encode_log_starts(self) -> bytes:
-        opened = {
-            key: log.log_start_offset
-            for key, log in self._opened().items()
-            if log.log_start_offset > log.base_offsets[0]
-        }
-        offsets = self._log_starts | opened
+        offsets = self._log_starts.copy()
+        for key, log in self._opened().items():
+            offset = log.log_start_offset
+            if offset and offset > log.base_offsets[0]:
+                offsets[key] = offset
         written = self._written_log_starts
-        written.update({key: max(offset, written.get(key, 0)) for key, offset in offsets.items()})
+        for key, offset in offsets.items():
+            if offset > written.get(key, 0):
+                written[key] = offset
         self._last_log_starts = checkpoints.encode_offsets(offsets)
         return self._last_log_starts
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -40,6 +41,10 @@ from protocol.messages.topics import (
     DeleteRecordsTopic,
 )
 from protocol.records.records import build_batch
+from storage.background import Lane
+from storage.checkpoints import LOG_START_FILE
+from storage.directory import checkpoint_writer
+from storage.directory.checkpoint_writer import CheckpointWriter
 from storage.log.partition_log import PartitionLog
 from storage.log.retention import MOST_DELETED_AT_ONCE
 from tests.support.topics import topics_of
@@ -295,6 +300,26 @@ async def test_a_start_after_a_kill_begins_where_records_were_deleted(tmp_path: 
 
     log = again.partitions.get("t", 0).log
     assert (log.log_start_offset, log.log_end_offset) == (2, 3)
+
+
+async def test_who_deletes_records_all_the_time_has_log_starts_written_once_in_a_while(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_writer, "REST_MS", HOUR_MS)
+    written: list[str] = []
+    write = CheckpointWriter.write
+
+    def noted(writer: CheckpointWriter, name: str, encode: Callable[[], bytes]) -> None:
+        written.append(name)
+        write(writer, name, encode)
+
+    monkeypatch.setattr(CheckpointWriter, "write", noted)
+    create(node, "t")
+    for offset in range(1, 6):
+        append(node, "t")
+        assert delete_before(node, "t", offset) == (Error.NONE, offset)
+        await node.background.passed(Lane.WRITING)
+    assert written.count(LOG_START_FILE) == 1
 
 
 async def test_the_size_of_a_partition_is_that_of_its_records(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from storage import checkpoints
-from storage.directory.checkpoint_writer import CheckpointWriter
+from storage.directory.checkpoint_writer import REST_MS, CheckpointWriter
 from storage.directory.offset_checkpoints import OffsetCheckpoints
 from tests.support.disk import files
 from tests.support.failing_calls import fail
@@ -59,6 +59,59 @@ def test_what_was_put_in_place_counts_though_the_directory_could_not_be_synced(t
     background.run_all()
     assert (tmp_path / NAME).read_bytes() == b"1"
     assert writer.has_written(NAME, b"1")
+
+
+def test_what_is_asked_for_all_the_time_is_written_at_once_and_then_once_in_a_while(tmp_path: Path) -> None:
+    background = HeldBackground()
+    writer = writer_of(tmp_path, background)
+    encoded: list[bytes] = []
+
+    def ask(number: int) -> None:
+        def encode() -> bytes:
+            encoded.append(b"%d" % number)
+            return encoded[-1]
+
+        writer.write_soon(NAME, encode)
+
+    def run_all_but_the_rest() -> None:
+        rest = next(each for each in background.waiting if each[3] == REST_MS)
+        background.waiting.remove(rest)
+        background.run_all()
+        background.waiting.append(rest)
+
+    for number in range(5):
+        ask(number)
+    run_all_but_the_rest()
+    assert (tmp_path / NAME).read_bytes() == b"0"
+    for number in range(5, 9):
+        ask(number)
+    assert background.delays_ms == [REST_MS]
+    background.run_one()  # it is over
+    run_all_but_the_rest()
+    assert (tmp_path / NAME).read_bytes() == b"8"
+    assert encoded == [b"0", b"8"]
+    background.run_all()
+    ask(9)  # nobody has asked for a while
+    run_all_but_the_rest()
+    assert (tmp_path / NAME).read_bytes() == b"9"
+    ask(10)
+    writer.stop()
+    background.run_all()
+    assert encoded == [b"0", b"8", b"9"]
+
+
+def test_what_too_little_memory_kept_from_being_written_soon_is_written_the_next_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    background = HeldBackground()
+    writer = writer_of(tmp_path, background)
+    with monkeypatch.context() as patch:
+        fail(patch, HeldBackground, "__call__")
+        with pytest.raises(MemoryError):
+            writer.write_soon(NAME, lambda: b"1")
+    writer.write_soon(NAME, lambda: b"2")
+    background.run_all()
+    assert (tmp_path / NAME).read_bytes() == b"2"
 
 
 def test_a_directory_that_can_not_be_synced_is_reported(tmp_path: Path) -> None:
