@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
+
+from protocol.telling import tell_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from protocol.steps import Steps
+
+log = logging.getLogger("barnabas.controller")
 
 
 class Following:
@@ -30,8 +35,16 @@ class Following:
     def follow(
         self, one: Callable[[], Steps[None]], followed: Callable[[int], None], offset: Callable[[], int]
     ) -> Steps[None]:
-        """`one` follows the image as it is then; `followed` is told of the `offset` that it was committed up to."""
-        self._tell()
+        """`one` follows the image as it is then; `followed` is told of the `offset` that it was committed up to. What
+        one of those that are `told` fails with is raised once all is followed."""
+        try:
+            self._tell()
+        finally:
+            yield from self._follow_all(one, followed, offset)
+
+    def _follow_all(
+        self, one: Callable[[], Steps[None]], followed: Callable[[int], None], offset: Callable[[], int]
+    ) -> Steps[None]:
         while self.has_changed and not self.is_under_way:
             self.has_changed = False
             committed_offset = offset()
@@ -44,5 +57,4 @@ class Following:
         self._tell()
 
     def _tell(self) -> None:
-        for told in self.told:
-            told()
+        tell_each(self.told, lambda told: told(), log, "it can't be told that metadata is followed")

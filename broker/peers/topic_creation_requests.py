@@ -6,12 +6,14 @@ since it has sent its client away before.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError, error_of
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
+from protocol.telling import tell_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from coordinator.commit_waiters import Failed
     from protocol.messages.topics import CreatableTopic
     from protocol.wire.schema import Message
+
+log = logging.getLogger("barnabas.peers")
 
 TIMEOUT_MS = 30_000
 """`request.timeout.ms`."""
@@ -100,10 +104,12 @@ class TopicCreationRequests:
         )
 
     def _look(self) -> None:
-        """The metadata is followed, or begins to be."""
-        for wanted, (created, _) in [*self._created.items()]:
-            if self._are_here(created):
-                self._tell(wanted)
+        """The metadata is followed, or begins to be. Who is told may have it looked again, and others told in that."""
+        tell_each([*self._created], self._tell_if_here, log, "it can't be told that a topic is there")
+
+    def _tell_if_here(self, wanted: _Wanted) -> None:
+        if wanted in self._created and self._are_here(self._created[wanted][0]):
+            self._tell(wanted)
 
     def _tell(self, wanted: _Wanted) -> None:
         created, late = self._created.pop(wanted)

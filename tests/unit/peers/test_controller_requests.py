@@ -118,6 +118,36 @@ def test_it_is_told_after_a_while_though_the_metadata_does_not_come_and_not_at_a
     assert (len(node.answers), node.late) == (1, [])
 
 
+def test_who_fails_as_it_is_told_of_its_topic_keeps_it_from_nobody_else() -> None:
+    node = Creating()
+
+    def fails(_: Any) -> None:
+        raise ValueError("the first")
+
+    for reply in (fails, node.answers.append):
+        topic = CreatableTopic(name="a", num_partitions=1, replication_factor=1)
+        node.requests.create([topic], reply, unexpected)
+        node.channel.answer(made(("a", 0)))
+    with pytest.raises(ValueError, match="the first"):
+        node.follow("a")
+    assert (len(node.answers), node.late) == (1, [])
+
+
+def test_who_is_told_of_its_topic_may_have_the_others_told_in_that() -> None:
+    node = Creating()
+    for number in range(2):
+        topic = CreatableTopic(name="a", num_partitions=1, replication_factor=1)
+
+        def reply(_: Any, number: int = number) -> None:
+            node.answers.append(number)
+            node.follow()
+
+        node.requests.create([topic], reply, unexpected)
+        node.channel.answer(made(("a", 0)))
+    node.follow("a")
+    assert node.answers == [0, 1]
+
+
 def test_one_request_goes_after_the_other_and_none_for_who_has_gone() -> None:
     node = Creating()
     first, second = node.create("a"), node.create("b")

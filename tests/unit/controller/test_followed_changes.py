@@ -1,0 +1,43 @@
+"""What follows from the metadata's changes, and who is told of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.controller.followed_changes import Following
+from protocol.steps import Steps, at_once
+
+
+class Changed:
+    """The image, which isn't followed yet."""
+
+    def __init__(self, *told: Callable[[], None]) -> None:
+        self.following = Following()
+        self.following.has_changed = True
+        self.following.told += told
+        self.seen: list[str] = []
+
+    def follow(self) -> None:
+        def one() -> Steps[None]:
+            self.seen.append("followed")
+            return
+            yield
+
+        at_once(self.following.follow(one, lambda offset: self.seen.append(f"up to {offset}"), lambda: 7))
+
+
+def fails() -> None:
+    raise ValueError("the first")
+
+
+def test_a_change_is_followed_and_all_others_are_told_though_one_fails_as_it_is_told() -> None:
+    changed = Changed(fails)
+    changed.following.told.append(
+        lambda: changed.seen.append("behind" if changed.following.is_behind else "done")
+    )
+    with pytest.raises(ValueError, match="the first"):
+        changed.follow()
+    assert changed.seen == ["behind", "followed", "up to 7", "done"]
+    assert not changed.following.is_behind
