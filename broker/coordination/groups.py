@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from coordinator.group.member_memory import MemberMemory
-    from coordinator.group.offsets.staging import StagedOffsets
     from coordinator.group.settings import GroupSettings
     from coordinator.group.shard import GroupShard
     from coordinator.group.share.share_timeouts import ShareTimeouts
@@ -129,6 +128,11 @@ class Groups:
     def consumer_assignors(self) -> tuple[str, ...]:
         return self._settings.consumer_assignors
 
+    @property
+    def max_offset_metadata(self) -> int:
+        """Of an offset, in characters of Java."""
+        return self._settings.offset_metadata_max_length
+
     @cached_property
     def _settings(self) -> GroupSettings:
         return group_settings(self._config)
@@ -202,20 +206,6 @@ class Groups:
             reply(error.as_value())
         else:
             shard.ask_for_later(question, reply)
-
-    def staged(
-        self, group_id: str, now_ms: int, *, retention_ms: int = -1, has_topic_ids: bool = True
-    ) -> StagedOffsets:
-        """Where the offsets of a commit are made ready to be written; none yet."""
-        from coordinator.group.offsets.staging import StagedOffsets
-
-        return StagedOffsets(
-            group_id,
-            now_ms,
-            max_metadata=self._settings.offset_metadata_max_length,
-            retention_ms=retention_ms,
-            has_topic_ids=has_topic_ids,
-        )
 
     # --- following the metadata -----------------------------------------------------------------------------
 

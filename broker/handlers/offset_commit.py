@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ, TOPIC
 from coordinator.group.offsets.commit import Committer, NewOffset
-from coordinator.group.offsets.staging import STAGED_PER_TURN
+from coordinator.group.offsets.staging import STAGED_PER_TURN, StagedOffsets
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.groups_offsets import (
     OffsetCommitRequest,
@@ -108,7 +108,13 @@ def handle(
     context: RequestContext,
     request: OffsetCommitRequest,
 ) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
-    steps = _committed(groups, metadata.image, authorizer, clock.now_ms(), context, request)
+    staged = StagedOffsets(
+        request.group_id,
+        clock.now_ms(),
+        max_metadata=groups.max_offset_metadata,
+        retention_ms=request.retention_time_ms,
+    )
+    steps = _committed(groups, metadata.image, authorizer, staged, context, request)
     return turns.answer(steps, context, to_the_end=True)
 
 
@@ -116,13 +122,12 @@ def _committed(
     groups: Groups,
     image: ClusterImage,
     authorizer: Authorizer,
-    now_ms: int,
+    staged: StagedOffsets,
     context: RequestContext,
     request: OffsetCommitRequest,
 ) -> RequestSteps[OffsetCommitResponse]:
     by_id = context.api_version >= TOPIC_ID_VERSION
     answers = _Answers(by_id=by_id)
-    staged = groups.staged(request.group_id, now_ms, retention_ms=request.retention_time_ms)
     if not authorizer.allows(context, READ, GROUP, request.group_id):
         answers.await_all(request)
         return (yield from answers.response(KafkaError(Error.GROUP_AUTHORIZATION_FAILED)))

@@ -22,7 +22,7 @@ from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
-from coordinator.group.offsets.staging import STAGED_PER_TURN
+from coordinator.group.offsets.staging import STAGED_PER_TURN, StagedOffsets
 from coordinator.ports import append_error
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from broker.network.turns import RequestSteps, Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
-    from coordinator.group.offsets.staging import StagedOffsets
     from coordinator.group.shard import GroupShard
 
 LOADING_VERSION = 2  # clients before it don't know COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)
@@ -62,7 +61,10 @@ def handle(
     context: RequestContext,
     request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse | Later[TxnOffsetCommitResponse]:
-    answer = _Answer(groups.staged(request.group_id, clock.now_ms(), has_topic_ids=False))
+    staged = StagedOffsets(
+        request.group_id, clock.now_ms(), max_metadata=groups.max_offset_metadata, has_topic_ids=False
+    )
+    answer = _Answer(staged)
 
     def committed() -> RequestSteps[TxnOffsetCommitResponse]:
         refused = _refused(authorizer, context, request)
