@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from coordinator.group.shard import GroupShard
 
 MOST_DELETED_OFFSETS = 10_000
-"""Offsets that go with their groups in one batch and one turn of the loop, some 40 ms: those of the last group may be
+"""Offsets that go with their groups in one batch and one turn of the loop, some 30 ms: those of the last group may be
 more. All groups of a partition are one batch in Kafka, which refuses them where it is more than `max.message.bytes`, by
 default some 15,000 offsets."""
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns
 from broker.security.authorizer import Operation, ResourceType
+from coordinator.group.offsets.staging import Tombstones
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_offsets import (
     OffsetDeleteRequest,
@@ -35,7 +37,7 @@ def handle(
     request: OffsetDeleteRequest,
 ) -> OffsetDeleteResponse | Later[OffsetDeleteResponse]:
     """An error of the group goes before everything else; unknown topics and partitions have their own. What goes is one
-    batch, as in Kafka, decided and written in one turn of the loop."""
+    batch, as in Kafka: it is made ready in turns of the loop, and decided and written in one."""
     steps = _deleted(groups, metadata.image, authorizer, context, request)
     return turns.answer(steps, context, to_the_end=True)
 
@@ -83,8 +85,7 @@ def _deleted(
             if not left:
                 left = PER_TURN
                 yield None
-    deletion = groups.answer(group_id, lambda shard: shard.delete_offsets(group_id, known), _as_it_is)
-    found = (yield deletion) if isinstance(deletion, Later) else deletion
+    found = yield from _written(groups, group_id, known)
     if isinstance(found, KafkaError):
         return OffsetDeleteResponse(error_code=found.error)
     answered = iter(zip(known, found, strict=True))
@@ -95,6 +96,23 @@ def _deleted(
 
     yield from in_turns(found, answer)
     return answers.response()
+
+
+def _written(
+    groups: Groups, group_id: str, partitions: Sequence[tuple[str, int]]
+) -> RequestSteps[list[Error] | KafkaError]:
+    """Each partition's error, or one for all of them."""
+    staged = Tombstones()
+
+    def stage(some: Sequence[tuple[str, int]]) -> None:
+        with suppress(KafkaError):  # which is answered once the shard is asked
+            groups.shard_of(group_id).stage_deletion(staged, group_id, some)
+
+    yield from in_turns(partitions, stage)
+    found = groups.answer(
+        group_id, lambda shard: shard.delete_offsets(group_id, partitions, staged), _as_it_is
+    )
+    return (yield found) if isinstance(found, Later) else found
 
 
 def _as_it_is(found: list[Error] | KafkaError) -> list[Error] | KafkaError:

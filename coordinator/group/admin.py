@@ -8,8 +8,8 @@ from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic.states import DEAD, STABLE
 from coordinator.group.consumer.description import describe_consumer_group
 from coordinator.group.kinds import Group
+from coordinator.group.offsets.staging import Tombstones
 from coordinator.group.parts import ShardParts
-from coordinator.group.records import AnyRecord, OffsetRecord
 from coordinator.group.streams.description import describe_streams_group
 from coordinator.group.streams.states import FILTERED_AS
 from protocol.errors import Error, KafkaError
@@ -89,7 +89,7 @@ class Administration:
         """Each group's error, in their order; offsets go first, then the groups. Raises KafkaError where that can't be
         recorded."""
         errors = []
-        records: list[AnyRecord] = []
+        tombstones = Tombstones()
         for group_id in group_ids:
             group = self._store.find(group_id)
             if group is None:
@@ -101,10 +101,10 @@ class Administration:
                 errors.append(refused.error)
                 continue
             errors.append(Error.NONE)
-            records += [OffsetRecord(key, None) for key in self._store.offsets.keys_of_group(group_id)]
-            records += group.tombstones()
+            tombstones.add_offsets(group_id, self._store.offsets.places_of_group(group_id))
+            tombstones.add_others(group.tombstones())
             self._rebalancing.forget(group_id)
-        self._journal.write(records)
+        self._journal.write_tombstones(tombstones)
         return errors
 
 

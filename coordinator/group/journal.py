@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coordinator.gate import Gate
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer
-from coordinator.group.offsets.staging import StagedOffsets
+from coordinator.group.offsets.staging import StagedOffsets, Tombstones
 from coordinator.group.records import AnyRecord, encode_record
 from coordinator.group.store import GroupStore, StageableGroup, StagedGroup
 from coordinator.ports import CoordinatorRecord
@@ -73,6 +73,19 @@ class Journal:
         try:
             first_offset = end_offset - len(committed)
             self._store.apply_offsets(staged.group_id, committed, first_offset, producer_id)
+        except Exception as error:
+            raise cannot_apply(error) from error
+
+    def write_tombstones(self, staged: Tombstones) -> None:
+        """Append them as one batch and apply them. Raises KafkaError as `write`."""
+        if not staged.encoded:
+            return
+        self._gate.append(staged.encoded)
+        try:
+            for group_id, places in staged.places.items():
+                self._store.offsets.remove(group_id, places)
+            for record in staged.others:
+                self._store.apply(record)
         except Exception as error:
             raise cannot_apply(error) from error
 

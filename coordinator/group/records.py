@@ -229,9 +229,13 @@ def encode_record(record: AnyRecord) -> CoordinatorRecord:
 
 
 def _encode_offset(record: OffsetRecord) -> CoordinatorRecord:
-    (group_id, topic, partition), offset = record
-    key = _begin_of_key(group_id, topic) + _INT32.pack(partition)
-    return key, None if offset is None else _encode_committed(offset)
+    key, offset = record
+    return encode_offset_key(*key), None if offset is None else _encode_committed(offset)
+
+
+def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of an offset's record."""
+    return _begin_of_key(group_id, topic) + _INT32.pack(partition)
 
 
 @lru_cache(maxsize=256)

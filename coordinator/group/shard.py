@@ -40,7 +40,7 @@ from coordinator.group.offsets import fetching_offsets
 from coordinator.group.offsets.commit import Committer, OffsetProducer
 from coordinator.group.offsets.committing import Committing
 from coordinator.group.offsets.expiry import OffsetExpiry
-from coordinator.group.offsets.staging import StagedOffsets
+from coordinator.group.offsets.staging import Place, StagedOffsets, Tombstones
 from coordinator.group.parts import ShardParts, SharePorts
 from coordinator.group.records import decode_record
 from coordinator.group.settings import GroupSettings
@@ -243,9 +243,13 @@ class GroupShard:
         """As `commit_offsets`, for an open transaction: the offsets count once its marker comes."""
         return self._committing.commit_in_transaction(committer, staged, producer)
 
-    def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[Error]:
+    def stage_deletion(self, staged: Tombstones, group_id: str, partitions: Sequence[Place]) -> None:
+        """Of some of the offsets that `delete_offsets` is to delete."""
+        self._committing.stage_deletion(staged, group_id, partitions)
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[Place], staged: Tombstones) -> list[Error]:
         """Each partition's error, in their order. Raises KafkaError with what holds for all of them."""
-        return self._committing.delete(group_id, partitions)
+        return self._committing.delete(group_id, partitions, staged)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Whether this member may fetch the group's offsets. Raises KafkaError."""

@@ -203,7 +203,7 @@ class GroupStore:
     def _apply_offset(self, record: OffsetRecord, producer_id: int) -> None:
         key, value = record
         if value is None:
-            self.offsets.remove(key)
+            self.offsets.remove(key.group_id, (key[1:],))
         else:
             self.apply_offsets(key.group_id, ((key, value),), value.record_offset, producer_id)
 

@@ -15,7 +15,9 @@ from broker.network.context import RequestContext
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.server import Server
-from coordinator.group.offsets.staging import STAGED_PER_TURN
+from coordinator.group.offsets.staging import STAGED_PER_TURN, Tombstones
+from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
+from coordinator.group.shard import GroupShard
 from protocol.errors import Error
 from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.groups_offsets import (
@@ -31,6 +33,7 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from protocol.records.records import RecordsOfOneTime
 from tests.node.transactional import CLIENT, Producer, ask, batches, coordinating
 from tests.support.whole_server import take_turns
 
@@ -149,15 +152,69 @@ async def test_partitions_that_are_not_there_are_answered_with_the_rest_of_a_lon
     assert held(node) == MANY
 
 
-async def test_an_offset_delete_of_many_partitions_is_one_batch(tmp_path: Path) -> None:
-    node = await coordinating(tmp_path, partitions=2 * turns.PER_TURN)
-    for start in range(0, 2 * turns.PER_TURN, MANY):
-        begun(node, offset_commit(range(start, start + MANY)), 9)
+def offset_delete(partitions: Iterable[int]) -> OffsetDeleteRequest:
+    wanted = [OffsetDeleteRequestPartition(partition_index=index) for index in partitions]
+    return OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=wanted)])
+
+
+async def with_offsets(tmp_path: Path, count: int, committed: Iterable[int]) -> Server:
+    """Of a topic of so many partitions."""
+    node = await coordinating(tmp_path, partitions=count)
+    begun(node, offset_commit(committed), 9)
     take_turns(node)
+    return node
+
+
+async def test_an_offset_delete_of_many_partitions_is_one_batch_that_is_made_ready_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 3 * turns.PER_TURN
+    node = await with_offsets(tmp_path, count, range(count))
     before = len(batches(node, OFFSETS))
-    wanted = [OffsetDeleteRequestPartition(partition_index=index) for index in range(2 * turns.PER_TURN)]
-    topics = [OffsetDeleteRequestTopic(name="t", partitions=wanted)]
-    later = begun(node, OffsetDeleteRequest(group_id="g", topics=topics), 0)
-    assert {held(node) for _ in turn_by_turn(node, later)} == {2 * turns.PER_TURN, 0}
-    assert errors_of(later.result()) == [Error.NONE] * 2 * turns.PER_TURN
-    assert [batch.records_count for batch in batches(node, OFFSETS)[before:]] == [2 * turns.PER_TURN]
+    encoded = [0]
+    add = RecordsOfOneTime.add
+
+    def counted(self: RecordsOfOneTime, key: bytes, value: bytes | None) -> None:
+        encoded[-1] += 1
+        add(self, key, value)
+
+    monkeypatch.setattr(RecordsOfOneTime, "add", counted)
+    later = begun(node, offset_delete(range(count)), 0)
+    seen = []
+    for _ in turn_by_turn(node, later):
+        encoded.append(0)
+        seen.append(held(node))
+    assert {*seen} == {count, 0}
+    assert (sum(encoded), max(encoded)) == (count, turns.PER_TURN)
+    assert errors_of(later.result()) == [Error.NONE] * count
+    assert [batch.records_count for batch in batches(node, OFFSETS)[before:]] == [count]
+
+
+async def test_an_offset_delete_takes_what_there_is_when_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever there was when it was made ready."""
+    count = 2 * turns.PER_TURN
+    node = await with_offsets(tmp_path, count, range(10, count))
+    before = len(batches(node, OFFSETS))
+    staged = []
+    stage = GroupShard.stage_deletion
+
+    def noted(shard: GroupShard, tombstones: Tombstones, *which: Any) -> None:
+        stage(shard, tombstones, *which)
+        staged.append(len(tombstones.encoded))
+
+    monkeypatch.setattr(GroupShard, "stage_deletion", noted)
+    later = begun(node, offset_delete(range(count)), 0)
+    while len(staged) < 2:
+        node.turns._take_turn()
+    shard = node.groups.shard_of("g")
+    commit = CommittedOffset(7, -1, "", 0)
+    shard.journal.write(
+        [OffsetRecord(OffsetKey("g", "t", 0), commit), OffsetRecord(OffsetKey("g", "t", 10), None)]
+    )
+    take_turns(node)
+    assert staged == [turns.PER_TURN - 10, count - 10]
+    assert errors_of(later.result()) == [Error.NONE] * count
+    assert held(node) == 0
+    assert [batch.records_count for batch in batches(node, OFFSETS)[before:]] == [2, count - 10]

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.sessions import ClassicSessions
 from coordinator.group.classic.states import PREPARING, STABLE
+from coordinator.group.kinds import Group
 from coordinator.group.offsets.commit import Committer, OffsetProducer
-from coordinator.group.offsets.staging import StagedOffsets
+from coordinator.group.offsets.staging import Place, StagedOffsets, Tombstones
 from coordinator.group.parts import ShardParts
-from coordinator.group.records import OffsetKey, OffsetRecord
 from protocol.errors import Error, KafkaError
 
 GROUP_ID_NOT_FOUND_VERSION = 9  # of OffsetCommit
@@ -56,7 +56,13 @@ class Committing:
         self._journal.write_offsets(staged, producer)
         return staged.errors
 
-    def delete(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> list[Error]:
+    def stage_deletion(self, staged: Tombstones, group_id: str, partitions: Sequence[Place]) -> None:
+        """Make tombstones ready for those that go as things are now; `delete` looks again."""
+        group = self._store.find(group_id)
+        if group is not None:
+            staged.add_offsets(group_id, self._deletable(group, partitions)[1])
+
+    def delete(self, group_id: str, partitions: Sequence[Place], staged: Tombstones) -> list[Error]:
         """Each partition's error, in their order; no error where nothing was stored.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP for a group with members that aren't consumers.
@@ -65,11 +71,20 @@ class Committing:
         if group is None:
             raise KafkaError(Error.GROUP_ID_NOT_FOUND)
         group.check_offset_deletion()
+        errors, found = self._deletable(group, partitions)
+        if found != staged.places.get(group_id, []):  # it was otherwise when they were made ready
+            staged = Tombstones()
+            staged.add_offsets(group_id, found)
+        self._journal.write_tombstones(staged)
+        return errors
+
+    def _deletable(self, group: Group, partitions: Sequence[Place]) -> tuple[list[Error], list[Place]]:
+        """Each partition's error, and those that something is stored of and that have none."""
         errors = []
-        records = []
+        found = []
         is_subscribed: dict[str, bool] = {}
-        committed = self._store.offsets.of_group(group_id)
-        unstable = self._store.offsets.unstable_partitions(group_id)
+        committed = self._store.offsets.of_group(group.group_id)
+        unstable = self._store.offsets.unstable_partitions(group.group_id)
         for place in partitions:
             topic, partition = place
             if topic not in is_subscribed:
@@ -79,6 +94,5 @@ class Committing:
                 continue
             errors.append(Error.NONE)
             if partition in committed.get(topic, ()) or place in unstable:
-                records.append(OffsetRecord(OffsetKey(group_id, topic, partition), None))
-        self._journal.write(records)
-        return errors
+                found.append(place)
+        return errors, found

@@ -1,15 +1,28 @@
-"""Offsets of one commit on their way to be one batch: thousands are made ready in some turns of the loop.
+"""Offsets of one commit, or tombstones, on their way to be one batch: thousands are made ready in some turns of the
+loop.
 
-They are written and applied at once (`committing`), so that no crash leaves half of a commit, and nobody sees half.
+They are written and applied at once (`committing`), so that no crash leaves half of a request, and nobody sees half.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from coordinator.group.offsets.commit import NewOffset
-from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord, encode_record
+from coordinator.group.records import (
+    AnyRecord,
+    CommittedOffset,
+    OffsetKey,
+    OffsetRecord,
+    encode_offset_key,
+    encode_record,
+)
 from protocol.errors import Error
 from protocol.records.records import RecordsOfOneTime
 from protocol.wire.schema import ZERO_UUID
+
+Place = tuple[str, int]
+"""Topic and partition."""
 
 STAGED_PER_TURN = 200
 """Offsets that are made ready in one turn of the loop, at some 15 µs each."""
@@ -72,3 +85,26 @@ class StagedOffsets:
         if 2 * len(metadata) <= limit:
             return False
         return len(metadata) > limit or len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit
+
+
+class Tombstones:
+    """Of offsets, and of groups that go with theirs. Nothing of it is in force yet."""
+
+    __slots__ = ("encoded", "others", "places")
+
+    def __init__(self) -> None:
+        self.encoded = RecordsOfOneTime()
+        self.places: dict[str, list[Place]] = {}
+        """Whose offsets go, by group, in the order of the records."""
+        self.others: list[AnyRecord] = []
+
+    def add_offsets(self, group_id: str, places: Sequence[Place]) -> None:
+        add = self.encoded.add
+        for topic, partition in places:
+            add(encode_offset_key(group_id, topic, partition), None)
+        self.places.setdefault(group_id, []).extend(places)
+
+    def add_others(self, records: Sequence[AnyRecord]) -> None:
+        for record in records:
+            self.encoded.add(*encode_record(record))
+        self.others += records

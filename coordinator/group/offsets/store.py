@@ -5,7 +5,7 @@ Only records change it: `commit`, `remove`, and `end_transaction` for a marker.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from coordinator.group.records import CommittedOffset, OffsetKey
@@ -45,7 +45,7 @@ class OffsetStore:
         return sum(map(len, self.of_group(group_id).values()))
 
     def keys_held(self, group_id: str) -> int:
-        """How many keys `keys_of_group` has, or more: what is committed and pending counts twice."""
+        """How many `places_of_group` has, or more: what is committed and pending counts twice."""
         return self.held(group_id) + len(self._open.get(group_id, ()))
 
     def has_open_transaction(self, group_id: str) -> bool:
@@ -56,11 +56,12 @@ class OffsetStore:
         places = [(topic, [*partitions]) for topic, partitions in self.of_group(group_id).items()]
         return (OffsetKey(group_id, topic, each) for topic, partitions in places for each in partitions)
 
-    def keys_of_group(self, group_id: str) -> list[OffsetKey]:
+    def places_of_group(self, group_id: str) -> list[tuple[str, int]]:
         """Everything stored for a group: what is committed, then what is only pending."""
-        keys = [*self.committed_keys(group_id)]
-        pending = (OffsetKey(group_id, *place) for place in self._open.get(group_id, {}))
-        return keys + [key for key in pending if self.get(key) is None]
+        topics = self.of_group(group_id)
+        places = [(topic, each) for topic, partitions in topics.items() for each in partitions]
+        pending = self._open.get(group_id, {})
+        return places + [place for place in pending if place[1] not in topics.get(place[0], {})]
 
     def keys_of_topics(
         self, gone: Mapping[str, Container[bytes]], just_now: Container[str]
@@ -132,19 +133,25 @@ class OffsetStore:
             others = opened.get(place)
             opened[place] = alone if others is None else others | alone
 
-    def remove(self, key: OffsetKey) -> None:
-        """A record that takes everything away, also what is pending."""
-        group_id, topic, partition = key
+    def remove(self, group_id: str, places: Iterable[tuple[str, int]]) -> None:
+        """Records that take everything away of these topics and partitions, also what is pending. There may be
+        thousands of them."""
         topics = self.committed.get(group_id, {})
-        partitions = topics.get(topic, {})
-        if partitions.pop(partition, None) is not None and not partitions:
-            del topics[topic]
-            if not topics:
-                del self.committed[group_id]
-        if group_id in self._open:
-            for other in self._open[group_id].pop((topic, partition), ()):
-                self._pending.get(other, {}).pop(key, None)
-            self._drop_empty(group_id)
+        opened = self._open.get(group_id, {})
+        in_topic: str | None = None
+        partitions: dict[int, CommittedOffset] = {}
+        for place in places:
+            topic, partition = place
+            if topic != in_topic:
+                in_topic, partitions = topic, topics.get(topic, {})
+            if partitions.pop(partition, None) is not None and not partitions:
+                del topics[topic]
+            if opened:
+                for other in opened.pop(place, ()):
+                    self._pending.get(other, {}).pop(OffsetKey(group_id, *place), None)
+        if not topics:
+            self.committed.pop(group_id, None)
+        self._drop_empty(group_id)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
         """A marker: pending offsets count, unless a later record has committed another one; or they go."""

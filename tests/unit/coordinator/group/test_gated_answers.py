@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
+from coordinator.group.offsets.staging import Tombstones
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import (
@@ -133,7 +134,7 @@ QUESTIONS: dict[str, Callable[[Scene], Question]] = {
             Committer("g2"), staged(shard, "g2", [OFFSET], in_transaction=True), OffsetProducer(1, 0)
         )
     ),
-    "deletion of offsets": lambda scene: lambda shard: shard.delete_offsets("g", [("t", 0)]),
+    "deletion of offsets": lambda scene: lambda shard: shard.delete_offsets("g", [("t", 0)], Tombstones()),
     "fetch": lambda scene: (
         lambda shard: shard.fetch_offsets(
             "other", [OffsetFetchRequestTopics(name="t", partition_indexes=[0])], require_stable=False

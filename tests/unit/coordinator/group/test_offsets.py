@@ -9,6 +9,7 @@ import pytest
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.states import EMPTY
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
+from coordinator.group.offsets.staging import Tombstones
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
@@ -205,7 +206,7 @@ def test_an_offset_is_deleted_with_a_tombstone_and_only_where_there_is_one() -> 
     groups.commit(("t", 0, 5))
     written = len(groups.runtime.log)
 
-    assert groups.shard.delete_offsets("g", [("t", 0), ("t", 1)]) == [Error.NONE, Error.NONE]
+    assert groups.shard.delete_offsets("g", [("t", 0), ("t", 1)], Tombstones()) == [Error.NONE, Error.NONE]
 
     assert groups.runtime.written()[written:] == [OffsetRecord(OffsetKey("g", "t", 0), None)]
     assert groups.committed() == -1
@@ -216,7 +217,7 @@ def test_offsets_of_topics_that_members_consume_are_not_deleted() -> None:
     (me,) = groups.stable(protocols=[("range", subscription("t"))])
     groups.commit(("t", 0, 5), ("u", 0, 6), member_id=me, generation=1)
 
-    errors = groups.shard.delete_offsets("g", [("t", 0), ("u", 0)])
+    errors = groups.shard.delete_offsets("g", [("t", 0), ("u", 0)], Tombstones())
 
     assert errors == [Error.GROUP_SUBSCRIBED_TO_TOPIC, Error.NONE]
     assert (groups.committed("t"), groups.committed("u")) == (5, -1)
@@ -226,12 +227,12 @@ def test_members_whose_subscription_can_not_be_read_may_consume_anything() -> No
     groups = Groups()
     groups.stable(protocols=[("range", b"?")])
 
-    assert groups.shard.delete_offsets("g", [("t", 0)]) == [Error.GROUP_SUBSCRIBED_TO_TOPIC]
+    assert groups.shard.delete_offsets("g", [("t", 0)], Tombstones()) == [Error.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
 def test_offsets_of_no_group_can_not_be_deleted() -> None:
     with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
-        Groups().shard.delete_offsets("g", [("t", 0)])
+        Groups().shard.delete_offsets("g", [("t", 0)], Tombstones())
 
 
 def test_a_deleted_topics_offsets_go_but_not_those_of_its_successor() -> None:
@@ -293,7 +294,7 @@ def test_a_later_plain_commit_outlives_the_marker() -> None:
 def test_deletion_takes_pending_offsets_away_too() -> None:
     groups = Groups()
     commit_in_transaction(groups, 9)
-    groups.shard.delete_offsets("g", [("t", 0)])
+    groups.shard.delete_offsets("g", [("t", 0)], Tombstones())
     groups.shard.end_transaction(PRODUCER, commit=True)
 
     assert groups.committed() == -1

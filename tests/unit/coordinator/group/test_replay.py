@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.offsets.staging import Tombstones
 from coordinator.group.records import (
     CommittedOffset,
     GroupRecord,
@@ -88,7 +89,7 @@ def test_deletions_survive() -> None:
     groups.commit(("t", 0, 5))
     groups.commit(("t", 0, 6), group="other")
     groups.shard.delete_groups(["g"])
-    groups.shard.delete_offsets("other", [("t", 0)])
+    groups.shard.delete_offsets("other", [("t", 0)], Tombstones())
 
     again = groups.restarted()
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.group.classic.states import ANSWERS, ENTERED_FROM, Request, State
+from coordinator.group.offsets.staging import Tombstones
 from protocol.errors import Error, KafkaError
 from tests.unit.coordinator.runtime import Answer, Groups
 
@@ -80,7 +81,7 @@ def delete(scene: Scene) -> str:
 def delete_offsets(scene: Scene) -> str:
     scene = Scene(scene.group.state, "connect")
     try:
-        (error,) = scene.groups.shard.delete_offsets("g", [("t", 0)])
+        (error,) = scene.groups.shard.delete_offsets("g", [("t", 0)], Tombstones())
     except KafkaError as refused:
         return refused.error.name
     return error.name
