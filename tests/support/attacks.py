@@ -12,7 +12,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -72,6 +72,8 @@ class Attack(NamedTuple):
     """Where some of it may have no answer."""
     connections: int = 1
     """On so many, where it is more than one: by a process of its own, so that who reads holds up no pinging client."""
+    before: Callable[[], object] | None = None
+    """What is done before each try, so that there is work for it."""
 
 
 class Pinger(threading.Thread):
@@ -153,6 +155,8 @@ def longest_wait_s(broker: Broker, attack: Attack, bound_s: float) -> float:
     """
     best_s = float("inf")
     for _ in range(TRIES):
+        if attack.before is not None:
+            attack.before()
         pinger = Pinger(broker)
         pinger.start()
         strike(broker, attack)

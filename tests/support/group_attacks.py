@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from barnabas import Broker
@@ -16,6 +17,8 @@ from protocol.messages.groups_offsets import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
 )
 from protocol.messages.producer_ids import InitProducerIdRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
@@ -47,8 +50,8 @@ def crowds() -> Iterator[Attack]:
 
 
 def commits(broker: Broker, count: int) -> Iterator[Attack]:
-    """Of so many offsets, by OffsetCommit and in a transaction, which ends; and their deletion, by either way. Each is
-    tried first: it has to be accepted."""
+    """Of so many offsets, by OffsetCommit and in a transaction, which ends; and their deletion, by either way. What
+    goes before each try has to be accepted, and so has the last try."""
     with Client.of(broker.bootstrap) as client:
         wide = CreatableTopic(name="committed", num_partitions=count, replication_factor=1)
         client.ask(CreateTopicsRequest(topics=[wide], timeout_ms=60_000), 7)
@@ -60,25 +63,26 @@ def commits(broker: Broker, count: int) -> Iterator[Attack]:
             "producer_epoch": producer.producer_epoch,
         }
         commit = (_offset_commit(count), 9)
-        for request, version in (
-            commit,
-            (_txn_offset_commit(count, by), 5),
-            (EndTxnRequest(committed=True, **by), 4),
-            (_offset_delete(count), 0),
-            commit,
-            (DeleteGroupsRequest(groups_names=[GROUP]), 2),
+        in_transaction = (_txn_offset_commit(count, by), 5)
+        for before, (attack, version), offset in (
+            (None, commit, 1),
+            (None, in_transaction, 1),
+            (in_transaction, (EndTxnRequest(committed=True, **by), 4), 2),
+            (commit, (_offset_delete(count), 0), -1),
+            (commit, (DeleteGroupsRequest(groups_names=[GROUP]), 2), -1),
         ):
-            answer = client.ask(request, version)
-            assert _errors(answer) == {Error.NONE}, request
-            yield Attack(f"{type(request).__name__} of {count}", [request_frame(request, version, 1)])
+            yield Attack(
+                f"{type(attack).__name__} of {count}",
+                [request_frame(attack, version, 1)],
+                before=None if before is None else partial(_accepted, client, *before),
+            )
+            found = client.ask(_offset_fetch(count), 7).topics[0].partitions
+            assert {each.committed_offset for each in found} == {offset}, attack
 
 
-def _errors(answer: Any) -> set[int]:
-    topics = getattr(answer, "topics", None)
-    if topics is not None:
-        return {partition.error_code for topic in topics for partition in topic.partitions}
-    results = getattr(answer, "results", None)
-    return {answer.error_code} if results is None else {result.error_code for result in results}
+def _accepted(client: Client, request: Any, version: int) -> None:
+    topics = client.ask(request, version).topics
+    assert {each.error_code for topic in topics for each in topic.partitions} == {Error.NONE}, request
 
 
 def _offset_commit(count: int) -> OffsetCommitRequest:
@@ -103,3 +107,8 @@ def _offset_delete(count: int) -> OffsetDeleteRequest:
     return OffsetDeleteRequest(
         group_id=GROUP, topics=[OffsetDeleteRequestTopic(name="committed", partitions=wanted)]
     )
+
+
+def _offset_fetch(count: int) -> OffsetFetchRequest:
+    topics = [OffsetFetchRequestTopic(name="committed", partition_indexes=[*range(count)])]
+    return OffsetFetchRequest(group_id=GROUP, topics=topics, require_stable=False)
