@@ -57,12 +57,12 @@ class History:
                 await self.nodes.until_coordinated(KEYS[kind], kind)
         for _ in range(restarts):
             for _ in range(self.luck.randint(*wishes)):
-                await self._grant(await draw(self._kinds, self.luck))
-            await self._restart(self.luck.choice(self._hows))
+                await self.grant(await draw(self._kinds, self.luck))
+            await self.restart(self.luck.choice(self._hows))
             if self.anomalies:
                 break
 
-    async def _grant(self, wish: Wish) -> None:
+    async def grant(self, wish: Wish) -> None:
         self.lines.append(wish.what)
         self.counts["requests"] += 1
         try:
@@ -70,7 +70,7 @@ class History:
         except Unanswered:
             self.anomalies.append(f"no answer: {wish.what}")
 
-    async def _restart(self, how: How) -> None:
+    async def restart(self, how: How) -> None:
         await self.nodes.pause(SETTLES_S)
         before = await picture.take(self.nodes)
         wish = await draw(self._kinds, self.luck) if how is How.KILLED_AMID else None

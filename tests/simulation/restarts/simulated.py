@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -105,8 +105,8 @@ class Simulated(Restartable):
 
 
 class OneNode(Simulated):
-    def __init__(self, world: World, luck: random.Random) -> None:
-        self.machine = Machine(world, "broker", PORT, of_one_node(luck), log_dirs=2)
+    def __init__(self, world: World, luck: random.Random, settings: Sequence[str] = ()) -> None:
+        self.machine = Machine(world, "broker", PORT, [*of_one_node(luck), *settings], log_dirs=2)
         super().__init__(world, luck, {NODE_ID: self.machine})
 
     async def end_and_start(self, how: How) -> None:
@@ -147,7 +147,14 @@ class Three(Simulated):
         await self.start()
 
 
-async def _play(loop: VirtualLoop, seed: int, restarts: int, *, is_cluster: bool) -> History:
+async def _play(
+    loop: VirtualLoop,
+    seed: int,
+    go: Callable[[History], Awaitable[None]],
+    *,
+    is_cluster: bool,
+    settings: Sequence[str] = (),
+) -> History:
     world = World(loop, seed)
     world.network.is_calm = True
     luck = world.luck("restarts")
@@ -156,11 +163,11 @@ async def _play(loop: VirtualLoop, seed: int, restarts: int, *, is_cluster: bool
         nodes = Three(world, luck)
         await nodes.start()
     else:
-        nodes = OneNode(world, luck)
+        nodes = OneNode(world, luck, settings)
         assert await nodes.machine.start()
     history = History(nodes, luck)
     try:
-        await history.run(restarts, WISHES)
+        await go(history)
     finally:
         machines = nodes.of_cluster.all.values() if isinstance(nodes, Three) else [nodes.machine]
         for machine in machines:
@@ -170,8 +177,15 @@ async def _play(loop: VirtualLoop, seed: int, restarts: int, *, is_cluster: bool
 
 
 def play(seed: int, *, restarts: int = 4) -> History:
-    return run(partial(_play, seed=seed, restarts=restarts, is_cluster=False))
+    go = partial(History.run, restarts=restarts, wishes=WISHES)
+    return run(partial(_play, seed=seed, go=go, is_cluster=False))
+
+
+def play_this(go: Callable[[History], Awaitable[None]], *settings: str, seed: int = 0) -> History:
+    """Of one node, with these settings in any case, whatever is asked of it."""
+    return run(partial(_play, seed=seed, go=go, is_cluster=False, settings=settings))
 
 
 def play_cluster(seed: int, *, restarts: int = 4) -> History:
-    return run(partial(_play, seed=seed, restarts=restarts, is_cluster=True))
+    go = partial(History.run, restarts=restarts, wishes=WISHES)
+    return run(partial(_play, seed=seed, go=go, is_cluster=True))

@@ -10,12 +10,23 @@ import pytest
 
 from broker.controller.image import ClusterImage
 from broker.coordination import hosted_shards
+from protocol.errors import Error
+from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
+from protocol.messages.transactions import (
+    EndTxnRequest,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tests.simulation.restarts import picture
-from tests.simulation.restarts.simulated import play
+from tests.simulation.restarts.history import History, How
+from tests.simulation.restarts.nodes import GROUP, TRANSACTION
+from tests.simulation.restarts.simulated import play, play_this
 
 SEEDS = range(1, int(os.environ.get("RESTARTED_SEEDS", "6")) + 1)
-FORGETTING = 19
-"""A seed in which an offset without a topic id is committed of a topic that had been deleted before."""
+NO_SNAPSHOT = "metadata.log.max.record.bytes.between.snapshots=20971520"
+"""All of the metadata's history is in its log."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -23,6 +34,40 @@ def test_all_that_is_visible_before_a_restart_is_visible_after_it(seed: int) -> 
     history = play(seed)
     assert history.anomalies == []
     assert history.counts["things compared"] > 0
+
+
+async def _made_anew(history: History) -> None:
+    """An offset without a topic id, as in each transaction, is committed of a topic that was deleted before."""
+    nodes = history.nodes
+    await nodes.until_coordinated("g", GROUP)
+    await nodes.until_coordinated("x", TRANSACTION)
+    topic = CreatableTopic(name="a", num_partitions=1, replication_factor=1)
+    create = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+    for request, version in (
+        (create, 7),
+        (DeleteTopicsRequest(topic_names=["a"], timeout_ms=10_000), 5),
+        (create, 7),
+    ):
+        answer = await nodes.ask(request, version)
+        [done] = getattr(answer, "topics", None) or answer.responses
+        assert done.error_code == Error.NONE, request
+    producer = await nodes.ask(InitProducerIdRequest(transactional_id="x", transaction_timeout_ms=60_000), 5)
+    by = {
+        "transactional_id": "x",
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+    }
+    offset = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")
+    of_topic = TxnOffsetCommitRequestTopic(name="a", partitions=[offset])
+    commit = TxnOffsetCommitRequest(group_id="g", member_id="", topics=[of_topic], **by)
+    [topic_done] = (await nodes.ask(commit, 5)).topics
+    assert topic_done.partitions[0].error_code == Error.NONE
+    assert (await nodes.ask(EndTxnRequest(committed=True, **by), 5)).error_code == Error.NONE
+    await history.restart(How.KILLED)
+
+
+def test_an_offset_of_a_topic_that_was_made_anew_is_there_after_a_restart() -> None:
+    assert play_this(_made_anew, NO_SNAPSHOT).anomalies == []
 
 
 def test_a_start_that_takes_history_for_now_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +79,7 @@ def test_a_start_that_takes_history_for_now_is_found(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(ClusterImage, "take_changes", with_history)
     monkeypatch.setattr(hosted_shards._Hosted, "is_new", property(lambda _: False, lambda *_: None))
-    assert any("offsets of group" in each for each in play(FORGETTING).anomalies)
+    assert any("offsets of group" in each for each in play_this(_made_anew, NO_SNAPSHOT).anomalies)
 
 
 def test_pictures_differ_in_what_is_another_and_in_what_only_one_has() -> None:
