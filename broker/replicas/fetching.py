@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
+from broker.replicas.aborted_transactions import aborted_in
 from broker.replicas.leader import Leader
 from broker.replicas.replica import NO_BROKER_EPOCH
 from protocol.errors import Error, KafkaError
@@ -319,10 +320,9 @@ class Reading:
                 )
                 records, rest = read.records, read.rest
                 if parameters.read_committed:
-                    aborted = [
-                        AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
-                        for entry in log.aborted_transactions(offset, read, aborted_bound)
-                    ]
+                    aborted = aborted_in(log, offset, read, aborted_bound)
+                    if aborted is None:
+                        aborted, records, rest = [], b"", None
                     self._aborted_left -= len(aborted)
                 size = len(records)
                 self._at_once_left = at_once - size

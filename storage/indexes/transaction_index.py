@@ -13,7 +13,7 @@ It has no checksum. What was read from the file is *unproven* until somebody has
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -98,12 +98,14 @@ class TransactionIndex:
     alone, be there hundreds of thousands of aborted transactions in it.
     """
 
-    __slots__ = ("_files", "_read", "file")
+    __slots__ = ("_files", "_read", "file", "remaking")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
         self.file = File(path)
         self._read: _Content | None = None  # not before somebody asks: most segments have none
+        self.remaking: Iterator[list[AbortedTxn] | None] | None = None
+        """What it is to say, while `storage.log.aborted` is at finding that out; nothing once it is cut off."""
 
     @property
     def records(self) -> list[AbortedTxn]:
@@ -138,6 +140,7 @@ class TransactionIndex:
         """Makes the file hold these records, and nothing else."""
         data = b"".join(_RECORD.pack(_VERSION, *txn) for txn in records)
         self._files.make_say(self.file, data)
+        self.remaking = None
         self._read = _Content(bytearray(data))
 
     def append(self, txn: AbortedTxn) -> None:
@@ -226,6 +229,8 @@ class TransactionIndex:
     def believe(self, numbers: Iterable[int] | None = None) -> None:
         """The records of these numbers are proven, or all."""
         read = self._content()
+        if numbers is None:
+            self.remaking = None
         if numbers is not None and read.unproven is not None:
             for number in numbers:
                 read.unproven[number] = 0
@@ -254,6 +259,7 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions whose marker is at or above the offset."""
+        self.remaking = None
         read = self._content()
         run = bisect_left(read.ends, offset)
         count = run * _RUN + bisect_left(read.run(run), offset, key=_last_offset)

@@ -5,13 +5,16 @@ Kafka's format has no checksum, and Kafka believes it: a bit that a disk has fli
 what was aborted, or keeps from it what was committed. What a record says stands in the log, too: where it ends the
 marker of an abort of that producer, where it began that producer's first batch of the transaction. (Compaction takes
 such a batch away, and leaves a gap; never the marker of a record.) An index with a record that isn't true is made anew
-from its segment. What is *missing* nobody sees here: an examination does, which reads the whole log.
+from its segment, some of it with each read that would go by it: none of these is given anything before it is. What is
+*missing* nobody sees here: an examination does, which reads the whole log.
 """
 
 import logging
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from itertools import islice
 
-from protocol.errors import CodecError, KafkaError
+from protocol.errors import CodecError, Error, KafkaError
 from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, CorruptRecordError
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log import producer_replay
@@ -24,27 +27,46 @@ logger = logging.getLogger(__name__)
 
 MOST_PROVEN_AT_ONCE = 250
 """Records of one index that one read looks up, and markers in what it gives, while some are unproven."""
+MOST_REMADE_AT_ONCE = 300
+"""Batches that one read looks at for an index that is made anew."""
 _BEFORE_BYTES = 4096
 """Before where a transaction is said to begin, in which it is looked for one that began earlier."""
 _READ_ON = 100
 """Batches that are read on for the next record, before the offset index is asked for its place."""
 
 
+class IndexInTheMakingError(KafkaError):
+    """What was aborted of what is read isn't known yet: whoever comes again has more of the index made."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(Error.KAFKA_STORAGE_ERROR, f"{path} is being made anew")
+
+
 def prove(log: LogState, slot: int, fetch_offset: int, upper_bound: int) -> None:
     """What the index of that segment says of these offsets is true behind this: else the index is made anew. Raises
-    `OSError`."""
+    `OSError`, and `IndexInTheMakingError` while that isn't done."""
     index = log.segments.row[slot].txn_index
-    asked = index.unproven(fetch_offset, upper_bound, MOST_PROVEN_AT_ONCE)
-    proof = _Proof(log, slot)
     try:
-        if all(proof.is_true(txn) for _, txn in asked):
-            index.believe(number for number, _ in asked)
-        else:
+        if index.remaking is None:
+            asked = index.unproven(fetch_offset, upper_bound, MOST_PROVEN_AT_ONCE)
+            proof = _Proof(log, slot)
+            if all(proof.is_true(txn) for _, txn in asked):
+                index.believe(number for number, _ in asked)
+                return
             logger.warning("%s says what no batch does: it is made anew", index.file.path)
-            index.make_anew(_aborted_in(log, slot))
+            index.remaking = _aborted_in(log, slot)
+        for found in islice(index.remaking, MOST_REMADE_AT_ONCE):
+            if found is not None:
+                index.make_anew(found)
+                return
     except (KafkaError, CorruptRecordError, CodecError) as failure:
         logger.warning("%s can't be held against the batches: %s", index.file.path, failure)
         index.believe()
+        return
+    except OSError:
+        index.remaking = None
+        raise
+    raise IndexInTheMakingError(index.file.path)
 
 
 class _Stretch:
@@ -179,10 +201,12 @@ def _is_data(header: BatchHeader) -> bool:
     return header.attributes & (TRANSACTIONAL_BIT | CONTROL_BIT) == TRANSACTIONAL_BIT
 
 
-def _aborted_in(log: LogState, slot: int) -> list[AbortedTxn]:
-    """What the index has to say: by the newest snapshot at the segment's base or before, and the batches behind it."""
+def _aborted_in(log: LogState, slot: int) -> Iterator[list[AbortedTxn] | None]:
+    """What the index has to say: by the newest snapshot at the segment's base or before, and the batches behind it.
+    None for each batch that was looked at, then all of it, up to the segment's end as it is then: it may be appended to
+    in between. Where it is cut off the index forgets this."""
+    segment, base_offset = log.segments.row[slot], log.segments.base_offsets[slot]
     states = ProducerStates(log.producers.topic_partition)
-    base_offset = log.segments.base_offsets[slot]
     begins = log.log_start_offset
     for offset in reversed(log.snapshots.offsets):
         if begins < offset <= base_offset and (producers := log.snapshots.read(offset)) is not None:
@@ -191,16 +215,22 @@ def _aborted_in(log: LogState, slot: int) -> list[AbortedTxn]:
             break
     else:
         states.reset((), begins)
-    for number in range(max(bisect_right(log.segments.base_offsets, begins) - 1, 0), slot):
-        producer_replay.replay(log.segments.row[number], states, base_offset)
-    segment = log.segments.row[slot]
+    for before in log.segments.row[max(bisect_right(log.segments.base_offsets, begins) - 1, 0) : slot]:
+        for _ in producer_replay.replay_in_steps(before, states, base_offset):
+            yield None
     aborted: list[AbortedTxn] = []
-    for position, header in segment.batches():
-        if header.producer_id < 0:
-            continue
-        is_control = header.attributes & CONTROL_BIT
-        batch = segment.files.read(segment.log, header.size_bytes, position) if is_control else b""
-        found = producer_replay.apply(states, header, batch)
-        if found is not None:
-            aborted.append(found)
-    return aborted
+    end = 0
+    while end < segment.size:
+        began = end
+        for position, header in segment.batches(began):
+            end = position + header.size_bytes
+            if header.producer_id >= 0:
+                is_control = header.attributes & CONTROL_BIT
+                batch = segment.files.read(segment.log, header.size_bytes, position) if is_control else b""
+                found = producer_replay.apply(states, header, batch)
+                if found is not None:
+                    aborted.append(found)
+            yield None
+        if end == began:
+            break  # nothing more that is whole
+    yield aborted

@@ -269,7 +269,7 @@ def aborted_transactions(
 
     The bound is the first index entry behind what was read, since the batches themselves aren't looked at: so
     transactions may be listed that began behind the last record returned, as in Kafka; but none at or above
-    `upper_bound`.
+    `upper_bound`. Raises `IndexInTheMakingError` while it can't be said.
     """
     slot = bisect_left(log.segments.base_offsets, result.segment_base_offset)
     if result.position < 0 or slot == len(log.segments.row):

@@ -13,6 +13,7 @@ from broker.server import Server
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from protocol.messages.topics import CreatableTopic
 from protocol.records.batch import walk_batches
+from storage.log import aborted
 from tests.support.partition_logs import append, end_transaction, produced
 from tests.support.topics import topics_of
 from tests.support.whole_server import handled, started
@@ -73,6 +74,26 @@ async def test_it_is_given_as_many_records_as_few_of_them_lie_in_and_comes_again
     assert all(offsets == [*range(2 * ABORTED + 1)] for offsets in read.values())
     assert all(first == {*range(0, 2 * ABORTED, 2)} for first in told.values())
     assert rounds > 3
+
+
+async def test_nothing_is_given_while_it_is_not_known_what_was_aborted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bit of the transaction index is flipped, and finding out takes a while."""
+    monkeypatch.setattr(aborted, "MOST_REMADE_AT_ONCE", 30)
+    node = await aborting(tmp_path)
+    path = Path(node.partitions.get("t", 0).log.segments[0].txn_index.file.path)
+    await node.stop()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:9] + bytes([whole[9] ^ 4]) + whole[10:])
+    node = await started(tmp_path)
+    answers = [fetched(node, {0: 0, 1: 0}) for _ in range(4)]
+    sizes = [len(bytes(answer[0].records or b"")) for answer in answers]
+    listed = [len(answer[0].aborted_transactions or ()) for answer in answers]
+    assert (sizes[:2], listed) == ([0, 0], [0, 0, ABORTED, ABORTED])
+    assert sizes[2] == sizes[3] > 0
+    assert {answer[0].error_code for answer in answers} == {0}
+    assert [len(answer[1].aborted_transactions or ()) for answer in answers] == [ABORTED] * 4
 
 
 async def test_few_are_told_with_all_that_is_read(tmp_path: Path) -> None:

@@ -145,6 +145,76 @@ def test_an_index_that_says_what_no_batch_does_is_made_anew_once_and_told(
     assert path.read_bytes() == whole
 
 
+def damaged(folder: Path) -> PartitionLog:
+    """Opened with an index of which one bit is flipped, of a log with an abort in its last batch but one."""
+    log = open_log(folder)
+    for sequence in range(10):
+        append(log, transactional(sequence))
+        end_transaction(log, sequence % 2 == 1)
+    append(log, transactional(10))
+    end_transaction(log, False)
+    append(log, batch(1))
+    log.close()
+    path = file(log, 0, ".txnindex")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:9] + bytes([whole[9] ^ 4]) + whole[10:])
+    log = open_log(folder)
+    log.update_high_watermark(log.log_end_offset)
+    return log
+
+
+def first_offsets(log: PartitionLog) -> list[int] | None:
+    """Of what is aborted; None while that isn't known."""
+    read = log.read(0, 1 << 20, log.log_end_offset, min_one_batch=True)
+    try:
+        return [each.first_offset for each in log.aborted_transactions(0, read)]
+    except aborted.IndexInTheMakingError:
+        return None
+
+
+@pytest.mark.limit("storage.log.aborted.MOST_REMADE_AT_ONCE")
+def test_an_index_is_made_anew_a_bit_with_each_read_and_none_of_them_is_told_anything_before_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aborted, "MOST_REMADE_AT_ONCE", 5)
+    log = damaged(tmp_path)
+    told = [first_offsets(log) for _ in range(6)]
+    assert told == [None] * 4 + [[0, 4, 8, 12, 16, 20]] * 2
+    assert [txn.producer_id for txn in log.segments[0].txn_index.records] == [7] * 6
+    log.close()
+
+
+@pytest.mark.parametrize("at", range(1, 5))
+def test_an_index_that_is_being_made_anew_says_what_is_appended_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    monkeypatch.setattr(aborted, "MOST_REMADE_AT_ONCE", 5)
+    log = damaged(tmp_path)
+    for _ in range(at):
+        assert first_offsets(log) is None
+    append(log, transactional(11))
+    end_transaction(log, False)
+    for _ in range(6):
+        told = first_offsets(log)
+    assert told == [0, 4, 8, 12, 16, 20, 23]
+    log.close()
+
+
+def test_an_index_that_is_being_made_anew_forgets_what_is_cut_off_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aborted, "MOST_REMADE_AT_ONCE", 22)
+    log = damaged(tmp_path)
+    assert first_offsets(log) is None
+    log.truncate_to(21, now_ms=0)  # in front of the marker
+    append(log, batch(1))
+    log.update_high_watermark(log.log_end_offset)
+    for _ in range(6):
+        told = first_offsets(log)
+    assert told == [0, 4, 8, 12, 16]
+    log.close()
+
+
 def test_an_index_of_batches_that_cannot_be_read_is_believed_and_that_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
