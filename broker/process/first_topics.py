@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.config.environment_variables import CREATE_TOPICS
+from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 
@@ -38,7 +39,24 @@ async def create_first_topics(
     tried: asyncio.Event,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> None:
-    """Returns when each is there, or can't be made, which is logged. `tried` is set once all have been asked for."""
+    """Returns when each is there, or can't be made, which is logged. `tried` is set once all have been asked for, or
+    nothing more comes of it: an error of ours keeps no node from saying that it has started, unless it has to stop."""
+    try:
+        await _create(server, topics, tried, sleep)
+    except Exception as error:
+        log.error("%s: the topics can't be created: %s", CREATE_TOPICS, error)
+        if stops_the_broker(error):
+            server.stop_on_failure(error)
+    finally:
+        tried.set()
+
+
+async def _create(
+    server: Server,
+    topics: Sequence[FirstTopic],
+    tried: asyncio.Event,
+    sleep: Callable[[float], Awaitable[object]],
+) -> None:
     has_others = server.config.joins or bool(server.config.controller_listeners)
     wanted = [_creatable(topic) for topic in topics]
     for tries in range(1, MOST_TIMES_ASKED + 1):
@@ -66,7 +84,11 @@ async def _asked_for(server: Server, wanted: Sequence[CreatableTopic]) -> Create
         if not answered.cancelled():
             answered.set_result(outcome)
 
-    server.topics.create_unasked(wanted, reply, server.stop_on_failure)
+    def failed(error: BaseException) -> None:
+        if not answered.cancelled():
+            answered.set_exception(error)
+
+    server.topics.create_unasked(wanted, reply, failed)
     outcome = await answered
     return [(topic, outcome) for topic in wanted] if isinstance(outcome, KafkaError) else outcome
 
