@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,13 +18,15 @@ from typing import Self
 from barnabas.blocks import InBlocks
 from barnabas.child import BrokerError, Child
 from barnabas.ports import HeldPorts
+from barnabas.properties import value_in
 
 __all__ = ["Broker", "BrokerError"]
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 
-_LISTENERS = re.compile(r"^\s*listeners\s*[=:\s]\s*((?:.*\\\n)*.*)$", re.MULTILINE)
-_FREE_PORT = re.compile(r"(\w+://)?(.*):0+")
+_FREE_PORT = re.compile(r"((?:[^:/]+://)?)(.*):0+")
+
+_NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class Broker(InBlocks):
@@ -57,7 +61,8 @@ class Broker(InBlocks):
     ) -> None:
         self._host = host
         self._port = port or 0
-        self._ports: HeldPorts | None = None
+        self._ports: dict[str, int] = {}  # by the address, as it is written
+        self._held_ports: list[HeldPorts] = []
         self._config = _config_texts(config or {})
         if not self._config.keys().isdisjoint(("log.dir", "log.dirs")):
             raise ValueError("a broker's folder is given as data=..., not by log.dirs")
@@ -154,9 +159,10 @@ class Broker(InBlocks):
     def _forget(self) -> None:
         """Folder and port are nobody's any more."""
         self._child.remove_temporary_folder()
-        if self._ports is not None:
-            self._ports.let_go()
-        self._ports = None
+        for held in self._held_ports:
+            held.let_go()
+        self._held_ports = []
+        self._ports = {}
         self._bootstrap = ""
         self._listeners = {}
         self._is_first_start = True
@@ -237,25 +243,33 @@ class Broker(InBlocks):
         """Of config or properties."""
         text = self._config.get("listeners")
         if text is None and self._properties is not None and self._properties.is_file():
-            lines = self._properties.read_text("utf-8", errors="replace")
-            found = _LISTENERS.search(lines)
-            text = None if found is None else found[1].replace("\\\n", "")
+            text = value_in(self._properties.read_text("utf-8-sig", errors="replace"), "listeners")
         return None if text is None else [each.strip() for each in text.split(",")]
 
     def _with_ports(self, addresses: Sequence[str]) -> list[str]:
-        """Port 0 is one that was free at the first start, and that nobody else has had since. Of a host that isn't this
-        machine's it stays: the broker says so better."""
-        free = [_FREE_PORT.fullmatch(each) for each in addresses]
-        if self._ports is None:
-            with contextlib.suppress(OSError):
-                self._ports = HeldPorts([each[2].strip("[]") for each in free if each is not None])
-        if self._ports is None:
-            return [*addresses]
-        ports = iter(self._ports.numbers)
+        """Port 0 is one that was free when the address was first there, and that nobody else has had since."""
+        free = {address: found for address in addresses if (found := _FREE_PORT.fullmatch(address))}
+        new = [address for address in free if address not in self._ports]
+        if new:
+            self._hold_ports(new, [free[address][2].strip("[]") for address in new])
         return [
-            address if found is None else f"{found[1]}{found[2]}:{next(ports)}"
-            for address, found in zip(addresses, free, strict=True)
+            f"{free[address][1]}{free[address][2]}:{self._ports[address]}"
+            if address in self._ports
+            else address
+            for address in addresses
         ]
+
+    def _hold_ports(self, addresses: Sequence[str], hosts: Sequence[str]) -> None:
+        """Where a host isn't this machine's, or isn't known, none is held, and they stay as they are: the broker can't
+        listen there either, and says so better. Raises OSError for what else there is, such as no port left."""
+        try:
+            held = HeldPorts(hosts)
+        except OSError as error:
+            if isinstance(error, socket.gaierror) or error.errno in _NOT_OF_THIS_MACHINE:
+                return
+            raise
+        self._held_ports.append(held)
+        self._ports.update(zip(addresses, held.numbers, strict=True))
 
 
 def check_settings(config: Mapping[str, object]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -103,6 +104,65 @@ def test_free_ports_of_listeners_in_the_settings_stay_over_a_stop(tmp_path: Path
         (listeners,) = (value for flag, value in pairwise(second) if value.startswith("listeners="))
         assert re.fullmatch(r"listeners=PLAINTEXT://127\.0\.0\.1:\d+,OTHER://localhost:\d+", listeners)
         assert not listeners.endswith(":0")
+
+
+def listeners_given(broker: barnabas.Broker) -> list[str]:
+    """At each start."""
+    given = []
+    for line in broker.log.splitlines():
+        if line.startswith("arguments: "):
+            for _, value in pairwise(json.loads(line.partition(": ")[2])):
+                if value.startswith("listeners="):
+                    given.append(value.partition("=")[2])
+    return given
+
+
+@pytest.mark.parametrize("name", ["MY-L", "A_B.c", "CLIENT"])
+def test_a_free_port_stays_whatever_the_listeners_name_is(name: str) -> None:
+    with barnabas.Broker(config={"listeners": f"{name}://127.0.0.1:0,ALL://:0"}) as broker:
+        broker.restart()
+        first, second = listeners_given(broker)
+    assert re.fullmatch(rf"{name}://127\.0\.0\.1:[1-9]\d+,ALL://:[1-9]\d+", first)
+    assert first == second
+
+
+def test_a_listener_that_is_added_between_two_starts_gets_a_port_and_the_others_keep_theirs(
+    tmp_path: Path,
+) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text("listeners=A://:9092\nlisteners=A://127.0.0.1:0,B://127.0.0.1:0\n")
+    with barnabas.Broker(properties=properties) as broker:
+        broker.stop()
+        properties.write_text("listeners=C://127.0.0.1:0,B://127.0.0.1:0\n")
+        broker.start()
+        broker.stop()
+        properties.write_text("listeners=A://127.0.0.1:0,B://127.0.0.1:0,C://127.0.0.1:0\n")
+        broker.start()
+        (a, b), (c, same_b), last = (line.split(",") for line in listeners_given(broker))
+    assert same_b == b
+    assert last == [a, b, c]
+    assert len({address.rpartition(":")[2] for address in last} - {"0"}) == 3
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_of_a_host_that_is_not_this_machines_the_broker_is_left_to_say_so(host: str) -> None:
+    with barnabas.Broker(config={"listeners": f"A://127.0.0.1:0,B://{host}:0"}) as broker:
+        assert listeners_given(broker) == [f"A://127.0.0.1:0,B://{host}:0"]
+
+
+def test_a_port_that_cannot_be_held_for_want_of_anything_else_is_an_error_of_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(hosts: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    broker = barnabas.Broker()
+    with monkeypatch.context() as patch:
+        patch.setattr(barnabas.broker, "HeldPorts", fails)
+        with pytest.raises(OSError, match="Too many open files"):
+            broker.start()
+    with broker:
+        assert broker.running
 
 
 def test_a_closed_broker_may_be_started_anew() -> None:
