@@ -123,6 +123,12 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
         if broker.paused:
             broker.resume()
             what = "left it paused: it goes on"
+        elif not broker.running and not broker._bootstrap:
+            broker.start()
+            what = (
+                "closed it, and its folder and port are gone: another was started, maybe on another port. "
+                "fresh_kafka_broker is one to close"
+            )
         elif not broker.running:
             broker.start()
             what = "ended it: it was started again, on its folder and port. fresh_kafka_broker is one to kill"

@@ -89,6 +89,27 @@ def test_a_test_that_ends_the_shared_broker_is_named_and_harms_no_later_one(sess
     )
 
 
+def test_a_test_that_closes_the_shared_broker_is_told_that_its_folder_and_port_are_gone(
+    session: pytest.Pytester,
+) -> None:
+    session.makepyfile(
+        """
+        folders = []
+
+        def test_closed(kafka_broker):
+            folders.append(kafka_broker.data)
+            kafka_broker.close()
+
+        def test_later(kafka_broker):
+            assert kafka_broker.running and kafka_broker.data not in folders
+        """
+    )
+    result = session.runpytest_subprocess(*PLUGIN, "-p", "no:randomly")
+    result.assert_outcomes(passed=2, warnings=1)
+    result.stdout.fnmatch_lines(["*::test_closed closed it, and its folder and port are gone: *"])
+    assert "on its folder and port" not in str(result.stdout)
+
+
 def test_settings_come_from_the_ini_file_and_the_command_line_wins(session: pytest.Pytester) -> None:
     session.makeini("[pytest]\nbarnabas_config =\n  num.partitions = 2\n  message.max.bytes = 1000\n")
     session.makepyfile(
