@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LOG_LINES_SHOWN = 60
 
+FIXTURES = frozenset(("kafka_broker", "fresh_kafka_broker", "barnabas_cluster"))
+
 _shared: list[tuple[Broker, int]] = []
 """`kafka_broker` while there is one, and the process that started it."""
 
@@ -49,8 +51,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Raises UsageError, once for the whole session, for a setting that isn't one. Workers have none to tell it to."""
+    # Where others collect, it isn't known here what the tests use.
+    if not hasattr(config, "workerinput") and config.getoption("dist", "no") != "no":
+        _check_settings(config)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """The same, where any test uses a fixture of ours: to check takes a process."""
+    if hasattr(session.config, "workerinput"):
+        return
+    if any(not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) for item in session.items):
+        _check_settings(session.config)
+
+
+def _check_settings(config: pytest.Config) -> None:
     settings = _settings(config)
-    if settings and not hasattr(config, "workerinput"):
+    if settings:
         from barnabas.broker import check_settings
 
         refusal = check_settings(settings)

@@ -144,14 +144,38 @@ def test_a_misspelt_setting_is_an_error_that_names_the_one_that_was_meant(sessio
         assert "num.partitons" not in str(result.stdout)
 
 
+def test_settings_are_checked_once_and_only_where_a_broker_is_used(session: pytest.Pytester) -> None:
+    session.makeconftest(
+        """
+        import barnabas.broker, pathlib
+
+        def check_settings(config):
+            with pathlib.Path("checks").open("a") as checks:
+                checks.write("check\\n")
+
+        barnabas.broker.check_settings = check_settings
+        """
+    )
+    checks = session.path / "checks"
+    setting = ("--barnabas-config", "num.partitions=3", "--collect-only")
+    session.makepyfile("def test_it(): pass")
+    session.runpytest_subprocess(*PLUGIN, *setting)
+    assert not checks.exists()
+    session.makepyfile("def test_it(kafka_broker): pass\ndef test_other(barnabas_cluster): pass")
+    session.runpytest_subprocess(*PLUGIN, "--collect-only")
+    assert not checks.exists()
+    session.runpytest_subprocess(*PLUGIN, *setting)
+    assert checks.read_text() == "check\n"
+
+
 def test_a_setting_of_the_environment_is_no_error_of_a_session(
     session: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KAFKA_NUM_PARTITIONS", "none")
     session.makeconftest("")
-    session.makepyfile("def test_it(): pass")
+    session.makepyfile("def test_it(): pass\ndef test_other(kafka_broker): pass")
     result = session.runpytest_subprocess(*PLUGIN, "--barnabas-config", "num.partitions=3")
-    result.assert_outcomes(passed=1)
+    result.assert_outcomes(passed=2)
 
 
 def test_a_parameter_of_a_broker_is_its_further_settings(session: pytest.Pytester) -> None:
