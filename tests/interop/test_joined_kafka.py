@@ -164,6 +164,8 @@ def test_transactions_of_either_coordinator_end_in_the_partitions_of_both(
             if ends == "commit":
                 producer.commit_transaction(PATIENCE_S)
             else:
+                # Else it may end a transaction whose partitions no coordinator has taken yet, which is fatal to it.
+                producer.flush(PATIENCE_S)
                 producer.abort_transaction(PATIENCE_S)
     leaders = asking.list_topics("__transaction_state", timeout=PATIENCE_S).topics["__transaction_state"]
     assert {partition.leader for partition in leaders.partitions.values()} == {KAFKAS, OURS}
