@@ -17,7 +17,6 @@ from broker.network.later import Later
 from broker.network.turns import Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.offsets.commit import Committer, NewOffset
-from coordinator.group.offsets.staging import StagedOffsets
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error
 from protocol.messages import groups_offsets
@@ -47,6 +46,7 @@ class OneShard:
     """The port `Groups` with one shard for all groups; topics `t` and `u` of two partitions."""
 
     serves_consumer_groups = True
+    max_offset_metadata = 4096
     consumer_assignors = ("uniform", "range")
 
     def __init__(self) -> None:
@@ -68,9 +68,6 @@ class OneShard:
 
     def answer(self, group_id: str, question: Any, respond: Any) -> Any:
         return Groups.answer(cast(Groups, self), group_id, question, respond)
-
-    def staged(self, group_id: str, _now_ms: int, *, retention_ms: int) -> StagedOffsets:
-        return staged(self.shard, group_id, [], retention_ms=retention_ms)
 
     def ask(self, group_id: str, question: Any, reply: Any) -> None:
         self.shard.ask(question, reply)
