@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from broker.controller.pause import Pause
 from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ, TOPIC
 from coordinator.group.offsets.commit import Committer, NewOffset
@@ -72,16 +73,14 @@ class _Answers:
     def response(self, found: Sequence[Error] | KafkaError) -> RequestSteps[OffsetCommitResponse]:
         """With the coordinator's answer: an error for each of `awaited`, or one for all."""
         errors = repeat(found.error) if isinstance(found, KafkaError) else iter(found)
-        left = STAGED_PER_TURN
+        pause = Pause(STAGED_PER_TURN)
         for asked, indexes in self.awaited:
             partitions = self._partitions(asked)
             for index in indexes:
                 partitions.append(
                     OffsetCommitResponsePartition.of(partition_index=index, error_code=next(errors))
                 )
-                left -= 1
-                if not left:
-                    left = STAGED_PER_TURN
+                if pause.is_due():
                     yield None
         return OffsetCommitResponse.of(topics=self.topics)
 
@@ -131,15 +130,13 @@ def _committed(
     if not authorizer.allows(context, READ, GROUP, request.group_id):
         answers.await_all(request)
         return (yield from answers.response(KafkaError(Error.GROUP_AUTHORIZATION_FAILED)))
-    left = STAGED_PER_TURN
+    pause = Pause(STAGED_PER_TURN)
     for asked in request.topics:
         topic = image.topics_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
         error = _error_of(asked, topic, authorizer, context, by_id=by_id)
         known: list[int] = []
         for wanted in asked.partitions:
-            left -= 1
-            if not left:
-                left = STAGED_PER_TURN
+            if pause.is_due():
                 yield None
             index = wanted.partition_index
             if error or topic is None:

@@ -17,6 +17,7 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from broker.controller.pause import Pause
 from broker.coordination.add_partitions_to_txn_manager import TransactionSupportedOperation, Verified
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later
@@ -99,7 +100,7 @@ def _checked(
     request: TxnOffsetCommitRequest,
 ) -> RequestSteps[None]:
     """What there is of topics and partitions is made ready to be written, the rest is refused."""
-    left = STAGED_PER_TURN
+    pause = Pause(STAGED_PER_TURN)
     for asked in request.topics:
         topic = image.topics.get(asked.name)
         error = NO_ERROR if topic is not None else Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -107,9 +108,7 @@ def _checked(
             error = Error.TOPIC_AUTHORIZATION_FAILED
         known: list[int] = []
         for wanted in asked.partitions:
-            left -= 1
-            if not left:
-                left = STAGED_PER_TURN
+            if pause.is_due():
                 yield None
             index = wanted.partition_index
             if error or topic is None:
@@ -205,14 +204,12 @@ class _Answer:
     def response(self, found: Sequence[Error] | KafkaError) -> RequestSteps[TxnOffsetCommitResponse]:
         """With the group's answer: an error for each of `awaited`, or one for all."""
         errors = repeat(found.error) if isinstance(found, KafkaError) else iter(found)
-        left = STAGED_PER_TURN
+        pause = Pause(STAGED_PER_TURN)
         for name, indexes in self.awaited:
             partitions = self._partitions(name)
             for index in indexes:
                 partitions.append(_partition(index, next(errors)))
-                left -= 1
-                if not left:
-                    left = STAGED_PER_TURN
+                if pause.is_due():
                     yield None
         return TxnOffsetCommitResponse.of(topics=self.topics)
 

@@ -79,6 +79,11 @@ class _Content:
             records = self.runs[run] = _records_in(self.data[start : start + _RUN_SIZE])
         return records
 
+    def number_at(self, offset: int) -> int:
+        """Of the first record whose marker is at the offset or behind it."""
+        run = bisect_left(self.ends, offset)
+        return run * _RUN + bisect_left(self.run(run), offset, key=_last_offset)
+
     def bounds_of(self, run: int) -> tuple[int, int]:
         """Of a run that is whole."""
         found = self.bounds.get(run)
@@ -171,9 +176,8 @@ class TransactionIndex:
             return found, False, True
         ends = read.ends
         said_once = False
-        run = bisect_left(ends, fetch_offset)
-        start = bisect_left(read.run(run), fetch_offset, key=_last_offset)
-        first = run * _RUN + start
+        first = read.number_at(fetch_offset)
+        run, start = divmod(first, _RUN)
         while run <= len(ends):
             if run < len(ends):
                 first_offset, last_stable_offset = read.bounds_of(run)
@@ -201,10 +205,7 @@ class TransactionIndex:
         if flags is None:
             return asked
         ends = read.ends
-        run = bisect_left(ends, fetch_offset)
-        start = bisect_left(read.run(run), fetch_offset, key=_last_offset)
-        number = max(run * _RUN + start - 1, 0)
-        run, start = divmod(number, _RUN)
+        run, start = divmod(max(read.number_at(fetch_offset) - 1, 0), _RUN)
         said_once = False
         while run <= len(ends):
             if run < len(ends) and len(asked) >= most:
@@ -247,8 +248,7 @@ class TransactionIndex:
             return None
         if offset > _RECORD.unpack_from(data, (total - 1) * RECORD_SIZE)[_LAST_OFFSET]:
             return None  # as most are asked, at the end
-        run = bisect_left(read.ends, offset)
-        first = run * _RUN + bisect_left(read.run(run), offset, key=_last_offset)
+        first = read.number_at(offset)
         if not read.are_proven(first, first + count):
             count = min(count, unproven_count)
         last = first + count - 1
@@ -260,9 +260,7 @@ class TransactionIndex:
     def truncate_to(self, offset: int) -> None:
         """Drops the transactions whose marker is at or above the offset."""
         self.remaking = None
-        read = self._content()
-        run = bisect_left(read.ends, offset)
-        count = run * _RUN + bisect_left(read.run(run), offset, key=_last_offset)
+        count = self._content().number_at(offset)
         if count < self.count:
             self.truncate_to_count(count)
 
