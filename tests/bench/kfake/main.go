@@ -12,7 +12,7 @@ import (
 func main() {
 	port := flag.Int("port", 9092, "of the broker")
 	flag.Parse()
-	cluster, err := kfake.NewCluster(kfake.Ports(*port), kfake.NumBrokers(1))
+	cluster, err := kfake.NewCluster(kfake.Ports(*port), kfake.NumBrokers(1), kfake.AllowAutoTopicCreation())
 	if err != nil {
 		panic(err)
 	}
