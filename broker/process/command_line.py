@@ -131,6 +131,11 @@ def default_data_directory(environ: Mapping[str, str]) -> str:
     return os.path.join(base, "barnabas")
 
 
+def broker_help() -> str:
+    """What `--help` prints."""
+    return _parser().format_help()
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message} (--help lists what there is)")

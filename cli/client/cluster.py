@@ -1,0 +1,173 @@
+"""A Kafka as the commands see it: its brokers, who leads a partition, who coordinates, and questions to each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
+
+from cli.client.connection import Connection
+from cli.errors import UNREACHABLE, CommandError, CommandUsageError
+from cli.options import BOOTSTRAP
+from protocol.errors import Error
+from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+from protocol.wire.schema import Message
+
+R = TypeVar("R", bound=Message)
+R2 = TypeVar("R2")
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+"""Kinds of coordinators, by FindCoordinator's key type."""
+PASSING: Final = {
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.NOT_COORDINATOR,
+    Error.LEADER_NOT_AVAILABLE,
+    Error.NOT_LEADER_OR_FOLLOWER,
+    Error.FENCED_LEADER_EPOCH,
+    Error.UNKNOWN_LEADER_EPOCH,
+    Error.CONCURRENT_TRANSACTIONS,
+    Error.REQUEST_TIMED_OUT,
+    Error.NETWORK_EXCEPTION,
+}
+"""Errors that are over soon: whoever asks again gets an answer."""
+PATIENCE_S: Final = 30.0
+PAUSE_S: Final = 0.1
+
+
+class KafkaCluster:
+    """Connections are made as they are needed, and kept. Every method raises CommandError."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._connections: dict[int, Connection] = {}
+        self._any: Connection | None = None
+        self.brokers: dict[int, MetadataResponseBroker] = {}
+
+    def __enter__(self) -> KafkaCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection in [*self._connections.values(), *([self._any] if self._any else [])]:
+            connection.close()
+
+    def ask(self, request: Message, response: type[R], node: int | None = None) -> R:
+        """The answer of the node, or of any broker. Errors in it are the caller's."""
+        return self._connection(node).ask(request, response)
+
+    def version_of(self, request: type[Message], node: int | None = None) -> int:
+        """The version that this API is asked in."""
+        return self._connection(node).version_of(request)
+
+    def knows(self, request: type[Message], node: int | None = None) -> bool:
+        """Whether the broker knows this API."""
+        try:
+            self._connection(node).version_of(request)
+        except CommandError as error:
+            if error.status == UNREACHABLE:
+                raise
+            return False
+        return True
+
+    def metadata(self, topics: Iterable[str] | None = None) -> MetadataResponse:
+        """Of these topics, or of all. What isn't there has its error in the answer; nothing is created."""
+        asked = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        answer = self.ask(MetadataRequest(topics=asked, allow_auto_topic_creation=False), MetadataResponse)
+        check(answer.error_code, None, "the metadata")
+        self.brokers = {broker.node_id: broker for broker in answer.brokers}
+        return answer
+
+    def topics(self, names: Sequence[str] = (), *, internal: bool = False) -> list[MetadataResponseTopic]:
+        """Those of these names, each of which must be there; without names all, the internal ones if they're asked
+        for. In the order of their names."""
+        answer = self.metadata(names or None)
+        for topic in answer.topics:
+            check(topic.error_code, None, f"topic {topic.name}")
+        kept = [topic for topic in answer.topics if names or internal or not topic.is_internal]
+        return sorted(kept, key=lambda topic: topic.name or "")
+
+    def coordinator(self, kind: int, key: str) -> int:
+        """The node that coordinates this group, transactional id or share group's partition (`group:topicId:n`). It is
+        waited for while it is being found."""
+
+        def find() -> tuple[int, int, str | None]:
+            request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
+            connection = self._connection(None)
+            if connection.version_of(FindCoordinatorRequest) < 4:
+                request.coordinator_keys = []
+            else:
+                request.key = ""
+            answer = connection.ask(request, FindCoordinatorResponse)
+            for found in answer.coordinators:
+                return found.node_id, found.error_code, found.error_message
+            return answer.node_id, answer.error_code, answer.error_message
+
+        node, error_code, message = until_passed(find, lambda found: found[1])
+        check(error_code, message, f"the coordinator of {key}")
+        return node
+
+    def _connection(self, node: int | None) -> Connection:
+        if node is None:
+            if self._any is None:
+                self._any = self._first()
+            return self._any
+        if node not in self._connections:
+            if node not in self.brokers:
+                self.metadata([])
+            if node not in self.brokers:
+                raise CommandError(f"broker {node} isn't there", UNREACHABLE)
+            broker = self.brokers[node]
+            self._connections[node] = Connection(broker.host, broker.port, self._settings)
+        return self._connections[node]
+
+    def _first(self) -> Connection:
+        """The first address of the bootstrap that answers."""
+        failure: CommandError | None = None
+        for address in self._settings[BOOTSTRAP].split(","):
+            host, colon, port = address.strip().rpartition(":")
+            if not colon:
+                host, port = address.strip(), "9092"
+            if not port.isdigit() or int(port) > 65535:
+                raise CommandUsageError(f"--bootstrap {address}: HOST:PORT is the form")
+            try:
+                return Connection(host.strip("[]"), int(port), self._settings)
+            except CommandError as error:
+                if error.status != UNREACHABLE:
+                    raise
+                failure = failure or error
+        assert failure is not None
+        raise CommandError(f"{failure} (is a broker running there? `barnabas` starts one)", UNREACHABLE)
+
+
+def until_passed(ask: Callable[[], R2], error_of: Callable[[R2], int]) -> R2:
+    """What `ask` answers, asked again while its error is one that passes by itself; the last answer after 30 s."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        answer = ask()
+        if error_of(answer) not in PASSING or time.monotonic() > deadline_s:
+            return answer
+        time.sleep(PAUSE_S)
+
+
+def check(error_code: int, message: str | None, of_what: str) -> None:
+    """Raises CommandError for an error in an answer."""
+    if error_code:
+        raise CommandError(f"{of_what}: {told(error_code, message)}")
+
+
+def told(error_code: int, message: str | None = None) -> str:
+    """An error in words: the broker's own, or else the name of the code."""
+    try:
+        name = Error(error_code).name
+    except ValueError:
+        name = f"error {error_code}"
+    if error_code == Error.UNKNOWN_TOPIC_OR_PARTITION and not message:
+        return f"there is no such topic ({name})"
+    return f"{message} ({name})" if message else name

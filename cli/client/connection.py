@@ -1,0 +1,138 @@
+"""One connection to one broker: requests go out one after the other, and each waits for its answer."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import struct
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from cli.client.sasl import sign_in
+from cli.errors import UNREACHABLE, CommandError, CommandUsageError
+from cli.options import CLIENT_ID
+from protocol.apis import APIS
+from protocol.errors import CodecError, Error
+from protocol.headers import encode_request_frame, response_body
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.wire.codec import decode
+from protocol.wire.schema import Message
+
+R = TypeVar("R", bound=Message)
+
+CONNECT_TIMEOUT_S: Final = 10.0
+ANSWER_TIMEOUT_S: Final = 60.0
+MAX_ANSWER_BYTES: Final = 256 * 1024 * 1024
+PLAINTEXT: Final = "PLAINTEXT"
+PROTOCOLS: Final = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+
+
+class Connection:
+    """Stands once it is made, signed in and with the broker's versions known. CommandError, with UNREACHABLE where
+    nobody answers, from every method."""
+
+    def __init__(self, host: str, port: int, settings: Mapping[str, str]) -> None:
+        self.address = f"{host}:{port}"
+        self._correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        protocol = settings.get("security.protocol", PLAINTEXT).upper()
+        if protocol not in PROTOCOLS:
+            raise CommandUsageError(f"security.protocol={protocol}: one of {', '.join(PROTOCOLS)} is needed")
+        try:
+            self._socket = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if protocol.endswith("SSL"):
+                self._socket = _tls(settings).wrap_socket(self._socket, server_hostname=host)
+            self._socket.settimeout(ANSWER_TIMEOUT_S)
+        except OSError as error:
+            raise CommandError(f"{self.address} can't be reached: {_reason(error)}", UNREACHABLE) from None
+        self._learn_versions()
+        if protocol.startswith("SASL"):
+            sign_in(self, settings)
+
+    def version_of(self, request: type[Message]) -> int:
+        """The latest that both know; CommandError where there is none."""
+        least, most = self._versions.get(request.API_KEY, (0, -1))
+        version = min(most, request.VERSIONS[1])
+        if version < max(least, request.VERSIONS[0]):
+            name = APIS[request.API_KEY].name
+            raise CommandError(f"the broker at {self.address} doesn't know {name}, which this needs")
+        return version
+
+    def ask(self, request: Message, response: type[R], version: int | None = None) -> R:
+        """The answer, whatever errors it has in it."""
+        known = self.version_of(type(request)) if version is None else version
+        self._correlation_id += 1
+        try:
+            frame = encode_request_frame(request, known, self._correlation_id, CLIENT_ID)
+            answer = self._exchange(frame)
+            body = response_body(answer, type(request), known, self._correlation_id)
+            return decode(response, known, answer[body:])
+        except CodecError as error:
+            raise CommandError(f"{self.address}: the answer makes no sense: {error}") from None
+
+    def close(self) -> None:
+        """It is gone, whatever was on the way."""
+        self._socket.close()
+
+    def _learn_versions(self) -> None:
+        """The broker may be older than the newest form of the question; it says so in the oldest form of an answer."""
+        for version in (3, 0):
+            request = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
+            self._correlation_id += 1
+            answer = self._exchange(encode_request_frame(request, version, self._correlation_id, CLIENT_ID))
+            is_refused = answer[4:6] == struct.pack(">h", Error.UNSUPPORTED_VERSION)
+            found = decode(ApiVersionsResponse, 0 if is_refused else version, answer[4:])
+            if not is_refused:
+                self._versions = {
+                    each.api_key: (each.min_version, each.max_version) for each in found.api_keys
+                }
+                return
+        raise CommandError(f"{self.address} tells no versions of its APIs: is it a Kafka?")
+
+    def _exchange(self, frame: bytes) -> bytes:
+        try:
+            self._socket.sendall(frame)
+            size = int.from_bytes(self._read(4), "big")
+            if size > MAX_ANSWER_BYTES:
+                raise CommandError(
+                    f"{self.address} answers {size} bytes: is it a Kafka, and does it want TLS?"
+                )
+            return self._read(size)
+        except OSError as error:
+            raise CommandError(f"{self.address} doesn't answer: {_reason(error)}", UNREACHABLE) from None
+
+    def _read(self, count: int) -> bytes:
+        out = bytearray(count)
+        view = memoryview(out)
+        while view:
+            got = self._socket.recv_into(view)
+            if not got:
+                raise ConnectionResetError("it closed the connection")
+            view = view[got:]
+        return bytes(out)
+
+
+def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=settings.get("ssl.ca.location") or None)
+        if "ssl.certificate.location" in settings:
+            context.load_cert_chain(
+                settings["ssl.certificate.location"],
+                settings.get("ssl.key.location"),
+                settings.get("ssl.key.password"),
+            )
+    except (OSError, ssl.SSLError) as error:
+        raise CommandUsageError(f"the files of ssl.* can't be used: {_reason(error)}") from None
+    if settings.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
+        context.check_hostname = False
+    if settings.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, TimeoutError):
+        return "it takes too long"
+    return error.strerror or str(error) or type(error).__name__

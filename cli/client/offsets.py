@@ -1,0 +1,95 @@
+"""Offsets of partitions, asked of their leaders."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from cli.client.cluster import KafkaCluster, check, until_passed
+from protocol.errors import Error
+from protocol.messages.metadata import MetadataResponseTopic
+from protocol.messages.offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+EARLIEST: Final = -2
+LATEST_OFFSET: Final = -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+Partition = tuple[str, int]
+NO_LEADER: Final = -1
+
+
+def leaders_of(topics: Iterable[MetadataResponseTopic]) -> dict[Partition, int]:
+    """The leader of each partition; NO_LEADER where there is none now."""
+    return {
+        (topic.name or "", each.partition_index): each.leader_id
+        for topic in topics
+        for each in topic.partitions
+    }
+
+
+def list_offsets(
+    cluster: KafkaCluster, wanted: Mapping[Partition, int], isolation: int = READ_UNCOMMITTED
+) -> dict[Partition, int]:
+    """For each partition the offset at its timestamp (ms, EARLIEST or LATEST_OFFSET), or -1 where no record is so
+    late. The latest of READ_COMMITTED is the last stable offset, that of READ_UNCOMMITTED the high watermark. A
+    partition without a leader isn't in the answer."""
+    found: dict[Partition, int] = {}
+
+    def ask() -> tuple[int, Partition | None]:
+        left = [partition for partition in wanted if partition not in found]
+        leaders = leaders_of(cluster.topics(sorted({topic for topic, _ in left}))) if left else {}
+        worst: tuple[int, Partition | None] = (Error.NONE, None)
+        by_node: dict[int, list[Partition]] = defaultdict(list)
+        for partition in left:
+            if partition not in leaders:
+                raise_for(partition, Error.UNKNOWN_TOPIC_OR_PARTITION)
+            if leaders[partition] != NO_LEADER:
+                by_node[leaders[partition]].append(partition)
+        for node, partitions in by_node.items():
+            for partition, (error_code, offset) in _of_node(
+                cluster, node, partitions, wanted, isolation
+            ).items():
+                if error_code:
+                    worst = (error_code, partition)
+                else:
+                    found[partition] = offset
+        return worst
+
+    error_code, partition = until_passed(ask, lambda answer: answer[0])
+    if partition is not None:
+        raise_for(partition, error_code)
+    return found
+
+
+def raise_for(partition: Partition, error_code: int) -> None:
+    """Raises CommandError for a partition's error."""
+    check(error_code, None, f"{partition[0]}-{partition[1]}")
+
+
+def _of_node(
+    cluster: KafkaCluster,
+    node: int,
+    partitions: Iterable[Partition],
+    wanted: Mapping[Partition, int],
+    isolation: int,
+) -> dict[Partition, tuple[int, int]]:
+    topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
+    for topic, index in partitions:
+        topics[topic].append(ListOffsetsPartition(partition_index=index, timestamp=wanted[topic, index]))
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[ListOffsetsTopic(name=name, partitions=of_it) for name, of_it in topics.items()],
+    )
+    answer = cluster.ask(request, ListOffsetsResponse, node)
+    return {
+        (topic.name, each.partition_index): (each.error_code, each.offset)
+        for topic in answer.topics
+        for each in topic.partitions
+    }

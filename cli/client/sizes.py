@@ -1,0 +1,32 @@
+"""How many bytes partitions have on disk."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from cli.client.cluster import KafkaCluster
+from cli.client.offsets import NO_LEADER, Partition
+from protocol.messages.cluster_admin import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+
+
+def sizes_of_leaders(cluster: KafkaCluster, leaders: Mapping[Partition, int]) -> dict[Partition, int]:
+    """Bytes of each leader's log, as DescribeLogDirs has them. What the broker doesn't tell isn't in it."""
+    by_node: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for (topic, index), node in leaders.items():
+        if node != NO_LEADER:
+            by_node[node][topic].append(index)
+    sizes: dict[Partition, int] = {}
+    for node, topics in by_node.items():
+        asked = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in topics.items()]
+        answer = cluster.ask(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse, node)
+        for directory in answer.results:
+            for of_topic in directory.topics:
+                for each in of_topic.partitions:
+                    if not each.is_future_key:
+                        sizes[of_topic.name, each.partition_index] = each.partition_size
+    return sizes

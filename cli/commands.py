@@ -1,0 +1,32 @@
+"""The commands: what each is for, where it is, and under which heading `barnabas --help` shows it.
+
+Nothing of a command is imported before it is asked for: `barnabas --help` reads this table alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Command(NamedTuple):
+    """`module` has `add_arguments(parser)`, and `run(options)`, which answers the exit status. `verbs` are the words
+    that may come first; without one it is `verbs[0]` that is meant."""
+
+    name: str
+    module: str
+    summary: str
+    verbs: tuple[str, ...] = ()
+
+
+HEADINGS: Final[dict[str, tuple[Command, ...]]] = {
+    "look around, and ask why": (
+        Command(
+            "topics",
+            "cli.topics",
+            "topics and their partitions; create, delete, configs",
+            ("show", "create", "delete", "configs"),
+        ),
+    ),
+}
+
+COMMANDS: Final = {command.name: command for commands in HEADINGS.values() for command in commands}

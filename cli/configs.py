@@ -1,0 +1,109 @@
+"""Settings of a topic: what each is, and why: by the topic's own value, the brokers' or Kafka's default."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Final
+
+from cli.client.cluster import KafkaCluster, check
+from cli.options import key_values
+from cli.output import as_json, say, show_json, show_table
+from protocol.messages.configs import (
+    AlterConfigsResourceResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    IncrementalAlterConfigsResponse,
+)
+
+TOPIC: Final = 2
+SET, DELETE = 0, 1
+OF_DEFAULT, OF_TOPIC = 5, 1
+WHY: Final = {
+    1: "set on the topic",
+    2: "set on this broker while it runs",
+    3: "set on all brokers while they run",
+    4: "in the broker's file or start",
+    5: "Kafka's default",
+    6: "set on the broker's logger",
+    7: "set on client metrics",
+    8: "set on the group",
+}
+"""`ConfigEntry.ConfigSource`, in words."""
+COLUMNS: Final = ("setting", "value", "why", "else")
+
+
+def show_or_set(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    """`barnabas topics configs NAME [KEY=VALUE …]`."""
+    if options.changes:
+        return _set(cluster, options.name, key_values(options.changes, "configs"))
+    found = described(cluster, options.name)
+    kept = [each for each in found if options.all or each.config_source != OF_DEFAULT or options.json]
+    rows = [[each.name, value_of(each), WHY.get(each.config_source, "?"), _else(each)] for each in kept]
+    if options.json:
+        show_json(as_json(COLUMNS, rows))
+    elif rows:
+        show_table(COLUMNS, rows)
+    if not options.all and not options.json:
+        say(f"{len(found) - len(kept)} more are as Kafka has them by itself (--all shows them)")
+    return 0
+
+
+def show_differing(cluster: KafkaCluster, topic: str) -> None:
+    """Those that are the topic's own."""
+    rows = [
+        [topic, each.name, value_of(each)]
+        for each in described(cluster, topic)
+        if each.config_source == OF_TOPIC
+    ]
+    if rows:
+        show_table(("topic", "setting", "value"), rows)
+
+
+def described(cluster: KafkaCluster, topic: str) -> list[DescribeConfigsResourceResult]:
+    """All settings of the topic, by name. Raises CommandError where there is no such topic."""
+    request = DescribeConfigsRequest(
+        resources=[
+            DescribeConfigsResource(resource_type=TOPIC, resource_name=topic, configuration_keys=None)
+        ],
+        include_synonyms=True,
+    )
+    (result,) = cluster.ask(request, DescribeConfigsResponse).results
+    check(result.error_code, result.error_message, f"topic {topic}")
+    return sorted(result.configs, key=lambda each: each.name)
+
+
+def value_of(setting: DescribeConfigsResourceResult) -> str:
+    """As it is shown: nothing of what is secret."""
+    return "(secret)" if setting.is_sensitive else setting.value or ""
+
+
+def _else(setting: DescribeConfigsResourceResult) -> str:
+    """What would hold without the topic's own value: the next one in the line."""
+    others = [each for each in setting.synonyms if each.source != setting.config_source]
+    if not others:
+        return ""
+    return f"{others[0].value} ({WHY.get(others[0].source, '?')}, {others[0].name})"
+
+
+def _set(cluster: KafkaCluster, topic: str, changes: dict[str, str]) -> int:
+    described(cluster, topic)  # a broker takes settings for a name that no topic has, and keeps them for none
+    altered = [
+        IncrementalAlterableConfig(
+            name=name, config_operation=SET if value else DELETE, value=value if value else None
+        )
+        for name, value in changes.items()
+    ]
+    request = IncrementalAlterConfigsRequest(
+        resources=[IncrementalAlterConfigsResource(resource_type=TOPIC, resource_name=topic, configs=altered)]
+    )
+    result: AlterConfigsResourceResponse
+    (result,) = cluster.ask(request, IncrementalAlterConfigsResponse).responses
+    check(result.error_code, result.error_message, f"topic {topic}")
+    for name, value in changes.items():
+        say(f"{topic}: {name}={value}" if value else f"{topic}: {name} has no value of its own any more")
+    return 0

@@ -1,0 +1,115 @@
+"""Finds the command, runs it, and turns what goes wrong into one line and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from cli.commands import COMMANDS, HEADINGS, Command
+from cli.errors import INTERRUPTED, CommandError, CommandUsageError
+from cli.output import printable
+
+STARTS = (
+    ("barnabas", "a broker, on 127.0.0.1:9092 (its options are below)"),
+    ("barnabas cluster", "three brokers and a controller"),
+    ("barnabas format", "make folders as kafka-storage format does"),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit status: 0, or one of `cli.errors`."""
+    if arguments and arguments[0] in ("-h", "--help", "help"):
+        return _write(_overview())
+    try:
+        return _run(arguments)
+    except CommandError as error:
+        print(f"barnabas: {printable(str(error))}", file=sys.stderr)
+        return error.status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_is_gone()
+
+
+def _run(arguments: Sequence[str]) -> int:
+    command = COMMANDS.get(arguments[0]) if arguments else None
+    if command is None:
+        raise CommandUsageError(_unknown(arguments[0] if arguments else ""))
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGINT, _interrupt)
+    module = importlib.import_module(command.module)
+    parser = Parser(prog=f"barnabas {command.name}", description=module.__doc__, allow_abbrev=False)
+    module.add_arguments(parser)
+    options = parser.parse_args(_with_verb(command, arguments[1:]))
+    status: int = module.run(options)
+    sys.stdout.flush()
+    return status
+
+
+class Parser(argparse.ArgumentParser):
+    """Argparse's, whose mistakes are one line."""
+
+    def __init__(self, *arguments: object, **keywords: object) -> None:
+        keywords.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(*arguments, **keywords)  # type: ignore[arg-type]
+
+    def error(self, message: str) -> NoReturn:
+        raise CommandUsageError(f"{message} ({self.prog} --help lists what there is)")
+
+
+def _with_verb(command: Command, arguments: Sequence[str]) -> list[str]:
+    first = arguments[0] if arguments else ""
+    if not command.verbs or first in command.verbs or first in ("-h", "--help"):
+        return [*arguments]
+    return [command.verbs[0], *arguments]
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    known = [*COMMANDS, "cluster", "format"]
+    near = get_close_matches(name, known, 1)
+    meant = f", but `barnabas {near[0]}`" if near else ""
+    return f"there is no command {name}{meant} (barnabas --help lists them)"
+
+
+def _overview() -> str:
+    """What `barnabas --help` says: the commands by what one wants to do, then the broker's own options."""
+    from broker.process.command_line import broker_help
+
+    lines = ["barnabas: a Kafka broker in one small process, and a command line for any Kafka.", ""]
+    lines += ["start one:"]
+    lines += [f"  {name:<24}{summary}" for name, summary in STARTS]
+    for heading, commands in HEADINGS.items():
+        lines += ["", f"{heading}:"]
+        lines += [f"  barnabas {each.name:<15}{each.summary}" for each in commands]
+    lines += [
+        "",
+        "Each has a --help of its own. They ask localhost:9092, or --bootstrap, or BARNABAS_BOOTSTRAP.",
+        "",
+    ]
+    return "\n".join([*lines, broker_help()])
+
+
+def _write(text: str) -> int:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_is_gone()
+    return 0
+
+
+def _reader_is_gone() -> int:
+    """Whoever read our output has seen enough, as `head` has. Nothing more is said, by Python's end either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _interrupt(number: int, _frame: object) -> None:
+    raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)

@@ -1,0 +1,83 @@
+"""The options that every command which asks a Kafka has, and what they make: settings by librdkafka's names."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from cli.errors import CommandUsageError
+
+DEFAULT_BOOTSTRAP: Final = "localhost:9092"
+BOOTSTRAP: Final = "bootstrap.servers"
+CLIENT_ID: Final = "barnabas-cli"
+
+JAVA_ONLY: Final = {
+    "sasl.jaas.config": "sasl.username and sasl.password",
+    "ssl.truststore.location": "ssl.ca.location",
+    "ssl.keystore.location": "ssl.certificate.location and ssl.key.location",
+    "ssl.truststore.password": "ssl.ca.location, a PEM file without a password",
+}
+"""What stands in files for Java's clients, and the names that are understood instead."""
+
+
+def add_connection(parser: argparse.ArgumentParser) -> None:
+    """Where the Kafka is, and how it is spoken to."""
+    group = parser.add_argument_group("which Kafka")
+    group.add_argument(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help=f"one of its brokers, or several with commas (default: BARNABAS_BOOTSTRAP, or {DEFAULT_BOOTSTRAP})",
+    )
+    group.add_argument("--config", metavar="FILE", help="client settings, a line each, by librdkafka's names")
+    group.add_argument(
+        "-X",
+        dest="settings",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="one such setting, as security.protocol=SASL_SSL; may be repeated",
+    )
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """For programs."""
+    parser.add_argument(
+        "--json", action="store_true", help="a JSON document for programs, instead of a table"
+    )
+
+
+def client_settings(options: argparse.Namespace, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """From the weakest: the default, BARNABAS_BOOTSTRAP, the file, `-X`, `--bootstrap`. Raises CommandUsageError."""
+    settings = {BOOTSTRAP: environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP}
+    if options.config is not None:
+        settings |= _of_file(options.config)
+    settings |= key_values(options.settings, "-X")
+    if options.bootstrap is not None:
+        settings[BOOTSTRAP] = options.bootstrap
+    for name, instead in JAVA_ONLY.items():
+        if name in settings:
+            raise CommandUsageError(f"{name} is for Java's clients: give {instead} (in --config or with -X)")
+    return settings
+
+
+def key_values(given: Iterable[str], option: str) -> dict[str, str]:
+    """What `KEY=VALUE` says, by key. Raises CommandUsageError, which names the option."""
+    values = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise CommandUsageError(f"{option} {text}: KEY=VALUE is the form")
+        values[name.strip()] = value.strip()
+    return values
+
+
+def _of_file(path: str) -> dict[str, str]:
+    from broker.config.errors import UsageError
+    from broker.config.properties import read_properties
+
+    try:
+        return {found.name: found.value for found in read_properties(os.path.expanduser(path))}
+    except UsageError as error:
+        raise CommandUsageError(f"--config: {error}") from None

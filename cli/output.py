@@ -1,0 +1,103 @@
+"""What a command shows: tables for people, by rich where it draws to a terminal; JSON for programs.
+
+Names and values come from outside. Nothing of them reaches a terminal that could move its cursor or change its colours.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TextIO
+
+Row = Sequence[object]
+
+
+def printable(text: str) -> str:
+    """The text on one line: what can't be printed (line ends, escapes, bidirectional marks, stray surrogates) is
+    written as Python writes it, such as `\\n`."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def cell(value: object) -> str:
+    """A value as a table has it: nothing for None, `1,234` for a number, `a, b` for several."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    if isinstance(value, list | tuple):
+        return ", ".join(printable(str(each)) for each in value) or "-"
+    return printable(str(value))
+
+
+def show_table(
+    columns: Sequence[str], rows: Iterable[Row], *, title: str = "", file: TextIO | None = None
+) -> None:
+    """Numbers stand at the right. A title is a line above it."""
+    out = file or sys.stdout
+    held = [[*row] for row in rows]
+    numeric = [
+        bool(held) and all(isinstance(row[index], int | float | None) for row in held)
+        for index in range(len(columns))
+    ]
+    texts = [[cell(value) for value in row] for row in held]
+    if out.isatty() and _draw(columns, texts, numeric, title, out):
+        return
+    if title:
+        out.write(f"{printable(title)}\n")
+    widths = [max(len(text) for text in column) for column in zip(columns, *texts, strict=True)]
+    for line in [columns, *texts]:
+        cells = (
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(line, widths, numeric, strict=True)
+        )
+        out.write("  ".join(cells).rstrip() + "\n")
+
+
+def show_json(value: object) -> None:
+    """One document, for programs."""
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
+
+
+def show_pairs(pairs: Mapping[str, object]) -> None:
+    """What is to be said of one thing: a line each."""
+    width = max(map(len, pairs))
+    for name, value in pairs.items():
+        sys.stdout.write(f"{name.ljust(width)}  {cell(value)}\n")
+
+
+def say(text: str) -> None:
+    """A line for a person who waits at the terminal: it goes to the standard error output, out of a program's way."""
+    print(printable(text), file=sys.stderr)
+
+
+def _draw(
+    columns: Sequence[str], texts: Sequence[Sequence[str]], numeric: Sequence[bool], title: str, out: TextIO
+) -> bool:
+    """Whether rich is there to draw it."""
+    try:
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+    except ImportError:
+        return False
+    table = Table(box=SIMPLE_HEAD, title=Text(printable(title)) if title else None, title_justify="left")
+    for column, right in zip(columns, numeric, strict=True):
+        table.add_column(Text(column), justify="right" if right else "left", overflow="fold")
+    for texts_of_row in texts:
+        table.add_row(*(Text(text) for text in texts_of_row))
+    Console(file=out, highlight=False).print(table)
+    return True
+
+
+def as_json(columns: Sequence[str], rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """The rows of a table as objects whose keys are the titles in snake_case."""
+    keys = [column.replace(" ", "_").replace("-", "_") for column in columns]
+    return [dict(zip(keys, row, strict=True)) for row in rows]

@@ -1,0 +1,162 @@
+"""Topics: what there is, and each partition with its leader, replicas and offsets.
+
+barnabas topics                     all of them, a line each
+barnabas topics orders              its partitions, and the settings that differ from the default
+barnabas topics create orders       with one partition, or -p 6 -r 3 -c retention.ms=60000
+barnabas topics delete orders
+barnabas topics configs orders      its settings, and why each is as it is; with KEY=VALUE they are set
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from cli.client.cluster import KafkaCluster, told
+from cli.client.offsets import EARLIEST, LATEST_OFFSET, READ_COMMITTED, leaders_of, list_offsets
+from cli.client.sizes import sizes_of_leaders
+from cli.configs import show_differing, show_or_set
+from cli.errors import FAILED
+from cli.options import add_connection, add_json, client_settings, key_values
+from cli.output import as_json, say, show_json, show_table
+from protocol.messages.metadata import MetadataResponseTopic
+from protocol.messages.topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+PARTITION_COLUMNS = (
+    "topic",
+    "partition",
+    "leader",
+    "replicas",
+    "in sync",
+    "start",
+    "end",
+    "last stable",
+    "bytes",
+)
+TOPIC_COLUMNS = ("topic", "partitions", "replicas", "records", "open", "bytes")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A verb each: show, create, delete, configs."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    show = verbs.add_parser(
+        "show", help="(as without a verb) topics, or the partitions of those that are named"
+    )
+    show.add_argument("names", nargs="*", metavar="NAME")
+    show.add_argument("--internal", action="store_true", help="the internal ones as well")
+    add_json(show)
+    add_connection(show)
+    create = verbs.add_parser("create", help="make topics")
+    create.add_argument("names", nargs="+", metavar="NAME")
+    create.add_argument(
+        "-p", "--partitions", type=int, default=-1, metavar="N", help="(default: the broker's)"
+    )
+    create.add_argument("-r", "--replicas", type=int, default=-1, metavar="N", help="(default: the broker's)")
+    create.add_argument("-c", dest="settings_of_topic", metavar="KEY=VALUE", action="append", default=[])
+    add_connection(create)
+    delete = verbs.add_parser("delete", help="delete topics, with all that is in them")
+    delete.add_argument("names", nargs="+", metavar="NAME")
+    add_connection(delete)
+    configs = verbs.add_parser("configs", help="settings of a topic, and why each is as it is; or set some")
+    configs.add_argument("name", metavar="NAME")
+    configs.add_argument(
+        "changes", nargs="*", metavar="KEY=VALUE", help="KEY= takes the topic's own value away"
+    )
+    configs.add_argument(
+        "--all", action="store_true", help="those as well that are as Kafka has them by itself"
+    )
+    add_json(configs)
+    add_connection(configs)
+
+
+def run(options: argparse.Namespace) -> int:
+    """As `cli.commands.Command` has it."""
+    verb = {"show": _show, "create": _create, "delete": _delete, "configs": show_or_set}[options.verb]
+    with KafkaCluster(client_settings(options)) as cluster:
+        return verb(cluster, options)
+
+
+def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    topics = cluster.topics(options.names, internal=options.internal)
+    rows = _partitions(cluster, topics)
+    if options.names or options.json:
+        if options.json:
+            show_json(as_json(PARTITION_COLUMNS, rows))
+        else:
+            show_table(PARTITION_COLUMNS, rows)
+            for topic in topics:
+                show_differing(cluster, topic.name or "")
+        return 0
+    show_table(TOPIC_COLUMNS, [_summed(topic, rows) for topic in topics])
+    return 0
+
+
+def _partitions(cluster: KafkaCluster, topics: list[MetadataResponseTopic]) -> list[list[Any]]:
+    leaders = leaders_of(topics)
+    starts = list_offsets(cluster, dict.fromkeys(leaders, EARLIEST))
+    ends = list_offsets(cluster, dict.fromkeys(leaders, LATEST_OFFSET))
+    stable = list_offsets(cluster, dict.fromkeys(leaders, LATEST_OFFSET), READ_COMMITTED)
+    sizes = sizes_of_leaders(cluster, leaders)
+    rows = []
+    for topic in topics:
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index):
+            key = (topic.name or "", each.partition_index)
+            leader = each.leader_id if each.leader_id >= 0 else None
+            offsets = [starts.get(key), ends.get(key), stable.get(key), sizes.get(key)]
+            rows.append([*key, leader, each.replica_nodes, each.isr_nodes, *offsets])
+    return rows
+
+
+def _summed(topic: MetadataResponseTopic, rows: list[list[Any]]) -> list[Any]:
+    of_it = [row for row in rows if row[0] == topic.name]
+    replicas = max((len(row[3]) for row in of_it), default=0)
+    known = [row for row in of_it if row[5] is not None and row[6] is not None]
+    records = sum(row[6] - row[5] for row in known)
+    not_stable = sum(row[6] - row[7] for row in known)
+    return [topic.name, len(of_it), replicas, records, not_stable, sum(row[8] or 0 for row in of_it)]
+
+
+def _create(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    settings = [
+        CreatableTopicConfig(name=name, value=value)
+        for name, value in key_values(options.settings_of_topic, "-c").items()
+    ]
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=name,
+                num_partitions=options.partitions,
+                replication_factor=options.replicas,
+                configs=settings,
+            )
+            for name in options.names
+        ]
+    )
+    answer = cluster.ask(request, CreateTopicsResponse)
+    return _outcomes("created", {each.name: (each.error_code, each.error_message) for each in answer.topics})
+
+
+def _delete(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    states = [DeleteTopicState(name=name) for name in options.names]
+    request = DeleteTopicsRequest(topics=states, topic_names=options.names, timeout_ms=60_000)
+    if cluster.version_of(DeleteTopicsRequest) < 6:
+        request.topics = []
+    answer = cluster.ask(request, DeleteTopicsResponse)
+    return _outcomes(
+        "deleted", {each.name or "": (each.error_code, each.error_message) for each in answer.responses}
+    )
+
+
+def _outcomes(verb: str, outcomes: dict[str, tuple[int, str | None]]) -> int:
+    """A line for each; the status says whether all of them went well."""
+    for name, (error_code, message) in sorted(outcomes.items()):
+        say(f"{name}: {told(error_code, message) if error_code else verb}")
+    return FAILED if any(error_code for error_code, _ in outcomes.values()) else 0

@@ -1,0 +1,133 @@
+"""The same scenes against each Kafka that there is, started when the first scene asks for it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import barnabas
+from tests.compare.cluster_properties import BROKERS, CLUSTER
+from tests.compare.clusters import kafka_cluster
+from tests.support import apache_kafka
+from tests.support.requirements import need_apache_kafka
+
+ROOT = Path(__file__).parents[2]
+APACHE, APACHE_3, OURS, OURS_3 = "apache", "apache-3", "barnabas", "barnabas-3"
+_names = itertools.count()
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """One that commands are tried on."""
+
+    kind: str
+    bootstrap: str
+    brokers: int
+
+    @property
+    def is_apache(self) -> bool:
+        return self.kind.startswith(APACHE)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command wrote, and how it ended."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture(scope="session")
+def _started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Kafka]]:
+    with contextlib.ExitStack() as stack:
+        known: dict[str, Kafka] = {}
+
+        def start(kind: str) -> Kafka:
+            if kind not in known:
+                known[kind] = stack.enter_context(_running(kind, tmp_path_factory.mktemp(kind)))
+            return known[kind]
+
+        yield start
+
+
+@contextlib.contextmanager
+def _running(kind: str, folder: Path) -> Iterator[Kafka]:
+    if kind == OURS:
+        with barnabas.Broker(config={"num.partitions": 1}) as broker:
+            yield Kafka(kind, broker.bootstrap, 1)
+    elif kind == OURS_3:
+        with barnabas.Cluster(brokers=3) as cluster:
+            yield Kafka(kind, cluster.bootstrap, 3)
+    elif kind == APACHE:
+        need_apache_kafka()
+        with apache_kafka.running(folder) as kafka:
+            yield Kafka(kind, kafka.bootstrap, 1)
+    else:
+        need_apache_kafka()
+        with kafka_cluster(folder, CLUSTER) as running:
+            ports = [running.ports[f"broker {broker}"] for broker in BROKERS]
+            yield Kafka(kind, ",".join(f"127.0.0.1:{port}" for port in ports), len(ports))
+
+
+@pytest.fixture(
+    params=[
+        OURS,
+        OURS_3,
+        pytest.param(APACHE, marks=pytest.mark.xdist_group("cli-apache")),
+        pytest.param(APACHE_3, marks=pytest.mark.xdist_group("cli-apache")),
+    ]
+)
+def kafka(request: pytest.FixtureRequest, _started: Callable[[str], Kafka]) -> Kafka:
+    """Each of four in turn."""
+    return _started(request.param)
+
+
+@pytest.fixture
+def cli(kafka: Kafka) -> Run:
+    """Runs `barnabas …` with this Kafka as the one that is meant."""
+
+    def run(*arguments: object, stdin: str | bytes = b"", timeout_s: float = 120.0) -> Ran:
+        return run_cli(*arguments, stdin=stdin, bootstrap=kafka.bootstrap, timeout_s=timeout_s)
+
+    return run
+
+
+def run_cli(
+    *arguments: object, stdin: str | bytes = b"", bootstrap: str = "", timeout_s: float = 120.0
+) -> Ran:
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas", *map(str, arguments)],
+        input=stdin.encode() if isinstance(stdin, str) else stdin,
+        capture_output=True,
+        timeout=timeout_s,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "BARNABAS_BOOTSTRAP": bootstrap},
+        check=False,
+    )
+    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other scene has."""
+    return f"cli-{os.getpid()}-{next(_names)}"
