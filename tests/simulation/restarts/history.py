@@ -97,10 +97,18 @@ def _forget_producers_of_deleted_records(before: Picture, after: Picture, how: H
     """Where records were deleted, a kill has the state of producers made anew by what is in the segments: those of whom
     all is deleted may be gone then, as in Kafka (`UnifiedLog.rebuildProducerState`), or be back. A clean stop has none
     where nothing is left of a log: a snapshot at its start doesn't count (`ProducerStateManager.truncateAndReload`)."""
-    for key in before:
+    for key in list(before):
         if key.startswith("producers of ") and key in after:
             place = key.removeprefix("producers of ")
             start = before[f"log start of {place}"]["offset"]
+            opened = [_open_below(some[key]["active"], start) for some in (before, after)]
+            if opened[0] != opened[1] and how is not How.STOPPED:
+                # As Kafka's: its last stable offset goes back to the log start when such a producer comes back.
+                for said in (
+                    f"last stable offset of {place}",
+                    *(f"records of {place}, isolation {n}" for n in "01"),
+                ):
+                    before[said] = after[said]
             if start == before[f"high watermark of {place}"]["offset"] > 0:
                 before[key] = after[key]  # after a kill they may be back: they are in the segment still
             elif start > 0 and how is not How.STOPPED:
@@ -115,6 +123,11 @@ def _forget_producers_of_deleted_records(before: Picture, after: Picture, how: H
         elif key.startswith("records of ") and key.endswith("isolation 1") and key in after:
             for some in (before, after):
                 some[key] = _without_aborts_of_deleted_records(some[key])
+
+
+def _open_below(active: Any, start: int) -> set[int]:
+    """The producers with an open transaction of which records are deleted."""
+    return {each["producer_id"] for each in active if 0 <= each["current_txn_start_offset"] < start}
 
 
 def _without_aborts_of_deleted_records(records: Any) -> Any:
