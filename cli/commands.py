@@ -19,6 +19,10 @@ class Command(NamedTuple):
 
 
 HEADINGS: Final[dict[str, tuple[Command, ...]]] = {
+    "write and read records": (
+        Command("produce", "cli.produce", "write records: lines, files, JSON lines; in transactions"),
+        Command("consume", "cli.consume", "read records: as they come, or from here to there"),
+    ),
     "look around, and ask why": (
         Command(
             "topics",
@@ -26,6 +30,10 @@ HEADINGS: Final[dict[str, tuple[Command, ...]]] = {
             "topics and their partitions; create, delete, configs",
             ("show", "create", "delete", "configs"),
         ),
+    ),
+    "measure, and be quicker": (
+        Command("bench", "cli.bench", "how quick a Kafka is, with a line to paste"),
+        Command("completion", "cli.completion", "completion for bash, zsh and tcsh"),
     ),
 }
 

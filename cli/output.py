@@ -6,6 +6,7 @@ Names and values come from outside. Nothing of them reaches a terminal that coul
 from __future__ import annotations
 
 import json
+import select
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
@@ -75,6 +76,16 @@ def show_pairs(pairs: Mapping[str, object]) -> None:
 def say(text: str) -> None:
     """A line for a person who waits at the terminal: it goes to the standard error output, out of a program's way."""
     print(printable(text), file=sys.stderr)
+
+
+def raise_if_reader_is_gone() -> None:
+    """BrokenPipeError where the other end of the standard output is closed: who has nothing to write finds it out by
+    no write."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    for _, events in poll.poll(0):
+        if events & (select.POLLERR | select.POLLHUP):
+            raise BrokenPipeError
 
 
 def _draw(

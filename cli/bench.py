@@ -1,0 +1,269 @@
+"""How quick a Kafka is, by a client on this machine: producing, consuming, transactions, and a record's way.
+
+  barnabas bench                        all of it, in topics of its own, which go at the end
+  barnabas bench produce consume --seconds 10
+
+The last line is for pasting into an issue.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from cli.client.cluster import KafkaCluster, check
+from cli.errors import CommandError, CommandUsageError
+from cli.librdkafka import Client, confluent_kafka, reason
+from cli.options import BOOTSTRAP, add_connection, add_json, client_settings
+from cli.output import say, show_json, show_table
+from protocol.messages.topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+PATIENCE_S: Final = 60.0
+POLL_EVERY: Final = 1000
+PACE_S: Final = 0.002
+MAX_BYTES: Final = 2 * 1024 * 1024 * 1024
+"""How much is written at most, whatever the time says: it goes to a disk."""
+
+
+class Figure(NamedTuple):
+    """One row of what was measured."""
+
+    what: str
+    value: float
+    unit: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """As `cli.commands.Command` has it."""
+    parser.add_argument(
+        "measures", nargs="*", metavar="MEASURE", help=f"of {', '.join(MEASURES)} (default: all)"
+    )
+    parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="for each (default: 5)")
+    parser.add_argument("--record-bytes", type=int, default=1024, metavar="N", help="(default: 1024)")
+    parser.add_argument("-p", "--partitions", type=int, default=1, metavar="N", help="(default: 1)")
+    parser.add_argument("-r", "--replicas", type=int, default=-1, metavar="N", help="(default: the broker's)")
+    add_json(parser)
+    add_connection(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """As `cli.commands.Command` has it."""
+    _check(options)
+    confluent_kafka()
+    settings = client_settings(options)
+    topic = f"barnabas-bench-{uuid.uuid4().hex[:8]}"
+    figures: list[Figure] = []
+    with KafkaCluster(settings) as cluster:
+        whose = cluster.metadata([])
+        _create(cluster, topic, options)
+        try:
+            for name in options.measures or MEASURES:
+                if not options.json:
+                    say(f"{name} …")
+                figures += MEASURES[name](_Bench(options, topic))
+        finally:
+            _delete(cluster, topic)
+    told = {
+        "kafka": settings[BOOTSTRAP],
+        "cluster": whose.cluster_id,
+        "brokers": len(whose.brokers),
+        "partitions": options.partitions,
+        "record_bytes": options.record_bytes,
+        "client": f"confluent-kafka {confluent_kafka().version()}, librdkafka {confluent_kafka().libversion()[0]}",
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors, "
+        f"Python {platform.python_version()}",
+    }
+    if options.json:
+        show_json({**told, "figures": [figure._asdict() for figure in figures]})
+        return 0
+    show_table(("measure", "figure", "unit"), figures)
+    pasted = "; ".join(f"{figure.what} {figure.value:,.2f} {figure.unit}" for figure in figures)
+    sys.stdout.write(
+        f"\nbarnabas bench: {pasted} ({', '.join(f'{k} {v}' for k, v in told.items() if k != 'kafka')})\n"
+    )
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    for name in options.measures:
+        if name not in MEASURES:
+            raise CommandUsageError(f"there is no measure {name}, but {', '.join(MEASURES)}")
+    if options.seconds <= 0 or not 0 < options.record_bytes <= 900_000 or options.partitions < 1:
+        raise CommandUsageError("--seconds, --record-bytes (at most 900,000) and -p are more than nothing")
+
+
+class _Bench:
+    """What a measure is given."""
+
+    def __init__(self, options: argparse.Namespace, topic: str) -> None:
+        self.options = options
+        self.topic = topic
+        self.seconds: float = options.seconds
+        self.value = os.urandom(options.record_bytes)
+        self.library = confluent_kafka()
+
+    def producer(self, **own: object) -> Any:
+        client = Client(self.options, {"linger.ms": 5, "queue.buffering.max.kbytes": 256 * 1024, **own})
+        return client.made(self.library.Producer)
+
+    def consumer(self, **own: object) -> Any:
+        given = {"group.id": self.topic, "auto.offset.reset": "earliest", "enable.auto.commit": False, **own}
+        return Client(self.options, given).made(self.library.Consumer)
+
+
+def _produce(bench: _Bench) -> list[Figure]:
+    producer = bench.producer()
+    failures: list[Any] = []
+    produced, began_s = 0, time.perf_counter()
+    most = MAX_BYTES // bench.options.record_bytes
+
+    def delivered(error: Any, _: Any) -> None:
+        if error is not None:
+            failures.append(error)
+
+    while time.perf_counter() < began_s + bench.seconds and produced < most:
+        for _ in range(POLL_EVERY):
+            try:
+                producer.produce(bench.topic, bench.value, on_delivery=delivered)
+                produced += 1
+            except BufferError:
+                producer.poll(0.01)
+        producer.poll(0)
+    left = producer.flush(PATIENCE_S)
+    took_s = time.perf_counter() - began_s
+    if failures or left:
+        raise CommandError(
+            f"produce: {reason(failures[0]) if failures else f'{left} records are on their way still'}"
+        )
+    return _pace("produce", produced, bench, took_s)
+
+
+def _consume(bench: _Bench) -> list[Figure]:
+    """What was produced; a few records where nothing was."""
+    producer = bench.producer()
+    for _ in range(POLL_EVERY):
+        producer.produce(bench.topic, bench.value)
+    if producer.flush(PATIENCE_S):
+        raise CommandError("consume: the records to read can't be written")
+    consumer = bench.consumer(**{"enable.partition.eof": True})
+    consumer.assign(
+        [bench.library.TopicPartition(bench.topic, index, 0) for index in range(bench.options.partitions)]
+    )
+    came, ended, began_s = 0, 0, time.perf_counter()
+    first_s = last_s = began_s
+    while ended < bench.options.partitions and time.perf_counter() < began_s + bench.seconds + PATIENCE_S:
+        messages = consumer.consume(POLL_EVERY, 0.1)
+        if not messages:
+            continue
+        of_end = sum(message.error() is not None for message in messages)
+        ended += of_end
+        came += len(messages) - of_end
+        last_s = time.perf_counter()
+        if last_s > began_s + bench.seconds:
+            break
+    consumer.close()
+    return _pace("consume", came, bench, last_s - first_s)
+
+
+def _transactions(bench: _Bench) -> list[Figure]:
+    """Of one record each, one after the other."""
+    producer = bench.producer(**{"transactional.id": bench.topic, "linger.ms": 0})
+    try:
+        producer.init_transactions(PATIENCE_S)
+        commits: list[float] = []
+        began_s = time.perf_counter()
+        while time.perf_counter() < began_s + bench.seconds:
+            producer.begin_transaction()
+            producer.produce(bench.topic, bench.value)
+            producer.flush(PATIENCE_S)
+            at_s = time.perf_counter()
+            producer.commit_transaction(PATIENCE_S)
+            commits.append(time.perf_counter() - at_s)
+        took_s = time.perf_counter() - began_s
+    except bench.library.KafkaException as error:
+        raise CommandError(f"transactions: {reason(error)}") from None
+    return [
+        Figure("transactions", len(commits) / took_s, "/s"),
+        *_spread("commit", commits),
+    ]
+
+
+def _end_to_end(bench: _Bench) -> list[Figure]:
+    """500 records a second, each with the time at which it was sent."""
+    producer, consumer = bench.producer(**{"linger.ms": 0}), bench.consumer(**{"fetch.wait.max.ms": 100})
+    places = [bench.library.TopicPartition(bench.topic, index) for index in range(bench.options.partitions)]
+    at_ends = []
+    for place in places:
+        _, high = consumer.get_watermark_offsets(place, PATIENCE_S)
+        at_ends.append(bench.library.TopicPartition(place.topic, place.partition, high))
+    consumer.assign(at_ends)
+    took: list[float] = []
+    began_s = next_s = time.perf_counter()
+    while time.perf_counter() < began_s + bench.seconds:
+        if time.perf_counter() >= next_s:
+            producer.produce(bench.topic, repr(time.perf_counter()).encode())
+            next_s += PACE_S
+        producer.poll(0)
+        message = consumer.poll(max(0.0, min(PACE_S, next_s - time.perf_counter())))
+        if message is not None and message.error() is None:
+            took.append(time.perf_counter() - float(message.value()))
+    consumer.close()
+    producer.flush(PATIENCE_S)
+    if not took:
+        raise CommandError("end-to-end: no record came")
+    return _spread("end to end", took)
+
+
+MEASURES: Final[dict[str, Callable[[_Bench], list[Figure]]]] = {
+    "produce": _produce,
+    "consume": _consume,
+    "transactions": _transactions,
+    "end-to-end": _end_to_end,
+}
+
+
+def _pace(what: str, count: int, bench: _Bench, took_s: float) -> list[Figure]:
+    per_s = count / took_s if took_s else 0.0
+    return [
+        Figure(what, per_s, "records/s"),
+        Figure(what, per_s * bench.options.record_bytes / 1e6, "MB/s"),
+    ]
+
+
+def _spread(what: str, seconds: list[float]) -> list[Figure]:
+    ordered = sorted(seconds)
+    last = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+    return [
+        Figure(f"{what}, median", statistics.median(ordered) * 1000, "ms"),
+        Figure(f"{what}, 99th percentile", last * 1000, "ms"),
+    ]
+
+
+def _create(cluster: KafkaCluster, topic: str, options: argparse.Namespace) -> None:
+    made = CreatableTopic(name=topic, num_partitions=options.partitions, replication_factor=options.replicas)
+    (answer,) = cluster.ask(CreateTopicsRequest(topics=[made]), CreateTopicsResponse).topics
+    check(answer.error_code, answer.error_message, f"topic {topic}")
+
+
+def _delete(cluster: KafkaCluster, topic: str) -> None:
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=topic)], topic_names=[topic], timeout_ms=60_000
+    )
+    if cluster.version_of(DeleteTopicsRequest) < 6:
+        request.topics = []
+    (answer,) = cluster.ask(request, DeleteTopicsResponse).responses
+    check(answer.error_code, answer.error_message, f"topic {topic} is left behind")

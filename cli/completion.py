@@ -1,0 +1,41 @@
+"""Completion for your shell:
+
+barnabas completion bash > ~/.local/share/bash-completion/completions/barnabas
+barnabas completion zsh > ~/.zfunc/_barnabas
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+
+from cli.commands import COMMANDS
+from cli.errors import USAGE, CommandError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """As `cli.commands.Command` has it."""
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+
+
+def run(options: argparse.Namespace) -> int:
+    """As `cli.commands.Command` has it."""
+    try:
+        import shtab
+    except ImportError:
+        raise CommandError(
+            "this needs shtab, which isn't installed: pip install 'barnabas[cli]'", USAGE
+        ) from None
+    sys.stdout.write(shtab.complete(_whole(), options.shell))
+    return 0
+
+
+def _whole() -> argparse.ArgumentParser:
+    """All commands in one parser."""
+    parser = argparse.ArgumentParser(prog="barnabas")
+    commands = parser.add_subparsers()
+    for command in COMMANDS.values():
+        of_it = commands.add_parser(command.name, help=command.summary)
+        importlib.import_module(command.module).add_arguments(of_it)
+    return parser

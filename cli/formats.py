@@ -1,0 +1,88 @@
+"""Keys, values and headers as text, and back: as they are, as numbers, in base64, or as JSON says them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from cli.errors import CommandError
+
+Decode = Callable[[bytes], bytes]
+Encode = Callable[[bytes], bytes]
+
+
+class Format(NamedTuple):
+    """`show` makes of a record's bytes those that are written; `read` makes of text the record's bytes. Each raises
+    ValueError for what isn't of its kind."""
+
+    show: Decode
+    read: Encode
+
+
+def _number(form: str, parse: Callable[[bytes], Any]) -> Format:
+    packed = struct.Struct(form)
+
+    def show(data: bytes) -> bytes:
+        if len(data) != packed.size:
+            raise ValueError(f"{len(data)} bytes where {packed.size} are needed")
+        return str(packed.unpack(data)[0]).encode()
+
+    def read(text: bytes) -> bytes:
+        try:
+            return packed.pack(parse(text))
+        except struct.error as error:
+            raise ValueError(str(error)) from None
+
+    return Format(show, read)
+
+
+def _same(data: bytes) -> bytes:
+    return data
+
+
+def _from_base64(text: bytes) -> bytes:
+    try:
+        return base64.b64decode(text.strip(), validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None
+
+
+FORMATS: Final[dict[str, Format]] = {
+    "text": Format(_same, _same),
+    "base64": Format(base64.b64encode, _from_base64),
+    "hex": Format(lambda data: data.hex().encode(), lambda text: bytes.fromhex(text.decode())),
+    "int32": _number(">i", int),
+    "int64": _number(">q", int),
+    "double": _number(">d", float),
+}
+"""As Kafka's serializers of these names have them; text is whatever bytes there are."""
+
+
+def to_json(data: bytes | None) -> object:
+    """A string where the bytes are one, an object with `base64` where they aren't, null for null."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def from_json(value: object, what: str) -> bytes | None:
+    """The bytes that `to_json` said. Anything else of JSON's (a number, a list, an object) is its own text.
+    CommandError for base64 that is none."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, dict) and value.keys() == {"base64"}:
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, TypeError, ValueError) as error:
+            raise CommandError(f"{what}: base64: {error}") from None
+    import json
+
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

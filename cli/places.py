@@ -1,0 +1,43 @@
+"""Places in a partition, as one types them: `earliest`, `latest`, an offset, the last so many, or a time."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from typing import Final, NamedTuple
+
+from cli.errors import CommandUsageError
+
+_AGO: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
+_UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+FORMS: Final = (
+    "earliest, latest, an offset (42), the last so many (-10), a time (2026-11-28T12:00) or so long ago (15m)"
+)
+
+
+class Place(NamedTuple):
+    """One of the four: `word` (earliest, latest), `offset`, `last` (so many before the end), `time_ms`."""
+
+    word: str | None = None
+    offset: int | None = None
+    last: int | None = None
+    time_ms: int | None = None
+
+
+def place(text: str, option: str, now_ms: int) -> Place:
+    """What was typed. A time without a zone is the machine's. CommandUsageError for anything else."""
+    if text in ("earliest", "beginning", "start"):
+        return Place(word="earliest")
+    if text in ("latest", "end"):
+        return Place(word="latest")
+    if re.fullmatch(r"\d+", text):
+        return Place(offset=int(text))
+    if re.fullmatch(r"-\d+", text):
+        return Place(last=-int(text))
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return Place(time_ms=now_ms - int(ago[1]) * _UNIT_MS[ago[2]])
+    try:
+        return Place(time_ms=int(datetime.datetime.fromisoformat(text).timestamp() * 1000))
+    except (ValueError, OverflowError, OSError):
+        raise CommandUsageError(f"{option} {text}: what it takes is {FORMS}") from None

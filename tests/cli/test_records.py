@@ -1,0 +1,220 @@
+"""`barnabas produce` and `barnabas consume`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from tests.cli.conftest import ROOT, Kafka, Run
+
+ODD = [
+    {
+        "key": b"a",
+        "value": b"1",
+        "headers": [("h", b"1"), ("h", b"2"), ("n", None)],
+        "timestamp": 1_600_000_000_123,
+    },
+    {"key": None, "value": None, "headers": None, "timestamp": 1_600_000_000_124},
+    {"key": b"", "value": b"", "headers": [("", b"")], "timestamp": 1_600_000_000_125},
+    {"key": b"\xff\x00", "value": bytes(range(256)), "headers": [("ä", b"\xfe")], "timestamp": 1},
+    {"key": "ключ".encode(), "value": b'{"base64": "no"}', "headers": [], "timestamp": 1_600_000_000_126},
+    {"key": b"a\nb\t\x1b[31m", "value": b"line\nline\r\n", "headers": None, "timestamp": 1_600_000_000_127},
+    {"key": b"big", "value": b"x" * 900_000, "headers": None, "timestamp": 1_600_000_000_128},
+]
+
+
+def read_all(kafka: Kafka, topic: str, partitions: int) -> list[tuple[Any, ...]]:
+    """By confluent-kafka itself."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": kafka.bootstrap,
+            "group.id": "hand",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+    found, ended = [], 0
+    while ended < partitions:
+        message = consumer.poll(30)
+        assert message is not None
+        if message.error() is not None:
+            ended += 1
+            continue
+        found.append(
+            (
+                message.partition(),
+                message.offset(),
+                message.timestamp(),
+                message.key(),
+                message.value(),
+                message.headers() or [],
+            )
+        )
+    consumer.close()
+    return sorted(found, key=lambda record: record[:2])
+
+
+def test_a_topic_is_copied_exactly_by_json_lines(cli: Run, kafka: Kafka, topic: str) -> None:
+    copy = f"{topic}-copy"
+    for name in (topic, copy):
+        assert cli("topics", "create", name, "-p", 3).status == 0
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    for number, record in enumerate(ODD * 3):
+        producer.produce(topic, partition=number % 3, **record)
+    assert producer.flush(60) == 0
+    told = cli("consume", topic, "--json", "-e")
+    assert told.status == 0, told.err
+    assert cli("produce", copy, "--json", stdin=told.out).status == 0
+    original = read_all(kafka, topic, 3)
+    assert len(original) == len(ODD) * 3
+    assert read_all(kafka, copy, 3) == original
+
+
+def test_lines_keys_headers_and_nulls_are_written(cli: Run, kafka: Kafka, topic: str) -> None:
+    assert cli("topics", "create", topic, "-p", 1).status == 0
+    sent = cli(
+        "produce", topic, "-K", ":", "-H", "a=b", "--null", "NULL", stdin="k1:v1\nk2:NULL\nNULL:v:3\nk4:"
+    )
+    assert (sent.status, sent.out, sent.err) == (0, "", "4 records sent\n")
+    found = [(key, value, headers) for _, _, _, key, value, headers in read_all(kafka, topic, 1)]
+    headers = [("a", b"b")]
+    assert found == [
+        (b"k1", b"v1", headers),
+        (b"k2", None, headers),
+        (None, b"v:3", headers),
+        (b"k4", b"", headers),
+    ]
+    shown = cli("consume", topic, "-e", "--show", "partition,offset,headers,key")
+    assert shown.lines == [
+        "0\t0\ta=b\tk1\tv1",
+        "0\t1\ta=b\tk2\tnull",
+        "0\t2\ta=b\tnull\tv:3",
+        "0\t3\ta=b\tk4\t",
+    ]
+
+
+def test_places_say_where_reading_begins_and_ends(cli: Run, topic: str) -> None:
+    assert cli("topics", "create", topic, "-p", 1).status == 0
+    lines = [
+        json.dumps({"value": str(number), "timestamp": 1_700_000_000_000 + number * 1000})
+        for number in range(10)
+    ]
+    assert cli("produce", topic, "--json", stdin="\n".join(lines)).status == 0
+    for arguments, values in [
+        (("-n", 2), "01"),
+        (("--from", 3, "--to", 5), "34"),
+        (("--from", "-2", "-e"), "89"),
+        (("--from", "2023-11-14T22:13:25+00:00", "--to", "2023-11-14T22:13:27+00:00"), "56"),
+        (("--from", "latest", "-e"), ""),
+        (("--to", "latest", "--from", 8), "89"),
+        (("--from", 99, "-e"), ""),
+        (("-e", "-p", 0, "-n", 3), "012"),
+        (("--from", 9, "--to", "2030-01-01"), "9"),
+    ]:
+        ran = cli("consume", topic, *arguments)
+        assert (ran.status, "".join(ran.lines), ran.err) == (0, values, ""), arguments
+
+
+def test_what_is_not_committed_is_not_read(cli: Run, kafka: Kafka, topic: str) -> None:
+    assert cli("topics", "create", topic, "-p", 1).status == 0
+    committed = cli("produce", topic, "--transaction", 2, stdin="a\nb\nc\n")
+    assert committed.status == 0, committed.err
+    broken = cli("produce", topic, "--transaction", "--json", stdin='{"value": "d"}\nno json\n')
+    assert broken.status == 1
+    assert "the standard input:2" in broken.err
+    aborting = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    aborting.init_transactions(60)
+    aborting.begin_transaction()
+    aborting.produce(topic, b"e")
+    assert aborting.flush(60) == 0
+    aborting.abort_transaction(60)
+    assert cli("consume", topic, "-e").lines == ["a", "b", "c"]
+    assert cli("consume", topic, "-e", "--uncommitted").lines == ["a", "b", "c", "e"]
+    # a marker stands behind the first two, and behind the third one
+    assert [record[1] for record in read_all(kafka, topic, 1)] == [0, 1, 3]
+
+
+def test_a_group_goes_on_where_it_was(cli: Run, topic: str) -> None:
+    assert cli("topics", "create", topic, "-p", 1).status == 0
+    assert cli("produce", topic, stdin="a\nb\nc\n").status == 0
+    assert cli("consume", topic, "--group", topic, "-n", 2).lines == ["a", "b"]
+    assert cli("consume", topic, "--group", topic, "-e").lines == ["c"]
+    assert cli("consume", topic, "--group", topic, "-e").lines == []
+
+
+def test_ctrl_c_commits_what_was_written(kafka: Kafka, cli: Run, topic: str) -> None:
+    assert cli("topics", "create", topic, "-p", 1).status == 0
+    assert cli("produce", topic, stdin="a\nb\n").status == 0
+    with consuming(kafka, topic, "--group", topic) as reading:
+        assert reading.stdout is not None
+        assert [reading.stdout.readline() for _ in "ab"] == [b"a\n", b"b\n"]
+        reading.send_signal(signal.SIGINT)
+        assert reading.wait(60) == 0
+    assert cli("produce", topic, stdin="c\n").status == 0
+    assert cli("consume", topic, "--group", topic, "-n", 1).lines == ["c"]
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(kafka: Kafka, cli: Run, topic: str) -> None:
+    assert cli("topics", "create", topic, "-p", 1).status == 0
+    assert cli("produce", topic, stdin="a\n").status == 0
+    with consuming(kafka, topic) as reading:
+        assert reading.stdout is not None
+        assert reading.stderr is not None
+        assert reading.stdout.readline() == b"a\n"
+        reading.stdout.close()
+        assert reading.wait(60) == 0
+        assert reading.stderr.read() == b""
+
+
+def test_a_terminal_gets_no_escape_codes(kafka: Kafka, cli: Run, topic: str, tmp_path: Path) -> None:
+    assert cli("topics", "create", topic, "-p", 1).status == 0
+    assert cli("produce", topic, "-k", "\x1b]0;owned\x07", stdin="\x1b[2Jred\n").status == 0
+    leader, follower = os.openpty()
+    with consuming(kafka, topic, "-n", "1", "--show", "key", stdout=follower) as reading:
+        os.close(follower)
+        assert reading.wait(60) == 0
+    shown = os.read(leader, 10_000)
+    os.close(leader)
+    assert shown == b"\\x1b]0;owned\\x07\t\\x1b[2Jred\r\n"
+
+
+def test_mistakes_are_one_line(cli: Run, topic: str, tmp_path: Path) -> None:
+    assert cli("topics", "create", topic, "-p", 1).status == 0
+    for arguments, stdin, status, words in [
+        (("produce",), "", 2, "which topic?"),
+        (("produce", topic, "-K", ":"), "no separator", 1, "the standard input:1"),
+        (("produce", topic, tmp_path / "nothing"), "", 1, "No such file"),
+        (("produce", topic, "--json"), '{"value": "x", "partition": 7}', 1, "partition"),
+        (("produce", topic, "--json"), '{"value": "x", "headers": 3}', 1, "headers are pairs"),
+        (("produce", topic, "--value-format", "int32"), "many", 1, "the standard input:1"),
+        (("produce", topic, "-X", "linger=3"), "", 2, "linger"),
+        (("produce", topic, "--bootstrap", "127.0.0.1:1"), "a", 3, "127.0.0.1:1 can't be reached"),
+        (("consume", topic, "--from", "yesterday"), "", 2, "--from yesterday"),
+        (("consume", topic, "-p", 7), "", 1, "no partition 7"),
+        (("consume", topic, "--show", "colour"), "", 2, "--show colour"),
+        (("consume", topic, "--group", "g", "--from", "3"), "", 2, "barnabas groups reset"),
+        (("consume", f"{topic}-none"), "", 1, "barnabas topics create"),
+    ]:
+        ran = cli(*arguments, stdin=stdin)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (status, "", 1), (arguments, ran)
+        assert words in ran.err, (arguments, ran)
+
+
+def consuming(
+    kafka: Kafka, topic: str, *arguments: str, stdout: int = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "barnabas", "consume", topic, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "BARNABAS_BOOTSTRAP": kafka.bootstrap},
+    )
