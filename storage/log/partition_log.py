@@ -53,10 +53,9 @@ __all__ = [
 
 
 class PartitionLog(LogState):
-    """Made by `PartitionLog.open`. Offsets are ints; every call that touches files may raise
-    `KafkaError` (KAFKA_STORAGE_ERROR), after which `failure` says whether the log is lost for good.
-    A partition that was never appended to may have no directory: it is made at the first append.
-    """
+    """Made by `PartitionLog.open`. Offsets are ints; every call that touches files may raise `KafkaError`
+    (KAFKA_STORAGE_ERROR), after which `failure` says whether the log is lost for good. A log that begins at 0 and was
+    never appended to may have no directory: it is made at the first append."""
 
     __slots__ = ()
 
@@ -310,8 +309,10 @@ class PartitionLog(LogState):
 
     @told_to_clients
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
-        """Drops everything; the log begins and ends at the offset."""
+        """Drops everything; the log begins and ends at the offset. The name of its first file says so from now on."""
         truncation.truncate_fully_and_start_at(self, offset, now_ms)
+        if offset and not self.created:
+            recovery.create_directory(self, now_ms)
 
     @told_to_clients
     def delete_records_before(self, offset: int) -> int:

@@ -101,6 +101,9 @@ def _forget_producers_of_deleted_records(before: Picture, after: Picture, how: H
         if key.startswith("producers of ") and key in after:
             place = key.removeprefix("producers of ")
             start = before[f"log start of {place}"]["offset"]
+            largest = f"largest timestamp of {place}"
+            if 0 <= before[largest]["offset"] < start and after[largest]["offset"] < 0:
+                before[largest] = after[largest]  # of a deleted record, which another leader needn't have
             opened = [_open_below(some[key]["active"], start) for some in (before, after)]
             if opened[0] != opened[1] and how is not How.STOPPED:
                 # As Kafka's: its last stable offset goes back to the log start when such a producer comes back.

@@ -125,6 +125,13 @@ def test_a_log_without_a_directory_may_begin_anywhere(tmp_path: Path) -> None:
     assert log.base_offsets == [50]
 
 
+def test_where_a_log_without_records_begins_is_on_the_disk_before_anybody_is_told(tmp_path: Path) -> None:
+    """A follower is in sync as soon as it asks for its leader's end: a kill must not have it begin at 0 again."""
+    open_log(tmp_path).truncate_fully_and_start_at(50, NOW_MS)
+    killed = open_log(tmp_path)
+    assert (killed.log_start_offset, killed.log_end_offset, killed.high_watermark) == (50, 50, 50)
+
+
 def test_a_sync_of_what_was_dropped_since_does_not_count(tmp_path: Path) -> None:
     background = HeldBackground()
     log = filled(tmp_path, background=background)
