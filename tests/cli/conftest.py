@@ -23,6 +23,8 @@ from tests.support.requirements import need_apache_kafka
 
 ROOT = Path(__file__).parents[2]
 APACHE, APACHE_3, OURS, OURS_3 = "apache", "apache-3", "barnabas", "barnabas-3"
+ON_OURS_ALONE = pytest.mark.parametrize("kafka", [OURS], indirect=True)
+"""For scenes in which what answers doesn't matter: starting and asking Kafka's takes its time."""
 _names = itertools.count()
 
 

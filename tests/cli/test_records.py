@@ -12,8 +12,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.cli.conftest import ROOT, Kafka, Run
+from tests.cli.conftest import ON_OURS_ALONE, ROOT, Kafka, Run
 
+KEEPS_OLD_RECORDS = ("-c", "retention.ms=-1")
 ODD = [
     {
         "key": b"a",
@@ -65,7 +66,7 @@ def read_all(kafka: Kafka, topic: str, partitions: int) -> list[tuple[Any, ...]]
 def test_a_topic_is_copied_exactly_by_json_lines(cli: Run, kafka: Kafka, topic: str) -> None:
     copy = f"{topic}-copy"
     for name in (topic, copy):
-        assert cli("topics", "create", name, "-p", 3).status == 0
+        assert cli("topics", "create", name, "-p", 3, *KEEPS_OLD_RECORDS).status == 0
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     for number, record in enumerate(ODD * 3):
         producer.produce(topic, partition=number % 3, **record)
@@ -102,7 +103,7 @@ def test_lines_keys_headers_and_nulls_are_written(cli: Run, kafka: Kafka, topic:
 
 
 def test_places_say_where_reading_begins_and_ends(cli: Run, topic: str) -> None:
-    assert cli("topics", "create", topic, "-p", 1).status == 0
+    assert cli("topics", "create", topic, "-p", 1, *KEEPS_OLD_RECORDS).status == 0
     lines = [
         json.dumps({"value": str(number), "timestamp": 1_700_000_000_000 + number * 1000})
         for number in range(10)
@@ -162,6 +163,7 @@ def test_ctrl_c_commits_what_was_written(kafka: Kafka, cli: Run, topic: str) -> 
     assert cli("consume", topic, "--group", topic, "-n", 1).lines == ["c"]
 
 
+@ON_OURS_ALONE
 def test_a_reader_that_goes_away_ends_it_quietly(kafka: Kafka, cli: Run, topic: str) -> None:
     assert cli("topics", "create", topic, "-p", 1).status == 0
     assert cli("produce", topic, stdin="a\n").status == 0
@@ -174,6 +176,7 @@ def test_a_reader_that_goes_away_ends_it_quietly(kafka: Kafka, cli: Run, topic: 
         assert reading.stderr.read() == b""
 
 
+@ON_OURS_ALONE
 def test_a_terminal_gets_no_escape_codes(kafka: Kafka, cli: Run, topic: str, tmp_path: Path) -> None:
     assert cli("topics", "create", topic, "-p", 1).status == 0
     assert cli("produce", topic, "-k", "\x1b]0;owned\x07", stdin="\x1b[2Jred\n").status == 0
@@ -186,6 +189,7 @@ def test_a_terminal_gets_no_escape_codes(kafka: Kafka, cli: Run, topic: str, tmp
     assert shown == b"\\x1b]0;owned\\x07\t\\x1b[2Jred\r\n"
 
 
+@ON_OURS_ALONE
 def test_mistakes_are_one_line(cli: Run, topic: str, tmp_path: Path) -> None:
     assert cli("topics", "create", topic, "-p", 1).status == 0
     for arguments, stdin, status, words in [

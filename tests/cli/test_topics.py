@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Producer
 
-from tests.cli.conftest import Kafka, Run
+from tests.cli.conftest import ON_OURS_ALONE, Kafka, Run
 
 
 def produced(kafka: Kafka, topic: str, count: int) -> None:
@@ -69,6 +69,7 @@ def test_a_setting_that_kafka_refuses_is_told_in_its_words(cli: Run, topic: str)
     assert refused.err.count("\n") == 1
 
 
+@ON_OURS_ALONE
 def test_a_mistake_is_one_line(cli: Run, topic: str) -> None:
     for arguments, status, words in [
         (("topics", topic), 1, "there is no such topic"),
