@@ -9,7 +9,7 @@ Source: RequestHeader.json of Kafka; KIP-482.
 import struct
 from typing import NamedTuple
 
-from protocol.apis import API_VERSIONS_KEY, APIS
+from protocol.apis import APIS
 from protocol.errors import CodecError
 from protocol.wire.codec import encode
 from protocol.wire.primitives import Bytes, skip_tagged_fields
@@ -58,8 +58,7 @@ def encode_request_frame(request: Message, version: int, correlation_id: int, cl
     name = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(name)
     body = encode(request, version)
-    first_flexible, _ = request.FLEXIBLE
-    tags = b"\0" if first_flexible <= version else b""
+    tags = b"\0" if APIS[request.API_KEY].request_header_version(version) == 2 else b""
     header = _FIXED.pack(request.API_KEY, version, correlation_id, length) + name + tags
     return b"".join(((len(header) + len(body)).to_bytes(4, "big"), header, body))
 
@@ -71,7 +70,6 @@ def response_body(data: Bytes, request: type[Message], version: int, correlation
     (found,) = _CORRELATION_ID.unpack_from(data)
     if found != correlation_id:
         raise CodecError(f"the answer to request {found} where {correlation_id} was asked")
-    first_flexible, _ = request.FLEXIBLE
-    if version < first_flexible or request.API_KEY == API_VERSIONS_KEY:
+    if not APIS[request.API_KEY].response_header_version(version):
         return _CORRELATION_ID.size
     return skip_tagged_fields(data, _CORRELATION_ID.size, len(data))

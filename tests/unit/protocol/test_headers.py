@@ -3,7 +3,8 @@
 import pytest
 
 from protocol.errors import CodecError
-from protocol.headers import RequestHeader, decode_request_header
+from protocol.headers import RequestHeader, decode_request_header, encode_request_frame, response_body
+from protocol.messages.sasl import SaslHandshakeRequest
 
 PRODUCE_8 = bytes.fromhex("000000087fffffff000772646b61666b61")
 PRODUCE_9 = bytes.fromhex("000000097fffffff000772646b61666b6100")
@@ -63,3 +64,10 @@ def test_a_header_may_stand_anywhere_in_the_data() -> None:
 def test_an_api_that_no_broker_has_is_refused(api_key: int) -> None:
     with pytest.raises(CodecError):
         decode(api_key.to_bytes(2, "big", signed=True) + PRODUCE_8[2:])
+
+
+def test_a_request_of_an_api_that_is_never_flexible_has_a_plain_header_and_so_has_its_answer() -> None:
+    frame = encode_request_frame(SaslHandshakeRequest(mechanism="PLAIN"), 1, 7, "me")
+    assert frame[4:] == bytes.fromhex("0011 0001 00000007 0002 6d65 0005 504c41494e")
+    answer = bytes.fromhex("00000007 0000 00000000")
+    assert response_body(answer, SaslHandshakeRequest, 1, 7) == 4
