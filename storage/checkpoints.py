@@ -15,6 +15,8 @@ RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
+OF_EVERY_LOG = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE)
+"""Of these a clean stop leaves an entry for every partition; of the others only where there is something to say."""
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
