@@ -27,6 +27,12 @@ HEADINGS: Final[dict[str, tuple[Command, ...]]] = {
             ("show", "create", "delete", "configs"),
         ),
     ),
+    "look into files, with no broker": (
+        Command(
+            "inspect", "cli.inspect", "what is in a file or a folder: batches, indexes, checkpoints, metadata"
+        ),
+        Command("doctor", "cli.doctor", "is a data folder sound, whose is it, what would a start do"),
+    ),
 }
 
 COMMANDS: Final = {command.name: command for commands in HEADINGS.values() for command in commands}
