@@ -124,12 +124,9 @@ def wrong_with_quorum_state(said: dict[str, object]) -> str:
         0: {"clusterId", "leaderId", "leaderEpoch", "votedId", "appliedOffset", "currentVoters"},
         1: {"leaderId", "leaderEpoch", "votedId", "votedDirectoryId"},
     }[1 if version else 0]
-    missing = (
-        sorted(of_version - said.keys()) if version else sorted({"leaderId", "leaderEpoch"} - said.keys())
-    )
-    unknown = sorted(said.keys() - of_version - {"data_version"})
-    if missing or unknown:
-        return f"{', '.join(missing + unknown)} missing or unknown"
+    missing = sorted(of_version - said.keys())
+    if missing:
+        return f"{', '.join(missing)} missing"
     for name in ("leaderId", "leaderEpoch", "votedId"):
         number = said.get(name, -1)
         if not isinstance(number, int) or number < -1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from functools import cached_property
@@ -17,6 +18,9 @@ from storage.log.segment import Segment
 from storage.log.segment_recovery import valid_batches
 
 FILES = DiskFiles(only_reads=True)
+logging.getLogger("storage").addHandler(
+    logging.NullHandler()
+)  # what is found is shown as such, and not by the way
 _DIGITS = 20
 
 

@@ -66,6 +66,9 @@ def examine_directory(files: Files, path: str, found: list[Finding]) -> LookedAt
     try:
         properties = checkpoints.read_meta_properties(files, where)
         found += _properties(where, properties)
+        if properties is not None and files.read_whole(where)[-1:] not in (b"", b"\n"):
+            what = "it ends within a line: the last value may lack some of it"
+            found.append(Finding(Severity.NOTE, where, what, "nothing, if the value is whole"))
     except OSError as failure:
         found.append(Finding(Severity.ERROR, where, _told(failure), "put it back from a copy"))
     clean = False

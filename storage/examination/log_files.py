@@ -139,6 +139,8 @@ def _epochs(
         return
     try:
         entries = checkpoints.read_leader_epochs(files, path)
+        if not files.read_whole(path):
+            yield Finding(Severity.NOTE, path, "it is empty", REBUILT)
     except (CheckpointError, OSError) as failure:
         yield Finding(Severity.WARNING, path, told_of(failure), REBUILT)
         return
