@@ -76,3 +76,25 @@ def copied(folder: Path, to: Path) -> Path:
     """A copy to be damaged."""
     shutil.copytree(folder, to)
     return to
+
+
+def flip(path: Path, place: int, bit: int = 1) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= bit
+    path.write_bytes(data)
+
+
+def write_at(path: Path, place: int, data: bytes) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[place : place + len(data)] = data
+    path.write_bytes(whole)
+
+
+def add(path: Path, data: bytes) -> None:
+    path.write_bytes(path.read_bytes() + data)
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
