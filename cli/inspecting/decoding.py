@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from coordinator.transaction import records as transactions
 from coordinator.transaction.records import UnknownVersion
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import CodecError
+from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from protocol.messages.group_records import MemberMetadata
 from protocol.messages.raft_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
@@ -111,9 +114,26 @@ def _group(record: Record) -> Decoded | None:
         committed = _GONE if found.value is None else _committed(found.value)
         return Decoded("OffsetCommit", {**key, **committed})
     if isinstance(found, groups.GroupRecord):
-        return Decoded("GroupMetadata", {"group": found.group_id, **_fields(found.value)})
+        fields = _fields(found.value)
+        if found.value is not None and found.value.protocol_type == "consumer":
+            fields["members"] = [_consumer(member) for member in found.value.members]
+        return Decoded("GroupMetadata", {"group": found.group_id, **fields})
     name = type(found.key).__name__.removesuffix("Key")
     return Decoded(name, {**_fields(found.key), **_fields(found.value)})
+
+
+def _consumer(member: MemberMetadata) -> dict[str, object]:
+    """With what consumers tell each other, where that makes sense."""
+    fields = dict(_fields(member))
+    for name, message in (
+        ("subscription", ConsumerProtocolSubscription),
+        ("assignment", ConsumerProtocolAssignment),
+    ):
+        data = bytes(getattr(member, name))
+        version = min(int.from_bytes(data[:2], "big"), message.VERSIONS[1])
+        with suppress(CodecError):
+            fields[name] = plain(decode(message, version, data, 2)) if data else None
+    return fields
 
 
 def _fields(message: object) -> dict[str, object]:
