@@ -47,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         show_json({**summary, "findings": [_as_json(each) for each in findings]})
     else:
+        summary["without_a_folder"] = _in_few_words(looked.without_folder)
         show_pairs({name.replace("_", " "): value for name, value in summary.items()})
         for each in findings:
             print(printable(f"{each.severity.value}: {each.path}: {each.what}; {each.what_to_do}"))
@@ -125,6 +126,17 @@ def _summary(looked: Examination, holders: dict[str, LockedError]) -> dict[str, 
             for path, holder in holders.items()
         ]
     return summary
+
+
+def _in_few_words(partitions: list[tuple[str, int]]) -> list[str]:
+    """Those that follow each other as one: `t-0…48`."""
+    runs: list[tuple[str, int, int]] = []
+    for topic, number in sorted(partitions):
+        if runs and runs[-1][0] == topic and runs[-1][2] == number - 1:
+            runs[-1] = (topic, runs[-1][1], number)
+        else:
+            runs.append((topic, number, number))
+    return [f"{topic}-{first}" + (f"…{last}" if last > first else "") for topic, first, last in runs]
 
 
 def _level(level: int) -> str:

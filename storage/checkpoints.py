@@ -177,3 +177,11 @@ def read_clean_shutdown(files: Files, path: str) -> int | None:
         return None
     except (ValueError, KeyError, TypeError):
         return -1
+
+
+def says_clean_shutdown(data: bytes) -> bool:
+    """Whether the mark is as one is written, by a controller with -1. (Before Kafka 3.7 it was empty.)"""
+    try:
+        return not data or isinstance(json.loads(data)["brokerEpoch"], int)
+    except (ValueError, KeyError, TypeError):
+        return False

@@ -58,7 +58,9 @@ def look(files: Files, log_dirs: Sequence[str], metadata_dir: str) -> Examinatio
         path: examine_directory(files, path, found) for path in dict.fromkeys([*log_dirs, metadata_dir])
     }
     path = f"{metadata_dir}/{METADATA_TOPIC}-0"
-    image, metadata_log = examine_metadata(files, path, looked[metadata_dir].clean, found)
+    image, metadata_log = examine_metadata(
+        files, path, looked[metadata_dir].node_id, looked[metadata_dir].clean, found
+    )
     folders = {directory: _folders(files, directory, found) for directory in looked}
     count = sum(folder.topic != METADATA_TOPIC for each in folders.values() for folder in each)
     if count and image is not None and not image.features:

@@ -34,6 +34,7 @@ _READ_ERRORS = (
     MetadataContradictionError,
     SnapshotError,
 )
+_PUT_BACK = "put it back from a copy, or remove it"
 METADATA_TODO = "put the folder of the metadata log back from a copy"
 
 
@@ -54,7 +55,9 @@ def drained(findings: Generator[Finding, None, SeenLog], found: list[Finding]) -
             return seen
 
 
-def examine_metadata(files: Files, path: str, clean: bool, found: list[Finding]) -> SeenMetadata:
+def examine_metadata(
+    files: Files, path: str, node_id: int, clean: bool, found: list[Finding]
+) -> SeenMetadata:
     """What is wrong goes to `found`."""
     image = ClusterImage()
     try:
@@ -70,7 +73,7 @@ def examine_metadata(files: Files, path: str, clean: bool, found: list[Finding])
         found.append(Finding(Severity.ERROR, damage.path, str(damage), METADATA_TODO))
     topic_id = uuid_to_text(METADATA_TOPIC_ID)
     log = drained(examine_log(files, path, LogExpectation(topic_id, 0, 0, clean, compacted=False)), found)
-    found += _small_files(files, path, log)
+    found += _small_files(files, path, log, node_id)
     try:
         applied = _apply_snapshot(files, path, names, image, found)
         bases = [offset_of(name) for name in names if name.endswith(LOG_SUFFIX)]
@@ -81,18 +84,33 @@ def examine_metadata(files: Files, path: str, clean: bool, found: list[Finding])
     return SeenMetadata(None if damage is not None else image, log)
 
 
-def _small_files(files: Files, path: str, log: SeenLog) -> Iterator[Finding]:
-    for name in (QUORUM_STATE, BOOTSTRAP_FILE):
-        where = f"{path.rpartition('/')[0] if name == BOOTSTRAP_FILE else path}/{name}"
-        try:
-            if not files.exists(where):
-                yield Finding(Severity.NOTE, where, "it is missing", "nothing: a start goes on without it")
-            elif name == BOOTSTRAP_FILE:
-                read_snapshot(files, where)
-            else:
-                yield from _quorum_state(where, files.read_whole(where), log)
-        except _READ_ERRORS as failure:
-            yield Finding(Severity.ERROR, where, str(failure), "put it back from a copy, or remove it")
+def _small_files(files: Files, path: str, log: SeenLog, node_id: int) -> Iterator[Finding]:
+    """A broker that another node controls needs neither."""
+    bootstrap = f"{path.rpartition('/')[0]}/{BOOTSTRAP_FILE}"
+    state = f"{path}/{QUORUM_STATE}"
+    missing = "nothing: a start goes on without it"
+    try:
+        if files.exists(bootstrap):
+            read_snapshot(files, bootstrap)
+        elif files.exists(state) and _leader(files.read_whole(state)) == node_id:
+            yield Finding(Severity.NOTE, bootstrap, "it is missing", missing)
+    except _READ_ERRORS as failure:
+        yield Finding(Severity.ERROR, bootstrap, str(failure), _PUT_BACK)
+    try:
+        if files.exists(state):
+            yield from _quorum_state(state, files.read_whole(state), log)
+        elif files.exists(bootstrap):
+            yield Finding(Severity.NOTE, state, "it is missing", missing)
+    except _READ_ERRORS as failure:
+        yield Finding(Severity.ERROR, state, str(failure), _PUT_BACK)
+
+
+def _leader(data: bytes) -> object:
+    try:
+        said = json.loads(data)
+    except ValueError:
+        return None
+    return said.get("leaderId") if isinstance(said, dict) else None
 
 
 def _quorum_state(path: str, data: bytes, log: SeenLog) -> Iterator[Finding]:

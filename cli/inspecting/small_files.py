@@ -117,10 +117,11 @@ def clean_shutdown(place: Place) -> Iterator[Entry]:
     """The mark that a clean stop leaves."""
     try:
         epoch = checkpoints.read_clean_shutdown(FILES, place.path)
+        says = checkpoints.says_clean_shutdown(FILES.read_whole(place.path))
     except OSError as failure:
         yield _unreadable(place, failure, "remove it: a start checks everything then")
         return
-    wrong = "it doesn't say which run stopped cleanly" if epoch == -1 else ""
+    wrong = "" if says else "it doesn't say which run stopped cleanly"
     text = f"the run with broker epoch {epoch} stopped cleanly: a start checks nothing"
     yield Entry("clean", {"broker_epoch": epoch}, text, "", wrong)
 

@@ -74,9 +74,8 @@ def examine_directory(files: Files, path: str, found: list[Finding]) -> LookedAt
     clean = False
     mark = f"{path}/{checkpoints.CLEAN_SHUTDOWN_FILE}"
     try:
-        epoch = checkpoints.read_clean_shutdown(files, mark)
-        clean = epoch is not None
-        if epoch == -1 and files.read_whole(mark):
+        clean = checkpoints.read_clean_shutdown(files, mark) is not None
+        if clean and not checkpoints.says_clean_shutdown(files.read_whole(mark)):
             what = "it doesn't say which run stopped cleanly"
             found.append(Finding(Severity.WARNING, mark, what, "nothing: that it is there is what counts"))
     except OSError as failure:
@@ -88,7 +87,7 @@ def examine_directory(files: Files, path: str, found: list[Finding]) -> LookedAt
             Finding(Severity.NOTE, mark, "it isn't there: the last run didn't stop cleanly", START_CHECKS)
         )
     offsets = {name: _offsets(files, f"{path}/{name}", found) for name in CHECKPOINTS}
-    found += _unknown(files, path)
+    found += _unknown(files, path, clean)
     return LookedAt(properties, clean, offsets)
 
 
@@ -112,8 +111,8 @@ def _properties(path: str, properties: dict[str, str] | None) -> Iterator[Findin
         yield Finding(Severity.ERROR, path, what, checkpoints.META_PROPERTIES_TODO)
 
 
-def _unknown(files: Files, path: str) -> Iterator[Finding]:
-    """Files that a start passes over: folders are looked at elsewhere."""
+def _unknown(files: Files, path: str, clean: bool) -> Iterator[Finding]:
+    """Files that a start passes over, and those that a clean stop would have left. Folders are looked at elsewhere."""
     try:
         folders = set(files.list_subdirectories(path))
         names = [name for name in files.list_directory(path) if name not in folders]
@@ -123,8 +122,8 @@ def _unknown(files: Files, path: str) -> Iterator[Finding]:
     for name in names:
         if name not in _OTHERS and name not in CHECKPOINTS:
             yield Finding(Severity.NOTE, f"{path}/{name}", NO_FILE_OF_KAFKAS, LEFT_ALONE)
-    for name in CHECKPOINTS:
-        if name not in names and name not in folders and len(folders) > 1:
+    for name in CHECKPOINTS if clean and len(folders) > 1 else ():
+        if name not in (*names, *folders, checkpoints.CLEANER_OFFSET_FILE):
             yield Finding(Severity.NOTE, f"{path}/{name}", "it is missing", "nothing: it is written anew")
 
 
