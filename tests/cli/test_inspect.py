@@ -14,6 +14,11 @@ from typing import Any
 import pytest
 
 from cli.errors import CommandUsageError
+from coordinator.persister import StateBatch
+from coordinator.share.records import ShareRecord
+from coordinator.share.records import encode_record as encode_share_record
+from coordinator.share.share_group_offset import ShareGroupOffset
+from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.records.records import build_batch, build_end_txn_marker
 from tests.cli.looking import Looker, copied, flip, state_of, unpacked_kafka, write_at
 from tests.node.damage_templates import build
@@ -176,6 +181,49 @@ def test_records_of_the_internal_topics_say_what_kafkas_tool_reads(
     mine = [each["type"] for each in look("inspect", "--records", "--json", metadata).of_kind("record")]
     known = [re.sub(r"(?<=.)(?=[A-Z])", "_", name).upper() for name in mine]
     assert [name for name in known if name != "LEADER_CHANGE_MESSAGE"] == types
+
+
+def test_share_states_are_told_in_words_and_a_record_that_makes_no_sense_as_such(
+    look: Looker, tmp_path: Path
+) -> None:
+    key = SharePartitionKey("sharers", bytes(15) + b"\1", 3)
+    state = ShareGroupOffset(4, 1, 2, 10, 1, (StateBatch(10, 12, 2, 1),), 1000, 2000)
+    records = [
+        encode_share_record(ShareRecord(key, state)),
+        encode_share_record(ShareRecord(key, state, is_update=True)),
+        encode_share_record(ShareRecord(key, None)),
+        (b"\0\x63", b"\0\0"),
+        (b"\0", None),
+    ]
+    path = tmp_path / "__share_group_state-0" / "00000000000000000000.log"
+    path.parent.mkdir()
+    path.write_bytes(build_batch([(1, key, value, ()) for key, value in records]))
+    ran = look("inspect", "--records", "--json", path)
+    assert ran.status == 1
+    snapshot, update, gone, unknown, cut = ran.of_kind("record")
+    assert (snapshot["type"], update["type"]) == ("ShareSnapshot", "ShareUpdate")
+    assert snapshot["says"]["group"] == "sharers"
+    assert snapshot["says"]["topic_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert snapshot["says"]["state_batches"] == [
+        {"first_offset": 10, "last_offset": 12, "delivery_state": 2, "delivery_count": 1}
+    ]
+    assert gone["says"]["deleted"] is True
+    assert unknown["wrong"] == "its key is of no type that Kafka 4.3 knows"
+    assert cut["wrong"].startswith("it can't be decoded: ")
+
+
+def test_a_snapshot_of_the_metadata_says_what_the_cluster_is(look: Looker, tmp_path: Path) -> None:
+    folder = unpacked_kafka(kafka_folders.SNAPSHOT, tmp_path)
+    path = sorted((folder / "__cluster_metadata-0").glob("*.checkpoint"))[-1]
+    records = look("inspect", "--records", "--json", path).of_kind("record")
+    types = [each["type"] for each in records]
+    assert types[0] == "SnapshotHeaderRecord"
+    assert types[-1] == "SnapshotFooterRecord"
+    topics = {each["says"]["name"] for each in records if each["type"] == "TopicRecord"}
+    assert {"plain", "compacted", "txn", "__consumer_offsets"} <= topics
+    flip(path, 300)
+    (damage,) = look("inspect", "--json", path).of_kind("damage")
+    assert damage["start"] == "a start takes the snapshot before, if there is one"
 
 
 def test_a_marker_says_whose_transaction_it_ends_and_where_that_began(look: Looker, ours: Path) -> None:
