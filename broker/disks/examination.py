@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.directory_ids import MIGRATING, UNASSIGNED
-from broker.controller.image import TOPIC_RESOURCE, ClusterImage
+from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from broker.disks.examined_metadata import METADATA_TODO, drained, examine_metadata
 from protocol.topic_partition import TopicPartition
 from protocol.wire.primitives import uuid_to_text
@@ -128,9 +128,6 @@ def _partition(
         yield Finding(
             Severity.WARNING, folder.path, what, "nothing: a start sets it aside, with what is in it"
         )
-    policy = (
-        "" if image is None else image.configs.get((TOPIC_RESOURCE, folder.topic), {}).get("cleanup.policy")
-    )
     key = (folder.topic, folder.partition)
     return (
         yield from examine_log(
@@ -141,10 +138,20 @@ def _partition(
                 recovery_point=of_it.recovery_points.get(key, 0),
                 log_start_offset=of_it.log_starts.get(key, 0),
                 clean=of_it.clean,
-                compacted=image is None or "compact" in (policy or ""),
+                compacted=_is_compacted(image, of_it, key),
             ),
         )
     )
+
+
+def _is_compacted(image: ClusterImage | None, of_it: LookedAt, key: TopicPartition) -> bool:
+    """Whether its log may have gaps: by its topic's settings, the cluster's, or since the cleaner has been at it. (What
+    a broker's own file says of all topics isn't in its folders.)"""
+    if image is None or key in of_it.offsets[checkpoints.CLEANER_OFFSET_FILE]:
+        return True
+    of_topic = image.configs.get((TOPIC_RESOURCE, key[0]), {}).get("cleanup.policy")
+    of_all = image.configs.get((BROKER_RESOURCE, ""), {}).get("log.cleanup.policy")
+    return "compact" in (of_topic or of_all or "")
 
 
 # --- what several files say -----------------------------------------------------------------------------------------

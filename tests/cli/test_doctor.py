@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import barnabas
 from cli.errors import CommandUsageError
+from storage.disk_files import DiskFiles, locked_by
 from tests.cli.looking import Looker, copied, flip, replace, state_of, unpacked_kafka
 from tests.node.damage_templates import build
 from tests.node.damages import Damage, damage
@@ -211,6 +213,22 @@ def test_a_folder_that_a_broker_uses_now_is_told_as_such(look: Looker, stopped: 
     (in_use,) = said["in_use"]
     assert in_use.startswith(f"{folder} by process {holder.pid} ")
     assert in_use.endswith("what is found may be in motion")
+
+
+def test_asking_for_our_own_lock_does_not_give_it_back(tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    assert locked_by(path) is None
+    assert not Path(path).exists()
+    files = DiskFiles()
+    files.lock(path)
+    held = locked_by(path)
+    assert held is not None
+    assert held.holder == os.getpid()
+    script = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    refused = subprocess.run([sys.executable, "-c", script, path], capture_output=True, check=False)
+    assert b"BlockingIOError" in refused.stderr
+    files.unlock(path)
+    assert locked_by(path) is None
 
 
 def test_fresh_folders_of_a_cluster_are_sound_while_it_runs_and_when_it_has_stopped(

@@ -195,3 +195,19 @@ def test_a_damage_is_told_with_its_place(look: Looker, stopped: Path, tmp_path: 
         if each["path"] == str(folder / path)
     ]
     assert [each for each in told if re.fullmatch(what, each)], told
+
+
+def test_a_gap_in_a_log_that_the_cleaner_has_been_at_is_no_damage(
+    look: Looker, stopped: Path, tmp_path: Path
+) -> None:
+    folder = copied(stopped, tmp_path / "data")
+    path = folder / f"{FIRST}.log"
+    write_at(path, 575, pack(">q", 9))
+
+    def told() -> list[str]:
+        found = look("doctor", folder, "--json").json()["findings"]
+        return [each["what"] for each in found if each["path"] == str(path) and "next one" in each["what"]]
+
+    assert len(told()) == 1
+    (folder / "cleaner-offset-checkpoint").write_text("0\n1\nt 1 20\n")
+    assert told() == []
