@@ -15,7 +15,8 @@ from __future__ import annotations
 import argparse
 import itertools
 
-from cli.errors import FAILED
+from cli.errors import FAILED, USAGE, CommandUsageError
+from cli.output import say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,10 +38,19 @@ def run(options: argparse.Namespace) -> int:
     from cli.inspecting.kinds import entries_of
 
     asked = Asked(options.records, options.offset)
-    wrong = 0
+    wrong = refused = 0
     for path in options.paths:
-        entries = entries_of(path, asked)
+        try:
+            entries = entries_of(path, asked)
+        except CommandUsageError as refusal:
+            if len(options.paths) == 1:
+                raise
+            say(f"barnabas: {refusal}")  # as of a `*` that has more than Kafka's files
+            refused += 1
+            continue
         if len(options.paths) > 1 or options.json:
             entries = itertools.chain([Entry("path", {"path": path}, f"{path}:")], entries)
         wrong += write(entries, as_json=options.json)
-    return FAILED if wrong else 0
+    if wrong:
+        return FAILED
+    return USAGE if refused == len(options.paths) else 0

@@ -380,3 +380,12 @@ def test_what_is_no_file_of_kafkas_is_said(look: Looker, tmp_path: Path) -> None
     ]:
         with pytest.raises(CommandUsageError, match=words):
             look("inspect", path)
+
+
+def test_among_several_paths_what_is_no_file_of_kafkas_is_passed_over_with_a_line(
+    look: Looker, ours: Path, tmp_path: Path
+) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("x")
+    assert look("inspect", notes, ours / "meta.properties").status == 0
+    assert look("inspect", notes, notes).status == 2
