@@ -348,6 +348,15 @@ def test_nothing_of_a_record_reaches_the_terminal_raw(look: Looker, tmp_path: Pa
     shown = look("inspect", "--records", path).out
     assert all(char.isprintable() or char == "\n" for char in shown)
     assert shown.count("\n") == 4
+    of_group = tmp_path / "__share_group_state-0" / path.name
+    of_group.parent.mkdir()
+    key, value = encode_share_record(
+        ShareRecord(SharePartitionKey("\x1b[2J\u202e", bytes(16), 0), ShareGroupOffset())
+    )
+    of_group.write_bytes(build_batch([(1, key, value, ())]))
+    shown = look("inspect", "--records", of_group).out
+    assert "group=\\x1b[2J\\u202e" in shown
+    assert all(char.isprintable() or char == "\n" for char in shown)
     told = look("inspect", "--records", "--json", path)
     assert told.out.isascii()
     assert told.of_kind("record")[1]["key"] == "\u202eabc"
