@@ -8,7 +8,7 @@ from protocol.wire.primitives import uuid_from_text
 from storage import checkpoints
 from storage.checkpoints import CheckpointError
 from storage.examination.findings import LEFT_ALONE, NO_FILE_OF_KAFKAS, Finding, Severity
-from storage.files import Files
+from storage.files import File, Files
 
 START_CHECKS = "nothing: a start checks it"
 CHECKPOINTS = (
@@ -23,6 +23,7 @@ _OTHERS = {
     "bootstrap.checkpoint",
     ".lock",
 }
+_WRITTEN_ANEW = "nothing: it is written anew"
 _CHECKPOINT_TODO = "remove it while nothing runs: it is written anew, and recovery reads more"
 
 
@@ -122,27 +123,25 @@ def _unknown(files: Files, path: str, clean: bool) -> Iterator[Finding]:
     for name in names:
         if name not in _OTHERS and name not in CHECKPOINTS:
             yield Finding(Severity.NOTE, f"{path}/{name}", NO_FILE_OF_KAFKAS, LEFT_ALONE)
-    for name in CHECKPOINTS if clean and len(folders) > 1 else ():
-        if name not in (*names, *folders, checkpoints.CLEANER_OFFSET_FILE):
-            yield Finding(Severity.NOTE, f"{path}/{name}", "it is missing", "nothing: it is written anew")
+    if not clean or len(folders) < 2:  # Kafka makes them empty, and barnabas later
+        return
+    for name in CHECKPOINTS:
+        if name == checkpoints.CLEANER_OFFSET_FILE or name in folders:
+            continue
+        if name not in names:
+            yield Finding(Severity.NOTE, f"{path}/{name}", "it is missing", _WRITTEN_ANEW)
+        elif not files.size_of(File(f"{path}/{name}")):
+            yield Finding(Severity.NOTE, f"{path}/{name}", "it is empty", _WRITTEN_ANEW)
 
 
 def _offsets(files: Files, path: str, found: list[Finding]) -> dict[TopicPartition, int]:
     try:
-        offsets = checkpoints.read_offsets(files, path)
-        if not offsets and not path.endswith(checkpoints.CLEANER_OFFSET_FILE) and _is_empty(files, path):
-            found.append(Finding(Severity.NOTE, path, "it is empty", "nothing: it is written anew"))
-        return offsets
+        return checkpoints.read_offsets(files, path)
     except CheckpointError as failure:
         found.append(Finding(Severity.WARNING, path, str(failure), "nothing: it is read as empty"))
     except OSError as failure:
         found.append(Finding(Severity.ERROR, path, _told(failure), _CHECKPOINT_TODO))
     return {}
-
-
-def _is_empty(files: Files, path: str) -> bool:
-    """Kafka's cleaner makes its file so; the others have a count, though it be 0."""
-    return files.exists(path) and not files.read_whole(path)
 
 
 def _told(failure: OSError) -> str:

@@ -134,10 +134,8 @@ def nobody_can_tell(done: Damage) -> bool:
     return (
         # one has to look further from the entry before
         (done.kind == ".index" and loses_entries)
-        # what the cleaner has cleaned, and where DeleteRecords has cut: there may be nothing to say
-        or (done.kind in ("cleaner-offset-checkpoint", "log-start-offset-checkpoint") and loses_entries)
-        # a run that was killed early has none yet
-        or (done.kind.endswith("-offset-checkpoint") and done.action == "delete")
+        # Kafka makes them empty; after a clean stop with something to say they are found
+        or (done.kind.endswith("-offset-checkpoint") and (loses_entries or done.action == "delete"))
         # an id that is another one
         or (done.kind == "meta.properties" and done.action.startswith("flip"))
         # producers at an older offset, which are read where a log is cut back
