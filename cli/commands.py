@@ -31,6 +31,12 @@ HEADINGS: Final[dict[str, tuple[Command, ...]]] = {
             ("show", "create", "delete", "configs"),
         ),
     ),
+    "look into files, with no broker": (
+        Command(
+            "inspect", "cli.inspect", "what is in a file or a folder: batches, indexes, checkpoints, metadata"
+        ),
+        Command("doctor", "cli.doctor", "is a data folder sound, whose is it, what would a start do"),
+    ),
     "measure, and be quicker": (
         Command("bench", "cli.bench", "how quick a Kafka is, with a line to paste"),
         Command("completion", "cli.completion", "completion for bash, zsh and tcsh"),

@@ -15,6 +15,8 @@ RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 LOG_START_FILE = "log-start-offset-checkpoint"
 CLEANER_OFFSET_FILE = "cleaner-offset-checkpoint"
+OF_EVERY_LOG = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE)
+"""Of these a clean stop leaves an entry for every partition; of the others only where there is something to say."""
 LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
 META_PROPERTIES_FILE = "meta.properties"
@@ -175,3 +177,11 @@ def read_clean_shutdown(files: Files, path: str) -> int | None:
         return None
     except (ValueError, KeyError, TypeError):
         return -1
+
+
+def says_clean_shutdown(data: bytes) -> bool:
+    """Whether the mark is as one is written, by a controller with -1. (Before Kafka 3.7 it was empty.)"""
+    try:
+        return not data or isinstance(json.loads(data)["brokerEpoch"], int)
+    except (ValueError, KeyError, TypeError):
+        return False

@@ -315,6 +315,23 @@ class DiskFiles(Files):
         os.close(_locked_paths.pop(os.path.realpath(path)))
 
 
+def locked_by(path: str) -> LockedError | None:
+    """Who holds the lock, None where nobody does or the system doesn't tell. Nothing is taken, made or changed.
+
+    A descriptor of our own lock file isn't opened: closing it would give the lock back."""
+    if os.path.realpath(path) in _locked_paths:
+        return _locked(f"{path} is locked by this process", os.getpid())
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        is_locked, holder = _lock_of(descriptor)
+    finally:
+        os.close(descriptor)
+    return _locked(f"{path} is locked by another process", holder) if is_locked else None
+
+
 def _let_go(file: File) -> None:
     """The descriptor is the system's again, and another file's soon, even where closing it fails."""
     descriptor, file.descriptor = file.descriptor, -1
@@ -344,11 +361,16 @@ def _locked(message: str, holder: int | None) -> LockedError:
 def _lock_holder(descriptor: int) -> int | None:
     """The id of the process that holds the lock, None where the system doesn't tell: Linux does, unless that process is
     in a container of its own."""
+    return _lock_of(descriptor)[1]
+
+
+def _lock_of(descriptor: int) -> tuple[bool, int | None]:
+    """Whether another process holds the lock, and which. False where the system doesn't tell."""
     if sys.platform != "linux":
-        return None
+        return False, None
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
-        *_, process_id = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        kind, *_, process_id = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
     except OSError:
-        return None
-    return process_id if process_id > 0 else None
+        return False, None
+    return kind != fcntl.F_UNLCK, process_id if process_id > 0 else None

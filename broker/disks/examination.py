@@ -7,75 +7,96 @@ over. No lock is taken and none is asked for: it is for folders that nobody uses
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.image import TOPIC_RESOURCE, ClusterImage, MetadataContradictionError
-from broker.controller.log_damage import find_damage
-from broker.controller.metadata_log import METADATA_TOPIC_ID
-from broker.controller.quorum_state import FILE as QUORUM_STATE
-from broker.controller.replaying import apply_batch, replay_snapshot
-from broker.controller.snapshot_file import BOOTSTRAP_FILE, SUFFIX, SnapshotError, parse_name, read_snapshot
-from protocol.errors import CodecError, KafkaError
-from protocol.records.batch import CorruptRecordError
+from broker.controller.directory_ids import MIGRATING, UNASSIGNED
+from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from broker.disks.examined_metadata import METADATA_TODO, drained, examine_metadata
+from protocol.topic_partition import TopicPartition
 from protocol.wire.primitives import uuid_to_text
+from storage import checkpoints
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.directory.partition_folders import find
 from storage.examination.directory_files import LookedAt, examine_directory
 from storage.examination.findings import Finding, Severity
-from storage.examination.log_files import LogExpectation, examine_log
-from storage.file_names import LOG_SUFFIX, offset_of
+from storage.examination.log_files import LogExpectation, SeenLog, examine_log
 from storage.log import removal
-from storage.log.segment import Segment
-from storage.log.segment_recovery import valid_batches
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from storage.directory.partition_folders import FoundFolders, PartitionFolder
     from storage.files import Files
 
-_READ_ERRORS = (
-    OSError,
-    KafkaError,
-    CodecError,
-    CorruptRecordError,
-    MetadataContradictionError,
-    SnapshotError,
-)
-_METADATA_TODO = "put the folder of the metadata log back from a copy"
+_FROM_A_COPY = "put it back from a copy"
+
+
+class Examination(NamedTuple):
+    """What there is in a node's folders, and what is wrong with it."""
+
+    findings: list[Finding]
+    directories: dict[str, LookedAt]
+    partitions: dict[str, dict[TopicPartition, SeenLog]]
+    """By directory, without the metadata log."""
+    without_folder: list[TopicPartition]
+    """Partitions that the cluster has here: an empty one needs none (Kafka makes it nevertheless)."""
+    metadata: ClusterImage | None
+    """None where it isn't known."""
+    metadata_log: SeenLog | None
 
 
 def examine(files: Files, log_dirs: Sequence[str], metadata_dir: str) -> list[Finding]:
-    """`files` may be ones that only read. `metadata_dir` is the one of the directories that has the metadata log, or
-    another one."""
+    """All that is wrong. `files` may be ones that only read. `metadata_dir` is the one of the directories that has the
+    metadata log, or another one."""
+    return look(files, log_dirs, metadata_dir).findings
+
+
+def look(files: Files, log_dirs: Sequence[str], metadata_dir: str) -> Examination:
+    """As `examine`, with what there is."""
     found: list[Finding] = []
     looked = {
         path: examine_directory(files, path, found) for path in dict.fromkeys([*log_dirs, metadata_dir])
     }
     path = f"{metadata_dir}/{METADATA_TOPIC}-0"
-    image = _metadata(files, path, looked[metadata_dir].clean, found)
-    present: set[tuple[str, int]] = set()
-    for directory, of_it in looked.items():
-        try:
-            folders = find(files, directory)
-            names = files.list_subdirectories(directory)
-        except OSError as failure:
-            found.append(
-                Finding(Severity.ERROR, directory, failure.strerror or str(failure), "look at the disk")
+    image, metadata_log = examine_metadata(
+        files, path, looked[metadata_dir].node_id, looked[metadata_dir].clean, found
+    )
+    folders = {directory: _folders(files, directory, found) for directory in looked}
+    count = sum(folder.topic != METADATA_TOPIC for each in folders.values() for folder in each)
+    if count and image is not None and not image.features:
+        what = f"it is missing or empty, and there are {count} partitions"
+        found.append(Finding(Severity.ERROR, path, what, METADATA_TODO))
+        image = None
+    without_folder: list[TopicPartition] = []
+    partitions = {
+        directory: {
+            (folder.topic, folder.partition): drained(
+                _partition(files, folder, image, looked[directory]), found
             )
-            continue
-        found += _foreign(directory, names, folders)
-        for folder in folders.partitions.values():
-            if folder.topic != METADATA_TOPIC:
-                present.add((folder.topic, folder.partition))
-                found += _partition(files, folder, image, of_it)
-    for of_it in looked.values():
-        for (topic, partition), offset in of_it.recovery_points.items():
-            if offset and (topic, partition) not in present and _is_wanted(image, topic, partition):
-                what = f"{topic}-{partition} has no folder, and was synced up to offset {offset}"
-                found.append(Finding(Severity.ERROR, metadata_dir, what, "put it back from a copy"))
-    if present and image is not None and not image.features:
-        what = f"it is missing or empty, and there are {len(present)} partitions"
-        found.append(Finding(Severity.ERROR, path, what, _METADATA_TODO))
-    return found
+            for folder in folders[directory]
+            if folder.topic != METADATA_TOPIC
+        }
+        for directory in looked
+    }
+    if image is not None:
+        found += _identity(image, looked)
+        present = {key for each in partitions.values() for key in each}
+        found += _missing(image, looked, present)
+        without_folder = _without_folder(image, looked, present)
+    for directory, of_it in looked.items():
+        found += _checkpoints(directory, of_it, partitions[directory])
+    return Examination(found, looked, partitions, without_folder, image, metadata_log)
+
+
+def _folders(files: Files, directory: str, found: list[Finding]) -> list[PartitionFolder]:
+    try:
+        folders = find(files, directory)
+        names = files.list_subdirectories(directory)
+    except OSError as failure:
+        found.append(Finding(Severity.ERROR, directory, failure.strerror or str(failure), "look at the disk"))
+        return []
+    found += _foreign(directory, names, folders)
+    return [*folders.partitions.values()]
 
 
 def _foreign(directory: str, names: list[str], folders: FoundFolders) -> Iterator[Finding]:
@@ -98,107 +119,135 @@ def _foreign(directory: str, names: list[str], folders: FoundFolders) -> Iterato
             )
 
 
-def _is_wanted(image: ClusterImage | None, topic: str, partition: int) -> bool:
-    known = None if image is None else image.topics.get(topic)
-    return known is not None and partition in known.partitions
-
-
 def _partition(
     files: Files, folder: PartitionFolder, image: ClusterImage | None, of_it: LookedAt
-) -> Iterator[Finding]:
+) -> Generator[Finding, None, SeenLog]:
     topic = None if image is None else image.topics.get(folder.topic)
     if image is not None and (topic is None or folder.partition not in topic.partitions):
         what = "it belongs to no topic that the metadata knows"
         yield Finding(
             Severity.WARNING, folder.path, what, "nothing: a start sets it aside, with what is in it"
         )
-    policy = (
-        "" if image is None else image.configs.get((TOPIC_RESOURCE, folder.topic), {}).get("cleanup.policy")
-    )
     key = (folder.topic, folder.partition)
-    yield from examine_log(
-        files,
-        folder.path,
-        LogExpectation(
-            topic_id=None if topic is None else uuid_to_text(topic.topic_id),
-            recovery_point=of_it.recovery_points.get(key, 0),
-            log_start_offset=of_it.log_starts.get(key, 0),
-            clean=of_it.clean,
-            compacted=image is None or "compact" in (policy or ""),
-        ),
+    return (
+        yield from examine_log(
+            files,
+            folder.path,
+            LogExpectation(
+                topic_id=None if topic is None else uuid_to_text(topic.topic_id),
+                recovery_point=of_it.recovery_points.get(key, 0),
+                log_start_offset=of_it.log_starts.get(key, 0),
+                clean=of_it.clean,
+                compacted=_is_compacted(image, of_it, key),
+            ),
+        )
     )
 
 
-# --- the metadata ---------------------------------------------------------------------------------------------------
+def _is_compacted(image: ClusterImage | None, of_it: LookedAt, key: TopicPartition) -> bool:
+    """Whether its log may have gaps: by its topic's settings, the cluster's, or since the cleaner has been at it. (What
+    a broker's own file says of all topics isn't in its folders.)"""
+    if image is None or key in of_it.offsets[checkpoints.CLEANER_OFFSET_FILE]:
+        return True
+    of_topic = image.configs.get((TOPIC_RESOURCE, key[0]), {}).get("cleanup.policy")
+    of_all = image.configs.get((BROKER_RESOURCE, ""), {}).get("log.cleanup.policy")
+    return "compact" in (of_topic or of_all or "")
 
 
-def _metadata(files: Files, path: str, clean: bool, found: list[Finding]) -> ClusterImage | None:
-    """The cluster as the metadata log says it; None where it can't be read."""
-    image = ClusterImage()
-    try:
-        if not files.exists(path):
-            return image
-        damage = find_damage(files, path, clean=clean).damage
-        names = files.list_directory(path)
-    except OSError as failure:
-        found.append(Finding(Severity.ERROR, path, failure.strerror or str(failure), _METADATA_TODO))
-        return None
-    if damage is not None:
-        found.append(Finding(Severity.ERROR, damage.path, str(damage), _METADATA_TODO))
-    topic_id = uuid_to_text(METADATA_TOPIC_ID)
-    found += examine_log(files, path, LogExpectation(topic_id, 0, 0, clean, compacted=False))
-    found += _small_files(files, path)
-    try:
-        applied = _apply_snapshot(files, path, names, image, found)
-        bases = [offset_of(name) for name in names if name.endswith(LOG_SUFFIX)]
-        _apply_logs(files, path, sorted(base for base in bases if base is not None), applied, image)
-    except _READ_ERRORS as failure:
-        found.append(Finding(Severity.ERROR, path, str(failure), _METADATA_TODO))
-        return None
-    return None if damage is not None else image
+# --- what several files say -----------------------------------------------------------------------------------------
 
 
-def _small_files(files: Files, path: str) -> Iterator[Finding]:
-    for name in (QUORUM_STATE, BOOTSTRAP_FILE):
-        where = f"{path.rpartition('/')[0] if name == BOOTSTRAP_FILE else path}/{name}"
-        try:
-            if not files.exists(where):
-                yield Finding(Severity.NOTE, where, "it is missing", "nothing: a start goes on without it")
-            elif name == BOOTSTRAP_FILE:
-                read_snapshot(files, where)
-            else:
-                files.read_whole(where)
-        except _READ_ERRORS as failure:
-            yield Finding(Severity.ERROR, where, str(failure), "put it back from a copy, or remove it")
+def _identity(image: ClusterImage, looked: dict[str, LookedAt]) -> Iterator[Finding]:
+    """Who the folders say they are, and who the cluster says they are."""
+    clusters = {(of_it.meta_properties or {}).get("cluster.id"): path for path, of_it in looked.items()}
+    if len(clusters) > 1:
+        told = ", ".join(f"{path} of {cluster}" for cluster, path in clusters.items())
+        what = f"the folders are of several clusters: {told}"
+        yield Finding(Severity.ERROR, next(iter(looked)), what, checkpoints.META_PROPERTIES_TODO)
+    for path, of_it in looked.items():
+        where = f"{path}/{checkpoints.META_PROPERTIES_FILE}"
+        node_id = of_it.node_id
+        broker = image.brokers.get(node_id)
+        if broker is None:
+            if image.brokers and node_id >= 0 and node_id not in image.controllers:
+                known = ", ".join(map(str, sorted(image.brokers)))
+                what = f"node.id {node_id} is registered nowhere: the cluster knows {known}"
+                yield Finding(Severity.WARNING, where, what, "correct it, if the node isn't new")
+        elif of_it.directory_id and broker.log_dirs and of_it.directory_id not in broker.log_dirs:
+            known = ", ".join(map(uuid_to_text, broker.log_dirs))
+            said = uuid_to_text(of_it.directory_id)
+            what = f"directory.id {said} is none of node {node_id}'s: the cluster knows {known}"
+            yield Finding(Severity.WARNING, where, what, checkpoints.META_PROPERTIES_TODO)
 
 
-def _apply_snapshot(
-    files: Files, path: str, names: list[str], image: ClusterImage, found: list[Finding]
-) -> int:
-    """Where the log goes on behind it."""
-    parsed = [(name, each) for name in names if (each := parse_name(name)) is not None and each[1] == SUFFIX]
-    for name, (snapshot_id, _suffix) in sorted(parsed, key=lambda each: each[1][0], reverse=True):
-        try:
-            snapshot = read_snapshot(files, f"{path}/{name}")
-        except SnapshotError as error:
-            what = f"it isn't whole: {error}"
-            found.append(
-                Finding(Severity.WARNING, f"{path}/{name}", what, "nothing: the one before is taken")
-            )
+def _missing(
+    image: ClusterImage, looked: dict[str, LookedAt], present: set[TopicPartition]
+) -> Iterator[Finding]:
+    """Partitions of the cluster that checkpoints say something of, and that have no folder."""
+    told: set[TopicPartition] = set()
+    for path, of_it in looked.items():
+        for name, offsets in of_it.offsets.items():
+            for key, offset in offsets.items():
+                topic = image.topics.get(key[0])
+                if key in told:
+                    continue
+                if offset and key not in present and topic is not None and key[1] in topic.partitions:
+                    said = {
+                        checkpoints.RECOVERY_POINT_FILE: f"was synced up to offset {offset}",
+                        checkpoints.HIGH_WATERMARK_FILE: f"had the high watermark {offset}",
+                    }.get(name, f"is at offset {offset} by {name}")
+                    what = f"{key[0]}-{key[1]} has no folder, and {said}"
+                    yield Finding(Severity.ERROR, f"{path}/{key[0]}-{key[1]}", what, _FROM_A_COPY)
+                    told.add(key)
+
+
+def _without_folder(
+    image: ClusterImage, looked: dict[str, LookedAt], present: set[TopicPartition]
+) -> list[TopicPartition]:
+    """Those that the cluster has in these directories, and that have no folder."""
+    homes = {of_it.directory_id for of_it in looked.values()}
+    if len(looked) == 1:
+        homes |= {MIGRATING, UNASSIGNED}
+    node_ids = {of_it.node_id for of_it in looked.values()}
+    found = []
+    for topic in image.topics.values():
+        for number, partition in topic.partitions.items():
+            directories = partition.directories or [MIGRATING] * len(partition.replicas)
+            for replica, home in zip(partition.replicas, directories, strict=False):
+                if replica in node_ids and home in homes and (topic.name, number) not in present:
+                    found.append((topic.name, number))
+    return found
+
+
+def _checkpoints(
+    directory: str, of_it: LookedAt, partitions: dict[TopicPartition, SeenLog]
+) -> Iterator[Finding]:
+    """What they say of partitions, held against their logs. (A recovery point is, where the log is looked at.)"""
+    for name, offsets in of_it.offsets.items():
+        path = f"{directory}/{name}"
+        for key, offset in offsets.items():
+            seen = partitions.get(key)
+            if seen is None and offset:
+                what = f"it says offset {offset} of {key[0]}-{key[1]}, which has no folder here"
+                yield Finding(Severity.NOTE, path, what, "nothing: it is passed over")
+            elif seen is not None and not 0 <= offset <= max(seen.end_offset, 0):
+                what = f"it says offset {offset} of {key[0]}-{key[1]}, which ends at {seen.end_offset}"
+                yield Finding(Severity.WARNING, path, what, "nothing: what the log says counts")
+        if not of_it.clean or name not in checkpoints.OF_EVERY_LOG:
             continue
-        replay_snapshot(image, snapshot.records, f"{path}/{name}")
-        return snapshot_id.offset
-    return 0
-
-
-def _apply_logs(files: Files, path: str, bases: list[int], applied: int, image: ClusterImage) -> None:
-    transaction = None
-    for base in bases:
-        segment = Segment(files, path, base, created_ms=0, jitter_ms=0, max_index_bytes=0)
-        try:
-            segment.size = files.size_of(segment.log)
-            for _position, header, batch in valid_batches(segment):
-                if header.base_offset >= applied and not header.is_control:
-                    transaction = apply_batch(image, transaction, batch)
-        finally:
-            segment.close()
+        unsaid = [key for key, seen in partitions.items() if seen.end_offset and key not in offsets]
+        if unsaid:
+            first = f"{unsaid[0][0]}-{unsaid[0][1]}"
+            more = f" and {len(unsaid) - 1} more" if len(unsaid) > 1 else ""
+            what = f"it says nothing of {first}{more}, as a clean stop would"
+            yield Finding(
+                Severity.WARNING, path, what, "nothing: a start looks at these logs from their begin"
+            )
+        if name == checkpoints.RECOVERY_POINT_FILE:
+            for key, offset in offsets.items():
+                if key in partitions and offset < partitions[key].end_offset:
+                    what = (
+                        f"it says offset {offset} of {key[0]}-{key[1]}, which ends at "
+                        f"{partitions[key].end_offset}, as a clean stop would"
+                    )
+                    yield Finding(Severity.NOTE, path, what, "nothing: more is synced than need be")

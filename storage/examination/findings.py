@@ -26,3 +26,5 @@ class Finding(NamedTuple):
 
 REBUILT = "nothing: the next start makes it anew"
 FROM_A_COPY = "put it back from a copy, if there is one; else a start goes on with what is there"
+NO_FILE_OF_KAFKAS = "it is no file of Kafka's"
+LEFT_ALONE = "nothing: a start leaves it alone. Delete it if it isn't wanted"

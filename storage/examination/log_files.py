@@ -4,21 +4,34 @@ It reads all of it, which a start doesn't: what a disk has changed before the re
 start, as Kafka's, takes for true because nothing else says the same (a transaction index).
 """
 
-from collections.abc import Iterator
-from struct import Struct
+from collections.abc import Generator, Iterator
+from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from protocol.errors import CodecError, KafkaError
-from protocol.records.batch import CorruptRecordError
 from storage import checkpoints
 from storage.checkpoints import CheckpointError
-from storage.examination.findings import FROM_A_COPY, REBUILT, Finding, Severity
+from storage.examination.findings import (
+    FROM_A_COPY,
+    LEFT_ALONE,
+    NO_FILE_OF_KAFKAS,
+    REBUILT,
+    Finding,
+    Severity,
+)
+from storage.examination.index_files import (
+    Walked,
+    wrong_with_offset_index,
+    wrong_with_time_index,
+    wrong_with_txn_index,
+)
+from storage.examination.segment_walk import READ_FAILURES, told_of, walk_segment
 from storage.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     INDEX_SUFFIXES,
     LOG_SUFFIX,
+    SEGMENT_SUFFIXES,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
@@ -27,16 +40,11 @@ from storage.file_names import (
     offset_of,
 )
 from storage.files import Files
-from storage.log.segment import Segment
-from storage.log.segment_recovery import UnsupportedFormatError, valid_batches
 from storage.producers import producer_snapshot
 from storage.producers.producer_snapshot import CorruptSnapshotError
-from storage.producers.txn_markers import read_marker
 
-_OFFSET_ENTRY = Struct(">ii")
-_TIME_ENTRY = Struct(">qi")
-_TXN_ENTRY = Struct(">hqqqq")
 _END_OF_OFFSET = 20
+_TORN_TODO = "nothing, if the machine went down during a write: a start cuts them off"
 
 
 class LogExpectation(NamedTuple):
@@ -52,68 +60,129 @@ class LogExpectation(NamedTuple):
     """Whether gaps between its offsets mean nothing."""
 
 
-class _Walked(NamedTuple):
-    """What a segment's batches say: by position its last offset, by its last offset the producer of each marker."""
+class SeenLog(NamedTuple):
+    """What there is of a partition, as far as its batches hold."""
 
-    last_offsets: dict[int, int]
-    markers: dict[int, int]
-    has_aborts: bool
-    may_lag: bool
-    """Whether it was appended to when the run ended without a stop: its time index needn't have an entry."""
-    max_timestamp_ms: int
-    first_offset: int
+    start_offset: int
     end_offset: int
-    end: int
+    segments: dict[int, Walked]
+    """By base offset, those that can be read."""
+    open_transactions: dict[int, int]
+    """Where each has its first batch, by producer id."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what holds."""
+        return sum(walked.end for walked in self.segments.values())
+
+    @property
+    def latest_epoch(self) -> int:
+        """-1 where no batch says one."""
+        return max((epoch for each in self.segments.values() for epoch, _ in each.epochs), default=-1)
 
 
-def examine_log(files: Files, directory: str, expected: LogExpectation) -> Iterator[Finding]:
+def examine_log(files: Files, directory: str, expected: LogExpectation) -> Generator[Finding, None, SeenLog]:
     """All that is wrong with a partition's folder, the metadata log's among them. Raises nothing that a disk says."""
     try:
         names = files.list_directory(directory)
     except OSError as failure:
-        yield Finding(Severity.ERROR, directory, _told(failure), FROM_A_COPY)
-        return
+        yield Finding(Severity.ERROR, directory, told_of(failure), FROM_A_COPY)
+        return SeenLog(0, 0, {}, {})
     yield from _partition_metadata(files, directory, names, expected)
     yield from _unfinished(directory, names)
+    yield from _unknown(directory, names)
     bases = sorted(
         base for name in names if name.endswith(LOG_SUFFIX) and (base := offset_of(name)) is not None
     )
     yield from _orphans(directory, names, bases)
     end_offset = expected.log_start_offset
+    epochs: list[tuple[int, int]] = []
+    begun: dict[int, int] = {}
+    segments: dict[int, Walked] = {}
     for index, base in enumerate(bases):
         following = bases[index + 1] if index + 1 < len(bases) else None
-        walked: list[_Walked] = []
-        yield from _segment(files, directory, base, following, expected, walked)
+        walked: list[Walked] = []
+        yield from _segment(files, directory, base, following, expected, begun, walked)
         if walked:
             end_offset = walked[0].end_offset
             yield from _indexes(files, directory, base, set(names), walked[0])
+            segments[base] = walked[0]._replace(
+                last_offsets={}, markers={}
+            )  # what is large is for its indexes
+            epochs += walked[0].epochs
     yield from _end(directory, bases, end_offset, expected)
-    for name in names:
-        if name.endswith(SNAPSHOT_SUFFIX) and offset_of(name) is not None:
-            yield from _snapshot(files, f"{directory}/{name}")
-    if checkpoints.LEADER_EPOCH_FILE in names:
-        path = f"{directory}/{checkpoints.LEADER_EPOCH_FILE}"
-        try:
-            checkpoints.read_leader_epochs(files, path)
-        except (CheckpointError, OSError) as failure:
-            yield Finding(Severity.WARNING, path, _told(failure), REBUILT)
+    snapshots = sorted(
+        base for name in names if name.endswith(SNAPSHOT_SUFFIX) and (base := offset_of(name)) is not None
+    )
+    for offset in snapshots:
+        yield from _snapshot(files, directory, offset)
+    if expected.clean and bases and end_offset > bases[0] and end_offset not in snapshots:
+        path = file_path(directory, end_offset, SNAPSHOT_SUFFIX)
+        what = "it is missing: the producers at the end of the log, as a clean stop leaves them"
+        yield Finding(Severity.NOTE, path, what, "nothing: a start reads them from the batches")
+    yield from _epochs(files, directory, names, epochs, expected.log_start_offset)
+    start_offset = max(expected.log_start_offset, bases[0] if bases else 0)
+    return SeenLog(start_offset, end_offset, segments, begun)
+
+
+def _epochs(
+    files: Files,
+    directory: str,
+    names: list[str],
+    walked: list[tuple[int, int]],
+    log_start_offset: int,
+) -> Iterator[Finding]:
+    path = f"{directory}/{checkpoints.LEADER_EPOCH_FILE}"
+    if checkpoints.LEADER_EPOCH_FILE not in names:
+        if walked:
+            yield Finding(Severity.WARNING, path, "it is missing", REBUILT)
+        return
+    try:
+        entries = checkpoints.read_leader_epochs(files, path)
+        if not files.read_whole(path):
+            yield Finding(Severity.NOTE, path, "it is empty", REBUILT)
+    except (CheckpointError, OSError) as failure:
+        yield Finding(Severity.WARNING, path, told_of(failure), REBUILT)
+        return
+    for (epoch, start), (next_epoch, next_start) in pairwise(entries):
+        if next_epoch <= epoch or next_start <= start:
+            what = (
+                f"epoch {next_epoch} from offset {next_start} on comes behind epoch {epoch} from {start} on"
+            )
+            yield Finding(Severity.WARNING, path, what, REBUILT)
+            return
+    ends = [offset for _, offset in walked[1:]]
+    for (epoch, begin), end in zip_longest(walked, ends):
+        offset = max(begin, log_start_offset)
+        if end is not None and offset >= end:
+            continue  # entries below the begin of the log are dropped
+        said = max((known for known, start in entries if start <= offset), default=-1)
+        if said != epoch >= 0:
+            what = f"offset {offset} is of epoch {epoch} by its batch, and the file says {said}"
+            yield Finding(Severity.WARNING, path, what, REBUILT)
+            return
 
 
 def _partition_metadata(
     files: Files, directory: str, names: list[str], expected: LogExpectation
 ) -> Iterator[Finding]:
     path = f"{directory}/{checkpoints.PARTITION_METADATA_FILE}"
+    if not names:
+        what = "there is nothing in it"
+        yield Finding(Severity.NOTE, directory, what, "nothing: a start begins the log anew")
+        return
     if checkpoints.PARTITION_METADATA_FILE not in names:
-        if names:
-            yield Finding(Severity.NOTE, path, "it is missing", REBUILT)
+        yield Finding(Severity.NOTE, path, "it is missing", REBUILT)
         return
     try:
         found = checkpoints.read_partition_metadata(files, path)
     except (CheckpointError, OSError) as failure:
         todo = checkpoints.partition_metadata_todo(expected.topic_id or "ITS TOPIC'S ID")
-        yield Finding(Severity.ERROR, path, _told(failure), todo)
+        yield Finding(Severity.ERROR, path, told_of(failure), todo)
         return
-    if found is not None and expected.topic_id is not None and found != expected.topic_id:
+    if found is None:
+        yield Finding(Severity.NOTE, path, "it says nothing", REBUILT)
+    elif expected.topic_id is not None and found != expected.topic_id:
         what = f"it is of topic id {found}, and the metadata says {expected.topic_id}"
         yield Finding(Severity.ERROR, path, what, "nothing is lost: a start sets the folder aside")
 
@@ -123,6 +192,27 @@ def _unfinished(directory: str, names: list[str]) -> Iterator[Finding]:
         if name.endswith((CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)):
             todo = "nothing, where a run was killed: a start ends what it had begun. Else rename it back"
             yield Finding(Severity.WARNING, f"{directory}/{name}", "it was on its way in or out", todo)
+
+
+def _unknown(directory: str, names: list[str]) -> Iterator[Finding]:
+    """What a start passes over in a partition's folder."""
+    known = (
+        *SEGMENT_SUFFIXES,
+        SNAPSHOT_SUFFIX,
+        CLEANED_SUFFIX,
+        DELETED_SUFFIX,
+        SWAP_SUFFIX,
+        ".checkpoint",
+        ".checkpoint.part",
+    )
+    of_it = {
+        checkpoints.PARTITION_METADATA_FILE,
+        checkpoints.LEADER_EPOCH_FILE,
+        "quorum-state",
+    }
+    for name in names:
+        if name not in of_it and not name.endswith(known):
+            yield Finding(Severity.NOTE, f"{directory}/{name}", NO_FILE_OF_KAFKAS, LEFT_ALONE)
 
 
 def _orphans(directory: str, names: list[str], bases: list[int]) -> Iterator[Finding]:
@@ -140,110 +230,64 @@ def _segment(
     base: int,
     following: int | None,
     expected: LogExpectation,
-    walked: list[_Walked],
+    begun: dict[int, int],
+    found: list[Walked],
 ) -> Iterator[Finding]:
-    segment = Segment(files, directory, base, created_ms=0, jitter_ms=0, max_index_bytes=0)
-    path = segment.log.path
-    last_offsets: dict[int, int] = {}
-    markers: dict[int, int] = {}
-    has_aborts, may_lag = False, following is None and not expected.clean
-    max_timestamp_ms, end_offset, end, first_offset = -1, base, 0, base
+    path = file_path(directory, base, LOG_SUFFIX)
+    is_last = following is None
     try:
-        segment.size = files.size_of(segment.log)
-        for position, header, batch in valid_batches(segment):
-            if not position:
-                first_offset = header.base_offset
-            last_offsets[position] = header.last_offset
-            max_timestamp_ms = max(max_timestamp_ms, header.max_timestamp)
-            if header.is_control:
-                markers[header.last_offset] = header.producer_id
-                marker = read_marker(batch)
-                has_aborts |= marker is not None and not marker.commit
-            end_offset, end = header.last_offset + 1, position + len(batch)
-    except (OSError, KafkaError, CorruptRecordError, CodecError, UnsupportedFormatError) as failure:
-        yield Finding(Severity.ERROR, path, _told(failure), FROM_A_COPY)
+        walked, size = walk_segment(files, directory, base, begun, is_open=is_last and not expected.clean)
+    except READ_FAILURES as failure:
+        yield Finding(Severity.ERROR, path, told_of(failure), FROM_A_COPY)
         return
-    finally:
-        segment.close()
-    walked.append(
-        _Walked(last_offsets, markers, has_aborts, may_lag, max_timestamp_ms, first_offset, end_offset, end)
-    )
-    if end < segment.size:
-        is_torn = following is None and not expected.clean
-        what = f"{segment.size - end} bytes from position {end} on, offset {end_offset}, are no whole batches"
-        todo = (
-            "nothing, if the machine went down during a write: a start cuts them off"
-            if is_torn
-            else FROM_A_COPY
+    found.append(walked)
+    if walked.end < size:
+        is_torn = is_last and not expected.clean
+        what = (
+            f"{size - walked.end} bytes from position {walked.end} on, offset {walked.end_offset}, "
+            "are no whole batches"
         )
-        yield Finding(Severity.WARNING if is_torn else Severity.ERROR, path, what, todo)
+        yield Finding(
+            Severity.WARNING if is_torn else Severity.ERROR,
+            path,
+            what,
+            _TORN_TODO if is_torn else FROM_A_COPY,
+        )
+    if walked.gap is not None and not expected.compacted:
+        position, due, offset = walked.gap
+        what = f"the batch at position {position} begins with offset {offset}, and {due} is the next one"
+        yield Finding(Severity.ERROR, path, what, FROM_A_COPY)
     if following is None:
         return
-    if first_offset >= following:
-        what = f"it begins with offset {first_offset}, and the next segment with {following}"
+    if walked.first_offset >= following:
+        what = f"it begins with offset {walked.first_offset}, and the next segment with {following}"
         yield Finding(
             Severity.ERROR, path, what, "give it the name of its first offset, or put the right file back"
         )
-    elif end_offset < following and not expected.compacted:
-        what = f"it ends at offset {end_offset}, and the next segment begins at {following}"
+    elif walked.end_offset < following and not expected.compacted:
+        what = f"it ends at offset {walked.end_offset}, and the next segment begins at {following}"
         yield Finding(Severity.ERROR, path, what, FROM_A_COPY)
 
 
-def _indexes(files: Files, directory: str, base: int, names: set[str], walked: _Walked) -> Iterator[Finding]:
+def _indexes(files: Files, directory: str, base: int, names: set[str], walked: Walked) -> Iterator[Finding]:
     for suffix, check in (
-        (INDEX_SUFFIX, _offset_index_is_true),
-        (TIME_INDEX_SUFFIX, _time_index_is_true),
-        (TXN_INDEX_SUFFIX, _txn_index_is_true),
+        (INDEX_SUFFIX, wrong_with_offset_index),
+        (TIME_INDEX_SUFFIX, wrong_with_time_index),
+        (TXN_INDEX_SUFFIX, wrong_with_txn_index),
     ):
         path = file_path(directory, base, suffix)
         if f"{base:020d}{suffix}" not in names:
-            if suffix != TXN_INDEX_SUFFIX or walked.has_aborts:
+            if suffix != TXN_INDEX_SUFFIX or walked.aborted:
                 yield Finding(Severity.WARNING, path, "it is missing", REBUILT)
             continue
         try:
-            is_true = check(files.read_whole(path), base, walked)
+            wrong = check(files.read_whole(path), base, walked)
         except OSError as failure:
-            yield Finding(Severity.ERROR, path, _told(failure), "remove it: a start makes it anew")
+            yield Finding(Severity.ERROR, path, told_of(failure), "remove it: a start makes it anew")
             continue
-        if not is_true:
-            what = "it isn't what the batches of its segment say"
+        if wrong:
+            what = f"it isn't what the batches of its segment say: {wrong}"
             yield Finding(Severity.WARNING, path, what, "remove it while nothing runs: a start makes it anew")
-
-
-def _offset_index_is_true(data: bytes, base: int, walked: _Walked) -> bool:
-    """Kafka leaves zeros behind the entries where it was killed."""
-    used = data.rstrip(b"\0")
-    data = data[: -(-len(used) // _OFFSET_ENTRY.size) * _OFFSET_ENTRY.size]
-    return not len(data) % _OFFSET_ENTRY.size and all(
-        walked.last_offsets.get(position) == base + relative
-        for relative, position in _OFFSET_ENTRY.iter_unpack(data)
-    )
-
-
-def _time_index_is_true(data: bytes, base: int, walked: _Walked) -> bool:
-    used = data.rstrip(b"\0")
-    data = data[: -(-len(used) // _TIME_ENTRY.size) * _TIME_ENTRY.size]
-    if len(data) % _TIME_ENTRY.size:
-        return False
-    offsets = set(walked.last_offsets.values())
-    previous = -1
-    for timestamp_ms, relative in _TIME_ENTRY.iter_unpack(data):
-        if base + relative not in offsets or not previous < timestamp_ms <= walked.max_timestamp_ms:
-            return False
-        previous = timestamp_ms
-    return bool(data) or walked.may_lag or walked.max_timestamp_ms < 0
-
-
-def _txn_index_is_true(data: bytes, base: int, walked: _Walked) -> bool:
-    if len(data) % _TXN_ENTRY.size:
-        return False
-    previous = base - 1
-    for version, producer_id, first, last, stable in _TXN_ENTRY.iter_unpack(data):
-        is_there = walked.markers.get(last) == producer_id
-        if version or last <= previous or not is_there or not 0 <= first < last or stable > last + 1:
-            return False
-        previous = last
-    return True
 
 
 def _end(directory: str, bases: list[int], end_offset: int, expected: LogExpectation) -> Iterator[Finding]:
@@ -256,14 +300,19 @@ def _end(directory: str, bases: list[int], end_offset: int, expected: LogExpecta
         yield Finding(Severity.ERROR, directory, what, todo)
 
 
-def _snapshot(files: Files, path: str) -> Iterator[Finding]:
+def _snapshot(files: Files, directory: str, offset: int) -> Iterator[Finding]:
+    path = file_path(directory, offset, SNAPSHOT_SUFFIX)
     try:
-        producer_snapshot.decode(files.read_whole(path))
+        producers = producer_snapshot.decode(files.read_whole(path))
     except (CorruptSnapshotError, OSError) as failure:
-        yield Finding(Severity.WARNING, path, _told(failure), REBUILT)
-
-
-def _told(failure: Exception) -> str:
-    if isinstance(failure, OSError):
-        return failure.strerror or str(failure)
-    return str(failure) or type(failure).__name__
+        yield Finding(Severity.WARNING, path, told_of(failure), REBUILT)
+        return
+    for producer in producers:
+        if producer.last_data_offset >= offset:
+            what = (
+                f"producer {producer.producer_id} is at offset {producer.last_data_offset}, beyond its name"
+            )
+            yield Finding(
+                Severity.WARNING, path, what, "remove it while nothing runs: a start reads the batches"
+            )
+            return

@@ -111,10 +111,13 @@ def _drop_epochs_of_others(epochs: LeaderEpochs, header: BatchHeader) -> None:
         epochs.truncate_from_end(header.base_offset)
 
 
-def valid_batches(segment: Segment) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """The batches up to the first that doesn't hold: position, header, bytes."""
-    position = 0
-    next_offset = segment.base_offset
+def valid_batches(
+    segment: Segment, position: int = 0, next_offset: int | None = None
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """The batches up to the first that doesn't hold: position, header, bytes. From the first one on, or from the
+    position of one that has `next_offset`."""
+    if next_offset is None:
+        next_offset = segment.base_offset
     window = memoryview(b"")
     window_at = 0
     while segment.size - position >= HEADER_SIZE_UP_TO_MAGIC:

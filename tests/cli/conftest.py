@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import barnabas
+from tests.cli.looking import Looker
 from tests.compare.cluster_properties import BROKERS, CLUSTER
 from tests.compare.clusters import kafka_cluster
 from tests.support import apache_kafka
@@ -133,3 +134,9 @@ def run_cli(
 def topic() -> str:
     """A name that no other scene has."""
     return f"cli-{os.getpid()}-{next(_names)}"
+
+
+@pytest.fixture
+def look(capsys: pytest.CaptureFixture[str]) -> Looker:
+    """Runs `barnabas inspect` and `doctor` in this process."""
+    return Looker(capsys)

@@ -1,0 +1,207 @@
+"""Whether a node's folders are sound, whose they are, and what a start would do of them. Nothing is changed.
+
+barnabas doctor data                            one folder
+barnabas doctor disk1 disk2                     all log.dirs of a node
+barnabas doctor --config server.properties      those that the file names
+
+It reads every batch, which a start doesn't, and holds against each other all that several files say. A note is
+nothing to worry about; with a warning or an error the exit status is 1, and 2 for what is no folder of Kafka's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import TYPE_CHECKING
+
+from cli.errors import FAILED, CommandUsageError
+from cli.options import add_json
+from cli.output import printable, show_json, show_pairs
+
+if TYPE_CHECKING:
+    from broker.disks.examination import Examination
+    from storage.examination.findings import Finding
+    from storage.files import LockedError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The folders."""
+    parser.add_argument("directories", nargs="*", metavar="DIR", help="the node's log.dirs")
+    parser.add_argument("--config", metavar="FILE", help="a server.properties that names them")
+    add_json(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """As `cli.commands.Command` has it."""
+    from broker.disks.examination import look
+    from cli.inspecting.place import FILES
+    from storage.disk_files import locked_by
+    from storage.examination.findings import Severity
+
+    directories, metadata_dir = _directories(options)
+    holders = {path: locked_by(f"{path}/.lock") for path in directories}
+    looked = look(FILES, directories, metadata_dir)
+    summary = _summary(looked, {path: holder for path, holder in holders.items() if holder is not None})
+    order = [Severity.ERROR, Severity.WARNING, Severity.NOTE]
+    findings = sorted(looked.findings, key=lambda each: order.index(each.severity))
+    if options.json:
+        show_json({**summary, "findings": [_as_json(each) for each in findings]})
+    else:
+        summary["without_a_folder"] = _in_few_words(looked.without_folder)
+        show_pairs({name.replace("_", " "): value for name, value in summary.items()})
+        for each in findings:
+            print(printable(f"{each.severity.value}: {each.path}: {each.what}; {each.what_to_do}"))
+        print(_verdict(findings))
+    return FAILED if any(each.severity is not Severity.NOTE for each in findings) else 0
+
+
+def _directories(options: argparse.Namespace) -> tuple[list[str], str]:
+    """Those of the node, and the one of the metadata log. Raises CommandUsageError."""
+    from cli.inspecting.kinds import is_data_folder, is_partition
+
+    named, metadata_dir = _of_file(options.config) if options.config else ([], "")
+    paths = [os.path.abspath(path) for path in options.directories or named]
+    if metadata_dir and not options.directories:
+        paths.append(os.path.abspath(metadata_dir))
+    if not paths:
+        raise CommandUsageError(
+            "give the folder, as in `barnabas doctor data`, or --config server.properties"
+        )
+    paths = [*dict.fromkeys(paths)]
+    for path in paths:
+        if not os.path.isdir(path):
+            raise CommandUsageError(f"{path} isn't there, or is no folder")
+        if not is_data_folder(path):
+            hint = ""
+            if is_partition(path):
+                hint = f": it is a partition's. Give {os.path.dirname(path)}, or `barnabas inspect {path}`"
+            raise CommandUsageError(f"{path} is no data folder of Kafka's{hint}")
+    has_it = [path for path in paths if os.path.isdir(f"{path}/__cluster_metadata-0")]
+    return paths, (has_it or paths)[0]
+
+
+def _of_file(path: str) -> tuple[list[str], str]:
+    from broker.config.errors import UsageError
+    from broker.config.properties import read_properties
+
+    try:
+        said = {found.name: found.value for found in read_properties(os.path.expanduser(path))}
+    except UsageError as error:
+        raise CommandUsageError(f"--config: {error}") from None
+    named = said.get("log.dirs") or said.get("log.dir")
+    if not named:
+        raise CommandUsageError(f"--config {path} has no log.dirs")
+    return [each.strip() for each in named.split(",") if each.strip()], said.get("metadata.log.dir", "")
+
+
+def _summary(looked: Examination, holders: dict[str, LockedError]) -> dict[str, object]:
+    """What one wants to know of the folders before anything is wrong."""
+    from broker.controller.record_versions import METADATA_VERSION
+
+    features = {} if looked.metadata is None else dict(looked.metadata.features)
+    level = features.get(METADATA_VERSION)
+    seen = [each for of_directory in looked.partitions.values() for each in of_directory.values()]
+    said = [of_it.meta_properties or {} for of_it in looked.directories.values()]
+    summary: dict[str, object] = {
+        "directories": [*looked.directories],
+        "kind": _kind(looked),
+        "node_id": _one([each.get("node.id") for each in said]),
+        "cluster_id": _one([each.get("cluster.id") for each in said]),
+        "directory_ids": [each.get("directory.id", "-") for each in said],
+        "metadata_version": None if level is None else _level(level),
+        "features": [
+            f"{name}={value}" for name, value in sorted(features.items()) if name != METADATA_VERSION
+        ],
+        "partitions": len(seen),
+        "without_a_folder": [f"{topic}-{number}" for topic, number in sorted(looked.without_folder)],
+        "bytes": sum(each.size_bytes for each in seen),
+        "open_transactions": sum(len(each.open_transactions) for each in seen),
+        "clean_shutdown": all(of_it.clean for of_it in looked.directories.values()),
+        "a_start": _recovery(looked),
+    }
+    if holders:
+        summary["in_use"] = [
+            f"{path} by process {holder.holder or 'unknown'} {holder.command}".strip()
+            + ": what is found may be in motion"
+            for path, holder in holders.items()
+        ]
+    return summary
+
+
+def _in_few_words(partitions: list[tuple[str, int]]) -> list[str]:
+    """Those that follow each other as one: `t-0…48`."""
+    runs: list[tuple[str, int, int]] = []
+    for topic, number in sorted(partitions):
+        if runs and runs[-1][0] == topic and runs[-1][2] == number - 1:
+            runs[-1] = (topic, runs[-1][1], number)
+        else:
+            runs.append((topic, number, number))
+    return [f"{topic}-{first}" + (f"…{last}" if last > first else "") for topic, first, last in runs]
+
+
+def _level(level: int) -> str:
+    from broker.controller.release_versions import release_of
+
+    try:
+        return f"{release_of(level)} ({level})"
+    except ValueError:
+        return f"{level}, of a Kafka that isn't known here"
+
+
+def _kind(looked: Examination) -> str:
+    """By what is in it: nothing in a folder says which program made it, Kafka or barnabas."""
+    if looked.metadata is None:
+        return "data of a broker, whose metadata can't be read"
+    node_ids = {of_it.node_id for of_it in looked.directories.values()}
+    roles = [
+        role
+        for role, known in (("broker", looked.metadata.brokers), ("controller", looked.metadata.controllers))
+        if node_ids & known.keys()
+    ]
+    if not looked.metadata.features:
+        return "a formatted folder in which no node has run"
+    return f"data of a {' and '.join(roles)}" if roles else "data of a node that isn't registered"
+
+
+def _recovery(looked: Examination) -> str:
+    """What a start does before it serves."""
+    unclean = [path for path, of_it in looked.directories.items() if not of_it.clean]
+    if not unclean:
+        return "checks nothing: the last run stopped cleanly"
+    segments = size = partitions = 0
+    for path in unclean:
+        points = looked.directories[path].recovery_points
+        for key, seen in looked.partitions[path].items():
+            again = [
+                walked
+                for walked in seen.segments.values()
+                if walked.end_offset > points.get(key, 0) or walked.is_open
+            ]
+            partitions += bool(again)
+            segments += len(again)
+            size += sum(walked.end for walked in again)
+    return (
+        f"reads again what lies behind the recovery points: {segments:,} segments, {size:,} bytes, "
+        f"of {partitions:,} partitions; it cuts what doesn't hold, and makes the indexes anew"
+    )
+
+
+def _one(values: list[str | None]) -> object:
+    found = [*dict.fromkeys(values)]
+    return found[0] if len(found) == 1 else found
+
+
+def _as_json(finding: Finding) -> dict[str, str]:
+    fields = finding._asdict()
+    fields["severity"] = finding.severity.value
+    return fields
+
+
+def _verdict(findings: list[Finding]) -> str:
+    from storage.examination.findings import Severity
+
+    counts = {severity: sum(each.severity is severity for each in findings) for severity in Severity}
+    bad = counts[Severity.ERROR] + counts[Severity.WARNING]
+    if not bad:
+        return "sound" + (f" ({counts[Severity.NOTE]} notes)" if counts[Severity.NOTE] else "")
+    return ", ".join(f"{counts[each]} {each.value}s" for each in Severity if counts[each])

@@ -1,0 +1,56 @@
+"""What is in a file or a folder of Kafka's, or of barnabas': nothing is changed, and no broker is asked.
+
+barnabas inspect data                                            its partitions, with their offsets
+barnabas inspect data/orders-0                                   its files, open transactions, what is wrong
+barnabas inspect data/orders-0/00000000000000000000.log          batches; beside each what it begins or ends
+barnabas inspect --records data/__consumer_offsets-0/*.log       records; of internal topics, what they say
+barnabas inspect data/orders-0/00000000000000000000.timeindex    entries, held against the batches
+
+Segments, indexes, producers' snapshots, checkpoints, meta.properties, quorum-state, the metadata log and its snapshots.
+After !! stands what isn't as it should be; the exit status is 1 where there is anything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+
+from cli.errors import FAILED, USAGE, CommandUsageError
+from cli.output import say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Paths, and how much of a segment."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="files, folders of partitions, data folders")
+    parser.add_argument("--records", action="store_true", help="the records of batches as well")
+    parser.add_argument(
+        "--offset", type=int, default=0, metavar="N", help="of a segment: from this offset on (default: all)"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="JSON lines for programs: an object for each line"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """As `cli.commands.Command` has it."""
+    from cli.inspecting.batches import Asked
+    from cli.inspecting.entry import Entry, write
+    from cli.inspecting.kinds import entries_of
+
+    asked = Asked(options.records, options.offset)
+    wrong = refused = 0
+    for path in options.paths:
+        try:
+            entries = entries_of(path, asked)
+        except CommandUsageError as refusal:
+            if len(options.paths) == 1:
+                raise
+            say(f"barnabas: {refusal}")  # as of a `*` that has more than Kafka's files
+            refused += 1
+            continue
+        if len(options.paths) > 1 or options.json:
+            entries = itertools.chain([Entry("path", {"path": path}, f"{path}:")], entries)
+        wrong += write(entries, as_json=options.json)
+    if wrong:
+        return FAILED
+    return USAGE if refused == len(options.paths) else 0

@@ -1,0 +1,1 @@
+"""What `barnabas inspect` shows of each kind of file."""
