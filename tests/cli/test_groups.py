@@ -1,0 +1,339 @@
+"""`barnabas groups`: members, offsets, and lag that counts records instead of offsets."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+import barnabas
+from cli.client.cluster import GROUP, KafkaCluster
+from cli.options import BOOTSTRAP
+from protocol.messages.groups_share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
+from protocol.messages.groups_streams import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+    Subtopology,
+    Topology,
+)
+from tests.cli.conftest import Kafka, Run, run_cli
+from tests.cli.transactional import (
+    aborted,
+    committed,
+    new_producer,
+    plain,
+    read_by_hand,
+    send_at_once,
+    send_each,
+    until_marked,
+)
+from tests.clients.confluent import PATIENCE_S, create_topic
+from tests.clients.transactions import READ_COMMITTED, READ_UNCOMMITTED
+from tests.support.waiting import until
+
+Tool = Callable[..., str]
+
+
+def table(printed: str) -> list[dict[str, str]]:
+    """What one of Kafka's tools shows, its head first; no cell has a blank."""
+    head, *lines = (line.split() for line in printed.splitlines() if line.strip() and ":" not in line[:1])
+    return [dict(zip(head, line, strict=False)) for line in lines]
+
+
+def commit(kafka: Kafka, group: str, topic: str, *offsets: int) -> None:
+    """As a simple group does it: nobody joins."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
+    partitions = [TopicPartition(topic, index, offset) for index, offset in enumerate(offsets)]
+    consumer.commit(offsets=partitions, asynchronous=False)
+    consumer.close()
+
+
+@contextlib.contextmanager
+def joined(kafka: Kafka, group: str, topic: str, protocol: str) -> Iterator[Consumer]:
+    """A member that has all partitions."""
+    settings = {
+        "bootstrap.servers": kafka.bootstrap,
+        "group.id": group,
+        "client.id": "app-1",
+        "group.protocol": protocol,
+        "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    try:
+        until(lambda: consumer.poll(0.1) is not None and consumer.assignment(), "the first record")
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def test_lag_counts_what_readers_are_given_with_aborted_open_and_committed_transactions(
+    cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
+) -> None:
+    bootstrap, group = kafka.bootstrap, f"{topic}-g"
+    assert cli("topics", "create", topic, "-r", kafka.brokers).status == 0
+    packed = Producer({"bootstrap.servers": bootstrap, "compression.type": "gzip", "linger.ms": 200})
+    send_at_once(packed, topic, "abc")
+    committed(bootstrap, topic, f"{topic}-committed", "de")
+    aborted(bootstrap, topic, f"{topic}-aborted", "fg")
+    send_each(plain(bootstrap), topic, "hi")
+    holder = new_producer(bootstrap, f"{topic}-holder")
+    holder.begin_transaction()
+    send_at_once(holder, topic, "jk")
+    send_each(plain(bootstrap), topic, "l")
+    aborted(bootstrap, topic, f"{topic}-aborted", "mn")
+    commit(kafka, group, topic, 1)  # amid the first batch
+
+    (found,) = cli("groups", group, "--json").json()
+
+    (lag,) = found["partitions"]
+    assert (found["kind"], found["state"], found["members"]) == ("simple", "Empty", [])
+    assert (lag["committed"], lag["last_stable"], lag["end"], lag["exact"]) == (1, 11, 17, True)
+    # b, c, d, e, h, i; l; j, k
+    assert (lag["lag"], lag["waiting"], lag["open"], lag["offsets"]) == (6, 1, 2, 16)
+    assert lag["lag"] == len(read_by_hand(bootstrap, topic, 1, READ_COMMITTED))
+    assert lag["all"] == len(read_by_hand(bootstrap, topic, 1, READ_UNCOMMITTED)) == 13
+    (told,) = table(needs_kafka("groups", "--bootstrap-server", bootstrap, "--describe", "--group", group))
+    assert (told["CURRENT-OFFSET"], told["LOG-END-OFFSET"], told["LAG"]) == (
+        str(lag["committed"]),
+        str(lag["end"]),
+        str(lag["offsets"]),
+    )
+
+    holder.abort_transaction(PATIENCE_S)
+    until_marked(bootstrap, f"{topic}-holder")
+    commit(kafka, group, topic, 14)
+    (found,) = cli("groups", group, "--json").json()
+    (lag,) = found["partitions"]
+    # only records of an aborted transaction and two markers are left
+    assert (lag["lag"], lag["waiting"], lag["open"], lag["all"], lag["offsets"]) == (0, 0, 0, 2, 4)
+    assert read_by_hand(bootstrap, topic, 14, READ_COMMITTED) == []
+    (line,) = (line for line in cli("groups", group).lines if line.startswith(f"{topic} "))
+    assert line.split()[2:9] == ["14", "18", "18", "0", "0", "0", "2"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_groups_members_and_offsets_are_those_of_kafkas_tool(
+    cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool, protocol: str
+) -> None:
+    group = f"{topic}-g"
+    assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers).status == 0
+    for partition in (0, 1):
+        send_at_once(plain(kafka.bootstrap), topic, "abc", partition)
+    with joined(kafka, group, topic, protocol) as consumer:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
+        until(lambda: cli("groups", group, "--json").json()[0]["state"] == "Stable", "a settled group")
+
+        (found,) = cli("groups", group, "--json").json()
+
+        of_kafka = ("groups", "--bootstrap-server", kafka.bootstrap, "--describe", "--group", group)
+        (member,) = found["members"]
+        (told,) = table(needs_kafka(*of_kafka, "--members"))
+        assert (told["CONSUMER-ID"], told["HOST"], told["CLIENT-ID"], told["#PARTITIONS"]) == (
+            member["member"],
+            member["host"],
+            member["client"],
+            "2",
+        )
+        assert member["partitions"] == [{"topic": topic, "partition": index} for index in (0, 1)]
+        offsets = {row["PARTITION"]: row for row in table(needs_kafka(*of_kafka))}
+        for each in found["partitions"]:
+            row = offsets[str(each["partition"])]
+            assert (row["CURRENT-OFFSET"], row["LAG"]) == (
+                "-" if each["committed"] is None else str(each["committed"]),
+                "-" if each["offsets"] is None else str(each["offsets"]),
+            )
+            assert (row["LOG-END-OFFSET"], row["CONSUMER-ID"]) == (str(each["end"]), each["member"])
+        assert [each["lag"] for each in found["partitions"]] == [1, None]
+        (listed,) = (each for each in cli("groups", "--json").json() if each["group"] == group)
+        assert (listed["kind"], listed["state"]) == (protocol, "Stable")
+
+        refused = cli("groups", "reset", group, "--topic", topic, "--to", "earliest", "--execute")
+        assert (refused.status, refused.out) == (1, "")
+        assert "only a group without members" in refused.err
+        kept = cli("groups", "delete", group)
+        assert kept.status == 1
+        assert "NON_EMPTY_GROUP" in kept.err
+    gone = cli("groups", "delete", group)
+    assert (gone.status, gone.err) == (0, f"{group}: deleted\n")
+    assert f"there is no group {group}" in cli("groups", group).err
+
+
+def test_reset_sets_what_kafkas_tool_would_set_and_nothing_before_it_is_told_to(
+    cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
+) -> None:
+    group = f"{topic}-g"
+    assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers).status == 0
+    producer = plain(kafka.bootstrap)
+    for number in range(5):
+        for partition in (0, 1):
+            producer.produce(topic, "v", partition=partition, timestamp=(number + 1) * 1_000)
+    assert producer.flush(PATIENCE_S) == 0
+    commit(kafka, group, topic, 3, 4)
+    at_3_s = datetime.fromtimestamp(3, UTC).isoformat(timespec="milliseconds")
+
+    def reset(*where: object, on: str = topic) -> dict[int, int]:
+        ran = cli("groups", "reset", group, "--topic", on, "--json", "--to", *where)
+        assert ran.status == 0, ran.err
+        return {each["partition"]: each["to"] for each in ran.json()}
+
+    of_kafka = ("groups", "--bootstrap-server", kafka.bootstrap, "--reset-offsets", "--dry-run")
+    for where, option in [
+        (("earliest",), ("--to-earliest",)),
+        (("latest",), ("--to-latest",)),
+        (("offset", 2), ("--to-offset", "2")),
+        (("offset", 99), ("--to-offset", "99")),
+        (("shift", -2), ("--shift-by", "-2")),
+        (("time", at_3_s), ("--to-datetime", at_3_s)),
+    ]:
+        printed = needs_kafka(*of_kafka, "--group", group, "--topic", topic, *option)
+        told = [line.split() for line in printed.splitlines() if line.startswith(group)]
+        expected = {int(partition): int(offset) for _, _, partition, offset, *_ in told}
+        assert reset(*where) == expected, where
+        assert len(expected) == 2
+    assert reset("offset", 1, on=f"{topic}:1") == {1: 1}
+    assert [each["committed"] for each in cli("groups", group, "--json").json()[0]["partitions"]] == [3, 4]
+    done = cli("groups", "reset", group, "--all-topics", "--to", "shift", -1, "--execute")
+    assert (done.status, done.err) == (0, f"{group}: set\n")
+    assert [each["committed"] for each in cli("groups", group, "--json").json()[0]["partitions"]] == [2, 3]
+    fresh = cli("groups", "reset", f"{group}-new", "--topic", topic, "--to", "latest", "--execute")
+    assert fresh.status == 0, fresh.err
+    (found,) = cli("groups", f"{group}-new", "--json").json()
+    assert [each["committed"] for each in found["partitions"]] == [5, 5]
+
+
+def test_a_share_group_has_the_start_and_the_lag_of_kafkas_tool(
+    cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
+) -> None:
+    group = f"{topic}-g"
+    assert cli("topics", "create", topic, "-r", kafka.brokers).status == 0
+    send_at_once(plain(kafka.bootstrap), topic, "abcde")
+    with KafkaCluster({BOOTSTRAP: kafka.bootstrap}) as cluster:
+
+        def beat(epoch: int, *topics: str) -> ShareGroupHeartbeatResponse:
+            request = ShareGroupHeartbeatRequest(
+                group_id=group,
+                member_id="member-1",
+                member_epoch=epoch,
+                subscribed_topic_names=[*topics] if topics else None,
+            )
+            return cluster.ask(request, ShareGroupHeartbeatResponse, cluster.coordinator(GROUP, group))
+
+        def is_assigned() -> bool:
+            answer = beat(0, topic)
+            return answer.assignment is not None and bool(answer.assignment.topic_partitions)
+
+        until(is_assigned, "an assignment")
+        (found,) = cli("groups", group, "--json").json()
+        assert (found["kind"], found["members"][0]["member"]) == ("share", "member-1")
+        refused = cli("groups", "reset", group, "--topic", topic, "--to", "earliest", "--execute")
+        assert "only a group without members" in refused.err
+        assert beat(-1).error_code == 0
+    done = cli("groups", "reset", group, "--topic", topic, "--to", "offset", 2, "--execute")
+    assert done.status == 0, done.err
+    (found,) = cli("groups", group, "--json").json()
+    (offsets,) = found["partitions"]
+    (told,) = table(
+        needs_kafka(
+            *("share-groups", "--bootstrap-server", kafka.bootstrap),
+            *("--describe", "--offsets", "--group", group),
+        )
+    )
+    assert (str(offsets["committed"]), str(offsets["lag"])) == (told["START-OFFSET"], told["LAG"])
+    assert offsets["committed"] == 2
+    assert found["state"] == "Empty"
+
+
+def test_a_streams_group_is_shown_with_its_topology_and_tasks(cli: Run, kafka: Kafka, topic: str) -> None:
+    group = f"{topic}-g"
+    assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers).status == 0
+    topology = Topology(epoch=3, subtopologies=[Subtopology(subtopology_id="0", source_topics=[topic])])
+    with KafkaCluster({BOOTSTRAP: kafka.bootstrap}) as cluster:
+
+        def beat(epoch: int) -> StreamsGroupHeartbeatResponse:
+            request = StreamsGroupHeartbeatRequest(
+                group_id=group,
+                member_id="member-1",
+                member_epoch=epoch,
+                process_id="process-1",
+                rebalance_timeout_ms=60_000,
+                topology=topology if epoch == 0 else None,
+                active_tasks=[],
+                standby_tasks=[],
+                warmup_tasks=[],
+            )
+            return cluster.ask(request, StreamsGroupHeartbeatResponse, cluster.coordinator(GROUP, group))
+
+        until(lambda: beat(0).error_code == 0, "a Streams group")
+        until(lambda: cli("groups", group, "--json").json()[0]["state"] != "Empty", "a member")
+        (found,) = cli("groups", group, "--json").json()
+        assert beat(-1).error_code == 0
+    assert (found["kind"], found["topology_epoch"], found["subtopologies"]) == ("streams", 3, {"0": [topic]})
+    assert found["members"][0]["member"] == "member-1"
+    assert "topology epoch" in cli("groups", group).out
+    listed = {each["group"]: each["kind"] for each in cli("groups", "--json").json()}
+    assert listed[group] == "streams"
+
+
+def test_a_mistake_with_groups_is_one_line(cli: Run, topic: str) -> None:
+    assert cli("topics", "create", topic).status == 0
+    for arguments, status, words in [
+        (("groups", topic), 1, f"there is no group {topic}"),
+        (("groups", "reset", topic, "--to", "earliest"), 2, "--all-topics"),
+        (("groups", "reset", topic, "--topic", topic, "--to", "never"), 2, "earliest, latest"),
+        (("groups", "reset", topic, "--topic", topic, "--to", "offset", "x"), 2, "a number"),
+        (("groups", "reset", topic, "--topic", topic, "--to", "time", "noon"), 2, "2026-01-31"),
+        (("groups", "reset", topic, "--topic", topic, "--to", "shift", 1), 1, "no offset of it"),
+        (("groups", "reset", topic, "--topic", f"{topic}:7", "--to", "latest"), 1, f"{topic}-7"),
+        (("groups", "reset", topic, "--topic", f"{topic}:a", "--to", "latest"), 2, "TOPIC:0,1"),
+        (("groups", "reset", topic, "--all-topics", "--to", "latest"), 1, "no offsets"),
+    ]:
+        ran = cli(*arguments)
+        assert (ran.status, ran.out, ran.err.count("\n")) == (status, "", 1), (arguments, ran)
+        assert words in ran.err
+
+
+def test_lag_passes_over_the_gaps_that_compaction_leaves(tmp_path: Path) -> None:
+    settings = {"log.cleaner.backoff.ms": 50}
+    compacted = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.01",
+        "internal.segment.bytes": "600",
+        "file.delete.delay.ms": "0",
+    }
+    with barnabas.Broker(data=tmp_path, config=settings) as broker:
+        bootstrap = broker.bootstrap
+        create_topic(bootstrap, "t", config=compacted)
+        producer = new_producer(bootstrap, "one")
+        for number in range(40):
+            producer.begin_transaction()
+            for key in range(3):
+                producer.produce("t", f"{number}", key=f"{number % 2}-{key}")
+            assert producer.flush(PATIENCE_S) == 0
+            if number % 4 == 3:
+                producer.abort_transaction(PATIENCE_S)
+            else:
+                producer.commit_transaction(PATIENCE_S)
+
+        def counted(isolation: str, offset: int) -> int:
+            return len(read_by_hand(bootstrap, "t", offset, isolation))
+
+        until(lambda: counted(READ_UNCOMMITTED, 0) < 30, "a pass of the cleaner")
+        deadline_s = time.monotonic() + PATIENCE_S
+        for offset in (0, 50, 101, 155):
+            commit(Kafka("barnabas", bootstrap, 1), "g", "t", offset)
+            while True:  # the cleaner goes on meanwhile
+                before = counted(READ_COMMITTED, offset), counted(READ_UNCOMMITTED, offset)
+                (lag,) = run_cli("groups", "g", "--json", bootstrap=bootstrap).json()[0]["partitions"]
+                if before == (counted(READ_COMMITTED, offset), counted(READ_UNCOMMITTED, offset)):
+                    break
+                assert time.monotonic() < deadline_s
+            assert (lag["lag"], lag["all"]) == before, offset
+            assert lag["offsets"] == 160 - offset
+            assert lag["exact"]
