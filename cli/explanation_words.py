@@ -31,12 +31,28 @@ def end_of(one: Blocker, where: str) -> str | None:
     if one.verdict == HANGING:
         topic, index = one.open.partition
         return (
-            f"barnabas transactions abort --topic {shlex.quote(topic)} --partition {index}"
+            f"barnabas transactions abort --topic {in_shell(topic)} --partition {index}"
             f" --start-offset {one.open.start_offset}{where}"
         )
     if one.verdict == OPEN and one.coordinated is not None:
-        return f"barnabas transactions abort --id {shlex.quote(one.coordinated.transactional_id)}{where}"
+        return f"barnabas transactions abort --id {in_shell(one.coordinated.transactional_id)}{where}"
     return None
+
+
+def in_shell(text: str) -> str:
+    """As a word that a shell takes. What can't be printed is written as `$'...'`, which bash and zsh know."""
+    if text.isprintable():
+        return shlex.quote(text)
+    return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def _escaped(char: str) -> str:
+    if char in "'\\":
+        return f"\\{char}"
+    if char.isprintable():
+        return char
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\U{code:08x}"
 
 
 def _waiting(each: WaitingPartition, where: str, now_ms: int) -> str:
