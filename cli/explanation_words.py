@@ -56,16 +56,16 @@ def _escaped(char: str) -> str:
 
 
 def _waiting(each: WaitingPartition, where: str, now_ms: int) -> str:
-    first = each.blockers[0]
-    since_ms = _since_ms(first)
-    behind = _behind(each)
+    since_ms = _since_ms(each.blockers[0])
     lines = [
         f"{_name(*each.partition)}: readers of committed records wait at offset {each.stable:,}"
-        f" (of {each.end:,}), since {moment(since_ms)} ({span(now_ms - since_ms)}). {behind}"
+        f" (of {each.end:,}), since {moment(since_ms)} ({span(now_ms - since_ms)}).",
+        f"  {_behind(each)}",
     ]
     for number, one in enumerate(each.blockers):
-        lines += [f"  {'Then they wait for' if number else 'They wait for'} {_who(one)}{_until(one, now_ms)}"]
-        lines += [f"    {line}" for line in _ending(one, where)]
+        lines += [f"  {'Then they wait for' if number else 'They wait for'} {_who(one)}"]
+        details = [_where_open(one, each.counted.is_exact), _until(one, now_ms), *_ending(one, where)]
+        lines += [f"    {line}" for line in details if line]
     return "\n".join(lines)
 
 
@@ -74,56 +74,58 @@ def _behind(each: WaitingPartition) -> str:
     counted = each.counted
     undecided = sum(counted.undecided.values())
     exact = counted.is_exact
-    parts = [
-        f"{number_of(counted.waiting, 'record', is_exact=exact)} that they get as soon as nothing is open"
-    ]
+    records = number_of(counted.waiting, "record", is_exact=exact)
+    parts = [f"{records} that they get as soon as nothing is open before them"]
     if undecided:
         parts.append(f"{number_of(undecided, 'record', is_exact=exact)} of open transactions")
     if counted.aborted:
         parts.append(f"{number_of(counted.aborted, 'record', is_exact=exact)} of aborted ones, for nobody")
-    offsets = number_of(each.end - each.stable, "offset")
-    return f"In the {offsets} behind it are {_listed(parts)}."
+    return f"Behind it, in {number_of(each.end - each.stable, 'offset')}: {_listed(parts)}."
 
 
 def _who(one: Blocker) -> str:
-    identity = f"producer id {one.open.producer_id}, epoch {one.open.producer_epoch}"
     known = one.coordinated
-    at = f"open from offset {one.open.start_offset:,} on"
-    last = f"last record of {moment(one.open.last_timestamp_ms)}"
     if known is None:
-        return f"a transaction of {identity}, {at}, {last}."
-    epoch = (
-        "" if known.producer_epoch == one.open.producer_epoch else f", now at epoch {known.producer_epoch}"
-    )
+        return f"a transaction of producer id {one.open.producer_id}, whose transactional id isn't known."
     since = f", in a transaction since {moment(known.started_ms)}" if known.started_ms is not None else ""
-    return (
-        f"transactional id {printable(known.transactional_id)} ({identity}{epoch}; {known.state}{since};"
-        f" coordinator: broker {known.coordinator}), {at}, {last}."
-    )
+    return f"transactional id {printable(known.transactional_id)}: {printable(known.state)}{since}."
+
+
+def _where_open(one: Blocker, is_exact: bool) -> str:
+    known = one.coordinated
+    parts = [f"producer id {one.open.producer_id}, epoch {one.open.producer_epoch}"]
+    if known is not None:
+        if known.producer_epoch != one.open.producer_epoch:
+            parts.append(f"its coordinator is at epoch {known.producer_epoch}")
+        parts.append(f"coordinator: broker {known.coordinator}")
+    records = number_of(one.records, "record", is_exact=is_exact)
+    last = moment(one.open.last_timestamp_ms)
+    parts.append(f"open from offset {one.open.start_offset:,} on with {records}, the last of {last}")
+    return f"{'; '.join(parts)}."
 
 
 def _until(one: Blocker, now_ms: int) -> str:
     """What happens by itself."""
     if one.verdict == HANGING:
-        return f" It hangs: {printable(one.why)}. No broker will ever end it."
+        return f"It hangs: {printable(one.why)}. No broker will ever end it."
     if one.verdict == ENDING:
-        return " It is being ended: the outcome is certain, and its markers are on their way."
+        return "It is being ended: the outcome is certain, and its markers are on their way."
     if one.coordinated is None:
-        return f" Whether it hangs can't be said: {one.why}."
+        return f"Whether it hangs can't be said: {one.why}."
     return _timeout(one.coordinated, now_ms)
 
 
 def _timeout(known: CoordinatedTransaction, now_ms: int) -> str:
     if known.timeout_ms >= NEVER_MS:
-        return " No broker aborts it by itself: it is part of a two-phase commit."
+        return "No broker aborts it by itself: it is part of a two-phase commit."
     if known.ends_ms is None:
         return ""
     if known.ends_ms <= now_ms:
         was_up = f"Its time ({span(known.timeout_ms)}) was up at {moment(known.ends_ms)}"
-        return f" {was_up}: the broker is about to abort it."
+        return f"{was_up}: the broker is about to abort it."
     left = span(known.ends_ms - now_ms)
     return (
-        f" If its application doesn't end it, the broker aborts it at {moment(known.ends_ms)}, in {left}"
+        f"If its application doesn't end it, the broker aborts it at {moment(known.ends_ms)}, in {left}"
         f" (timeout: {span(known.timeout_ms)})."
     )
 

@@ -34,8 +34,6 @@ HOUR_MS = 3_600_000
 BROKER = 4
 VERIFICATION = "transaction.partition.verification.enable"
 
-__all__ = ["new_producer"]
-
 
 def send_each(producer: Producer, topic: str, values: Iterable[str], partition: int = 0) -> None:
     """Acknowledged one after the other: a batch for each."""
