@@ -9,10 +9,14 @@ from typing import Final
 
 from cli.client.cluster import KafkaCluster
 from cli.client.counting import Effort, count_records
-from cli.client.groups import DescribedGroup, committed_offsets, share_offsets
+from cli.client.groups import DescribedGroup, committed_offsets, share_offsets, unstable_offsets
 from cli.client.offsets import EARLIEST, LATEST_OFFSET, READ_COMMITTED, Partition, list_offsets
 from protocol.errors import Error
 
+UNSTABLE: Final = (
+    "a transaction that is open is about to commit another offset, and consumers that start here wait for its end:"
+    " barnabas transactions explain --internal says which"
+)
 IN_ALL_S: Final = 60.0
 """Of a group with many partitions: what is left of it then is "at least" none. `--exact` has the time that it takes."""
 
@@ -36,6 +40,7 @@ class LagOfPartition:
     is_exact: bool
     member: str | None
     note: str = ""
+    is_unstable: bool = False
 
     @property
     def offsets(self) -> int | None:
@@ -50,15 +55,28 @@ def lags_of(cluster: KafkaCluster, group: DescribedGroup, effort: Effort) -> lis
     partitions = _known(cluster, {*committed, *members})
     starts, stable, ends = _offsets_of(cluster, partitions)
     until_s = time.monotonic() + max(IN_ALL_S, effort.max_seconds)
+    unstable = unstable_offsets(cluster, group.listed.name, partitions)
     lags = []
     for partition in sorted({*committed, *members}):
         offset, end = committed.get(partition), ends.get(partition)
         member = members.get(partition)
+        is_unstable = partition in unstable
         if offset is None or end is None:
-            note = "the topic is gone" if partition not in partitions else ""
+            note = "the topic is gone" if partition not in partitions else UNSTABLE if is_unstable else ""
             lags.append(
                 LagOfPartition(
-                    partition, offset, stable.get(partition), end, None, None, None, None, True, member, note
+                    partition,
+                    offset,
+                    stable.get(partition),
+                    end,
+                    None,
+                    None,
+                    None,
+                    None,
+                    True,
+                    member,
+                    note,
+                    is_unstable,
                 )
             )
             continue
@@ -77,7 +95,8 @@ def lags_of(cluster: KafkaCluster, group: DescribedGroup, effort: Effort) -> lis
                 counted.records,
                 counted.is_exact,
                 member,
-                _note(offset, start, end),
+                UNSTABLE if is_unstable else _note(offset, start, end),
+                is_unstable,
             )
         )
     return lags

@@ -190,6 +190,7 @@ def _document(group: DescribedGroup, lags: list[LagOfPartition]) -> dict[str, An
                 "offsets": each.offsets,
                 "exact": each.is_exact,
                 "member": each.member,
+                "unstable": each.is_unstable,
                 "note": each.note,
             }
             for each in lags

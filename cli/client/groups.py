@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ from protocol.messages.groups_offsets import (
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
 from protocol.wire.codec import decode
@@ -33,6 +36,8 @@ from protocol.wire.codec import decode
 CLASSIC, CONSUMER, SHARE_KIND, STREAMS, SIMPLE = "classic", "consumer", "share", "streams", "simple"
 LAST_WITH_NAMES: Final = 9
 """OffsetFetch and OffsetCommit from v10 on name topics by their ids."""
+FIRST_OF_SEVERAL: Final = 8
+"""OffsetFetch from here on asks for several groups at once."""
 NOBODYS_GENERATION: Final = -1
 NEWEST_ASSIGNMENT: Final = 3
 
@@ -208,14 +213,49 @@ def _streams(cluster: KafkaCluster, group: ListedGroup) -> DescribedGroup:
 
 def committed_offsets(cluster: KafkaCluster, name: str) -> dict[Partition, int]:
     """All that the group has committed; a group that isn't there has nothing. Raises CommandError."""
+    found = _fetched(cluster, name, None, require_stable=False)
+    return {partition: offset for partition, (offset, failed) in found.items() if not failed and offset >= 0}
+
+
+def unstable_offsets(cluster: KafkaCluster, name: str, partitions: Iterable[Partition]) -> set[Partition]:
+    """Those for which a transaction that is open is about to commit another offset: consumers that start there wait.
+    Raises CommandError."""
+    found = _fetched(cluster, name, by_topic(partitions), require_stable=True)
+    return {partition for partition, (_, failed) in found.items() if failed == Error.UNSTABLE_OFFSET_COMMIT}
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
+    """The numbers of the partitions of each topic."""
+    topics: dict[str, list[int]] = defaultdict(list)
+    for topic, index in sorted(partitions):
+        topics[topic].append(index)
+    return dict(topics)
+
+
+def _fetched(
+    cluster: KafkaCluster, name: str, topics: dict[str, list[int]] | None, *, require_stable: bool
+) -> dict[Partition, tuple[int, int]]:
+    """The committed offset of each partition, and its error; of all without `topics`."""
+    given = None if topics is None else [*topics.items()]
 
     def ask() -> tuple[int, dict[Partition, tuple[int, int]]]:
         node = cluster.coordinator(GROUP, name)
-        if cluster.version_of(OffsetFetchRequest, node) < 8:
-            old = OffsetFetchRequest(group_id=name, topics=None)
-            answer = cluster.ask(old, OffsetFetchResponse, node)
+        if cluster.version_of(OffsetFetchRequest, node) < FIRST_OF_SEVERAL:
+            old = (
+                None
+                if given is None
+                else [OffsetFetchRequestTopic(name=topic, partition_indexes=of) for topic, of in given]
+            )
+            request = OffsetFetchRequest(group_id=name, topics=old)
+            answer = cluster.ask(request, OffsetFetchResponse, node)
             return answer.error_code, _offsets(answer.topics)
-        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=None)])
+        asked = (
+            None
+            if given is None
+            else [OffsetFetchRequestTopics(name=topic, partition_indexes=of) for topic, of in given]
+        )
+        of_group = OffsetFetchRequestGroup(group_id=name, topics=asked)
+        request = OffsetFetchRequest(groups=[of_group], require_stable=require_stable)
         answer = cluster.ask(request, OffsetFetchResponse, node, at_most=LAST_WITH_NAMES)
         return answer.groups[0].error_code, _offsets(answer.groups[0].topics)
 
@@ -223,7 +263,7 @@ def committed_offsets(cluster: KafkaCluster, name: str) -> dict[Partition, int]:
     if error_code == Error.GROUP_ID_NOT_FOUND:
         return {}
     check(error_code, None, f"offsets of group {name}")
-    return {partition: offset for partition, (offset, failed) in found.items() if not failed and offset >= 0}
+    return found
 
 
 def _offsets(topics: Sequence[Any]) -> dict[Partition, tuple[int, int]]:
@@ -263,13 +303,12 @@ def commit_offsets(
             name=topic,
             partitions=[
                 OffsetCommitRequestPartition(
-                    partition_index=index, committed_offset=offset, committed_metadata=""
+                    partition_index=index, committed_offset=offsets[topic, index], committed_metadata=""
                 )
-                for (of_topic, index), offset in offsets.items()
-                if of_topic == topic
+                for index in indexes
             ],
         )
-        for topic in sorted({topic for topic, _ in offsets})
+        for topic, indexes in by_topic(offsets).items()
     ]
     request = OffsetCommitRequest(
         group_id=name, generation_id_or_member_epoch=NOBODYS_GENERATION, topics=topics
@@ -299,13 +338,12 @@ def alter_share_offsets(
             topic_name=topic,
             partitions=[
                 groups_share.AlterShareGroupOffsetsRequestPartition(
-                    partition_index=index, start_offset=offset
+                    partition_index=index, start_offset=offsets[topic, index]
                 )
-                for (of_topic, index), offset in offsets.items()
-                if of_topic == topic
+                for index in indexes
             ],
         )
-        for topic in sorted({topic for topic, _ in offsets})
+        for topic, indexes in by_topic(offsets).items()
     ]
     request = groups_share.AlterShareGroupOffsetsRequest(group_id=name, topics=topics)
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from cli import explaining
 from cli.client.cluster import KafkaCluster
 from cli.client.counting import ALL, Counted, Effort, count_records
 from cli.client.transactions import NEVER_MS, CoordinatedTransaction, OpenTransaction
@@ -28,6 +31,8 @@ from tests.clients.confluent import PATIENCE_S
 HERE, ELSEWHERE = ("orders", 0), ("orders", 1)
 NOW_MS = 1_800_000_000_000
 FOUND = OpenTransaction(HERE, 7, 3, 100, 5, NOW_MS - 60_000)
+LATER = replace(FOUND, start_offset=102)
+"""Another one of the same producer."""
 
 
 def coordinated(
@@ -62,6 +67,25 @@ def test_a_transaction_hangs_where_its_coordinator_will_never_write_its_marker(
     known: CoordinatedTransaction | None, complete: bool, verdict: str
 ) -> None:
     assert verdict_of(FOUND, known, complete=complete)[0] == verdict
+
+
+@pytest.mark.parametrize(("then", "waits"), [([FOUND], True), ([], False), ([LATER], False)])
+def test_what_ends_while_it_is_looked_at_is_nothing_to_wait_for(
+    monkeypatch: pytest.MonkeyPatch, then: list[OpenTransaction], waits: bool
+) -> None:
+    looks = iter([{HERE: [FOUND]}, {HERE: then}])
+    monkeypatch.setattr(explaining, "open_transactions", lambda *_: next(looks))
+    monkeypatch.setattr(explaining, "leaders_of", lambda _: {HERE: 1})
+    monkeypatch.setattr(
+        explaining, "list_offsets", lambda _, wanted, isolation=0: {HERE: 100 if isolation else 103}
+    )
+    monkeypatch.setattr(explaining, "list_transactions", lambda *_: [coordinated("CompleteCommit")])
+    monkeypatch.setattr(explaining, "coordinators_are_complete", lambda _: True)
+    monkeypatch.setattr(explaining, "count_records", lambda *_: Counted(undecided={7: 2}))
+    found = explaining.explain(cast(KafkaCluster, None), [], ALL, with_tails=False)
+    assert [[one.verdict for one in each.blockers] for each in found.waiting] == (
+        [[HANGING]] if waits else []
+    )
 
 
 def test_until_when_an_open_one_may_last_is_said() -> None:

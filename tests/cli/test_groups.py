@@ -34,7 +34,7 @@ from tests.cli.transactional import (
 )
 from tests.clients.confluent import PATIENCE_S, create_topic
 from tests.clients.transactions import READ_COMMITTED, READ_UNCOMMITTED
-from tests.support.waiting import until
+from tests.support.waiting import until, until_answered
 
 Tool = Callable[..., str]
 
@@ -49,7 +49,8 @@ def commit(kafka: Kafka, group: str, topic: str, *offsets: int) -> None:
     """As a simple group does it: nobody joins."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
     partitions = [TopicPartition(topic, index, offset) for index, offset in enumerate(offsets)]
-    consumer.commit(offsets=partitions, asynchronous=False)
+    # a coordinator that was just found may still be loading
+    until_answered(lambda: consumer.commit(offsets=partitions, asynchronous=False), "a commit")
     consumer.close()
 
 
@@ -116,6 +117,40 @@ def test_lag_counts_what_readers_are_given_with_aborted_open_and_committed_trans
     assert read_by_hand(bootstrap, topic, 14, READ_COMMITTED) == []
     (line,) = (line for line in cli("groups", group).lines if line.startswith(f"{topic} "))
     assert line.split()[2:9] == ["14", "18", "18", "0", "0", "0", "2"]
+
+
+def test_an_offset_that_an_open_transaction_is_about_to_commit_is_told(
+    cli: Run, kafka: Kafka, topic: str
+) -> None:
+    group = f"{topic}-g"
+    assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers).status == 0
+    send_at_once(plain(kafka.bootstrap), topic, "abc")
+    commit(kafka, group, topic, 1, 0)
+    producer = new_producer(kafka.bootstrap, topic)
+    producer.begin_transaction()
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
+    offsets = [TopicPartition(topic, 0, 3)]
+    producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE_S)
+
+    (found,) = cli("groups", group, "--json").json()
+    first, second = found["partitions"]
+    assert (first["committed"], first["unstable"]) == (1, True)
+    assert second["unstable"] is False
+    assert "about to commit" in first["note"]
+    waiting = cli("transactions", "explain", "--internal", "--json").json()["waiting"]
+    (blocker,) = (
+        one
+        for each in waiting
+        for one in each["transactions"]
+        if each["topic"] == "__consumer_offsets" and one["transactional_id"] == topic
+    )
+    assert (blocker["verdict"], blocker["records"]) == ("open", 1)
+
+    producer.commit_transaction(PATIENCE_S)
+    consumer.close()
+    until_marked(kafka.bootstrap, topic)
+    (found,) = cli("groups", group, "--json").json()
+    assert [(each["committed"], each["unstable"]) for each in found["partitions"]] == [(3, False), (0, False)]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -212,7 +247,7 @@ def test_a_share_group_has_the_start_and_the_lag_of_kafkas_tool(
     cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
 ) -> None:
     group = f"{topic}-g"
-    assert cli("topics", "create", topic, "-r", kafka.brokers).status == 0
+    assert cli("topics", "create", topic, "-p", 1, "-r", kafka.brokers).status == 0
     send_at_once(plain(kafka.bootstrap), topic, "abcde")
     with KafkaCluster({BOOTSTRAP: kafka.bootstrap}) as cluster:
 
