@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaException
 
-from tests.cli.conftest import Kafka, Run
+from tests.cli.conftest import ROOT, Kafka, Run
 from tests.cli.transactional import (
     HOUR_MS,
     aborted,
@@ -259,6 +263,30 @@ def test_explain_finds_a_hanging_transaction_as_kafkas_tool_does_and_names_what_
     assert "Nobody waits" in cli("transactions", "explain", topic).out
     given = read_by_hand(bootstrap, topic, 0, READ_COMMITTED)
     assert [value for _, value in given] == ["a", "slow", "b", "c", "d"]
+
+
+def test_abort_asks_at_a_terminal_and_does_nothing_without_a_yes(kafka: Kafka, topic: str, cli: Run) -> None:
+    assert cli("topics", "create", topic).status == 0
+    holder = new_producer(kafka.bootstrap, topic)
+    holder.begin_transaction()
+    send_at_once(holder, topic, "a")
+    for answer, status, said in [("n\n", 1, "nothing was done"), ("y\n", 0, "aborted")]:
+        here, there = pty.openpty()
+        os.write(here, answer.encode())
+        done = subprocess.run(
+            [sys.executable, "-m", "barnabas", "transactions", "abort", "--id", topic],
+            stdin=there,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "BARNABAS_BOOTSTRAP": kafka.bootstrap},
+            check=False,
+        )
+        os.close(here)
+        os.close(there)
+        assert done.returncode == status, done.stderr
+        assert f"Abort what {topic} has open in 1 partition, and fence its application? [y/N]" in done.stderr
+        assert said in done.stderr
+    until(lambda: ends(kafka.bootstrap, topic) == (2, 2), "the marker")
 
 
 def test_explain_without_a_topic_looks_at_all_and_says_so_where_nobody_waits(
