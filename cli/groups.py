@@ -143,6 +143,11 @@ def _write(group: DescribedGroup, lags: list[LagOfPartition]) -> None:
     for each in lags:
         if each.note:
             say(f"{each.partition[0]}-{each.partition[1]}: {each.note}")
+    held = sorted({each.partition[0] for each in lags if each.open})
+    if held:
+        say(
+            f"open transactions hold readers of committed records: barnabas transactions explain {' '.join(held)}"
+        )
 
 
 def _lag_row(each: LagOfPartition) -> list[Any]:

@@ -100,6 +100,7 @@ def test_lag_counts_what_readers_are_given_with_aborted_open_and_committed_trans
     assert (lag["lag"], lag["waiting"], lag["open"], lag["offsets"]) == (6, 1, 2, 16)
     assert lag["lag"] == len(read_by_hand(bootstrap, topic, 1, READ_COMMITTED))
     assert lag["all"] == len(read_by_hand(bootstrap, topic, 1, READ_UNCOMMITTED)) == 13
+    assert f"barnabas transactions explain {topic}" in cli("groups", group).err
     (told,) = table(needs_kafka("groups", "--bootstrap-server", bootstrap, "--describe", "--group", group))
     assert (told["CURRENT-OFFSET"], told["LOG-END-OFFSET"], told["LAG"]) == (
         str(lag["committed"]),
