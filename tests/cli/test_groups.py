@@ -315,6 +315,15 @@ def test_a_streams_group_is_shown_with_its_topology_and_tasks(cli: Run, kafka: K
     assert "topology epoch" in cli("groups", group).out
     listed = {each["group"]: each["kind"] for each in cli("groups", "--json").json()}
     assert listed[group] == "streams"
+    send_at_once(plain(kafka.bootstrap), topic, "abc")
+    done = cli("groups", "reset", group, "--topic", topic, "--to", "latest", "--execute")
+    assert done.status == 0, done.err + done.out
+    (found,) = cli("groups", group, "--json").json()
+    assert [(each["committed"], each["lag"]) for each in found["partitions"]] == [(3, 0), (0, 0)]
+    done = cli("groups", "reset", group, "--all-topics", "--to", "earliest", "--execute")
+    (found,) = cli("groups", group, "--json").json()
+    assert [(each["committed"], each["lag"]) for each in found["partitions"]] == [(0, 3), (0, 0)]
+    assert cli("groups", "delete", group).status == 0
 
 
 def test_a_mistake_with_groups_is_one_line(cli: Run, topic: str) -> None:
