@@ -53,7 +53,8 @@ class Blocker:
 
 @dataclass(frozen=True)
 class WaitingPartition:
-    """`blockers` are in the order of their starts: the first holds the last stable offset, the next ones would."""
+    """`blockers` are in the order of their starts: the first holds the last stable offset, the next ones would. There
+    are none where a transaction has ended, but the replicas in sync don't have its marker yet."""
 
     partition: Partition
     leader: int
@@ -94,20 +95,17 @@ def explain(
     behind = [each for each in leaders if each in ends and stable.get(each, ends[each]) < ends[each]]
     opened = open_transactions(cluster, behind)
     coordinated = _by_producer_id(cluster, opened.values())
+    again = list_offsets(cluster, dict.fromkeys(behind, LATEST_OFFSET), READ_COMMITTED)
     still = {one for found in open_transactions(cluster, behind).values() for one in found_keys(found)}
     complete = coordinators_are_complete(cluster) if opened else True
     waiting = []
     for partition in behind:
         found = [one for one in opened.get(partition, []) if key_of(one) in still]
-        if not found or found[0].start_offset >= ends[partition]:
+        if not found and again.get(partition) != stable[partition]:
             continue  # it ended meanwhile
-        at = found[0].start_offset
+        at = found[0].start_offset if found else stable[partition]
         counted = count_records(cluster, partition, at, at, ends[partition], effort)
-        blockers = [
-            _judged(one, counted, coordinated.get(one.producer_id), complete)
-            for one in found
-            if one.start_offset < ends[partition]
-        ]
+        blockers = [_judged(one, counted, coordinated.get(one.producer_id), complete) for one in found]
         waiting.append(
             WaitingPartition(partition, leaders[partition], at, ends[partition], counted, blockers)
         )

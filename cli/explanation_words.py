@@ -56,12 +56,18 @@ def _escaped(char: str) -> str:
 
 
 def _waiting(each: WaitingPartition, where: str, now_ms: int) -> str:
-    since_ms = _since_ms(each.blockers[0])
+    since_ms = _since_ms(each)
+    since = "" if since_ms is None else f", since {moment(since_ms)} ({span(now_ms - since_ms)})"
     lines = [
         f"{_name(*each.partition)}: readers of committed records wait at offset {each.stable:,}"
-        f" (of {each.end:,}), since {moment(since_ms)} ({span(now_ms - since_ms)}).",
+        f" (of {each.end:,}){since}.",
         f"  {_behind(each)}",
     ]
+    if not each.blockers:
+        lines += [
+            "  No transaction is open there: one has ended, and the replicas in sync don't have its marker yet.",
+            f"    Bring back those that lag: barnabas topics {in_shell(each.partition[0])}{where}",
+        ]
     for number, one in enumerate(each.blockers):
         lines += [f"  {'Then they wait for' if number else 'They wait for'} {_who(one)}"]
         details = [_where_open(one, each.counted.is_exact), _until(one, now_ms), *_ending(one, where)]
@@ -156,7 +162,10 @@ def _tail(each: Tail) -> str:
     )
 
 
-def _since_ms(one: Blocker) -> int:
+def _since_ms(each: WaitingPartition) -> int | None:
+    if not each.blockers:
+        return None
+    one = each.blockers[0]
     if one.verdict != HANGING and one.coordinated is not None and one.coordinated.started_ms is not None:
         return one.coordinated.started_ms
     return one.open.last_timestamp_ms
@@ -198,7 +207,7 @@ def _waiting_document(each: WaitingPartition, where: str) -> dict[str, Any]:
         "last_stable_offset": each.stable,
         "high_watermark": each.end,
         "offsets": each.end - each.stable,
-        "since_ms": _since_ms(each.blockers[0]),
+        "since_ms": _since_ms(each),
         "records_waiting": counted.waiting,
         "records_open": sum(counted.undecided.values()),
         "records_aborted": counted.aborted,

@@ -74,10 +74,11 @@ def test_what_ends_while_it_is_looked_at_is_nothing_to_wait_for(
     monkeypatch: pytest.MonkeyPatch, then: list[OpenTransaction], waits: bool
 ) -> None:
     looks = iter([{HERE: [FOUND]}, {HERE: then}])
+    stable = iter([100, 100 if waits else 103])
     monkeypatch.setattr(explaining, "open_transactions", lambda *_: next(looks))
     monkeypatch.setattr(explaining, "leaders_of", lambda _: {HERE: 1})
     monkeypatch.setattr(
-        explaining, "list_offsets", lambda _, wanted, isolation=0: {HERE: 100 if isolation else 103}
+        explaining, "list_offsets", lambda _, wanted, isolation=0: {HERE: next(stable) if isolation else 103}
     )
     monkeypatch.setattr(explaining, "list_transactions", lambda *_: [coordinated("CompleteCommit")])
     monkeypatch.setattr(explaining, "coordinators_are_complete", lambda _: True)
@@ -86,6 +87,33 @@ def test_what_ends_while_it_is_looked_at_is_nothing_to_wait_for(
     assert [[one.verdict for one in each.blockers] for each in found.waiting] == (
         [[HANGING]] if waits else []
     )
+
+
+def test_a_partition_whose_marker_isnt_replicated_waits_for_its_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stable = [100, 100]
+    monkeypatch.setattr(explaining, "open_transactions", lambda *_: {HERE: []})
+    monkeypatch.setattr(explaining, "leaders_of", lambda _: {HERE: 1})
+    monkeypatch.setattr(
+        explaining, "list_offsets", lambda _, wanted, isolation=0: {HERE: stable.pop(0) if isolation else 103}
+    )
+    monkeypatch.setattr(explaining, "coordinators_are_complete", lambda _: True)
+    monkeypatch.setattr(explaining, "count_records", lambda *_: Counted(waiting=2))
+    nobody = cast(KafkaCluster, None)
+    found = explaining.explain(nobody, [], ALL, with_tails=False)
+    said = told_in_words(found, "", NOW_MS)
+    assert "orders-0: readers of committed records wait at offset 100 (of 103)." in said
+    assert "the replicas in sync don't have its marker yet" in said
+    assert as_document(found, "", NOW_MS)["waiting"][0]["since_ms"] is None
+    stable += [100, 103]
+    assert explaining.explain(nobody, [], ALL, with_tails=False).waiting == []
+
+
+def test_a_partition_without_a_leader_is_told() -> None:
+    said = told_in_words(Explanation([], [], [HERE], 2), "", NOW_MS)
+    assert "Nobody waits for a transaction: of 2 partitions none" in said
+    assert "Without a leader, so that nobody can read or tell: orders-0." in said
 
 
 def test_until_when_an_open_one_may_last_is_said() -> None:

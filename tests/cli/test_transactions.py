@@ -179,8 +179,8 @@ def test_explain_tells_a_transaction_whose_time_is_up_until_the_broker_has_abort
     slow.begin_transaction()
     send_at_once(slow, topic, "abc")
     found = cli("transactions", "explain", topic, "--json").json()
-    if found["waiting"]:  # it may be over by now, on a machine that is busy
-        (blocker,) = found["waiting"][0]["transactions"]
+    # it may be over by now, on a machine that is busy
+    for blocker in found["waiting"][0]["transactions"] if found["waiting"] else []:
         assert blocker["ends_ms"] == blocker["started_ms"] + 1_000
 
     until(lambda: ends(kafka.bootstrap, topic) == (4, 4), "the broker's own marker")

@@ -25,9 +25,10 @@ from protocol.messages.produce import (
     TopicProduceData,
 )
 from protocol.records.records import build_batch
+from tests.cli.conftest import Kafka
 from tests.clients.confluent import PATIENCE_S
 from tests.clients.transactions import new_producer
-from tests.support.waiting import until
+from tests.support.waiting import until, until_answered
 
 BEFORE_TOPIC_IDS = 8
 HOUR_MS = 3_600_000
@@ -164,3 +165,18 @@ def inserted(
         )
         answer = cluster.ask(request, ProduceResponse, leader, at_most=BEFORE_TOPIC_IDS)
         return answer.responses[0].partition_responses[0].error_code
+
+
+def table(printed: str) -> list[dict[str, str]]:
+    """What one of Kafka's tools shows, its head first; no cell has a blank."""
+    head, *lines = (line.split() for line in printed.splitlines() if line.strip() and ":" not in line[:1])
+    return [dict(zip(head, line, strict=False)) for line in lines]
+
+
+def commit(kafka: Kafka, group: str, topic: str, *offsets: int) -> None:
+    """As a simple group does it: nobody joins."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
+    partitions = [TopicPartition(topic, index, offset) for index, offset in enumerate(offsets)]
+    # a coordinator that was just found may still be loading
+    until_answered(lambda: consumer.commit(offsets=partitions, asynchronous=False), "a commit")
+    consumer.close()
