@@ -30,6 +30,18 @@ HEADINGS: Final[dict[str, tuple[Command, ...]]] = {
             "topics and their partitions; create, delete, configs",
             ("show", "create", "delete", "configs"),
         ),
+        Command(
+            "groups",
+            "cli.groups",
+            "groups of all kinds, and how many records each has left; reset, delete",
+            ("show", "reset", "delete"),
+        ),
+        Command(
+            "transactions",
+            "cli.transactions",
+            "transactions, and why readers of committed records don't get on; abort",
+            ("list", "show", "explain", "abort"),
+        ),
     ),
     "look into files, with no broker": (
         Command(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from cli.client.connection import Connection
@@ -58,9 +59,23 @@ class KafkaCluster:
         for connection in [*self._connections.values(), *([self._any] if self._any else [])]:
             connection.close()
 
-    def ask(self, request: Message, response: type[R], node: int | None = None) -> R:
-        """The answer of the node, or of any broker. Errors in it are the caller's."""
-        return self._connection(node).ask(request, response)
+    def ask(
+        self, request: Message, response: type[R], node: int | None = None, *, at_most: int | None = None
+    ) -> R:
+        """The answer of the node, or of any broker. Errors in it are the caller's. `at_most` is the last version that
+        will do, as of an API whose next one names topics by their ids."""
+        connection = self._connection(node)
+        version = connection.version_of(type(request))
+        return connection.ask(request, response, version if at_most is None else min(version, at_most))
+
+    def ask_all(self, request: Message, response: type[R], error_of: Callable[[R], int]) -> dict[int, R]:
+        """The answer of each broker that the metadata has, by its node id: none is left out, and none has an error."""
+        self.metadata([])
+        answers = {}
+        for node in sorted(self.brokers):
+            answers[node] = until_passed(partial(self.ask, request, response, node), error_of)
+            check(error_of(answers[node]), None, f"broker {node}")
+        return answers
 
     def version_of(self, request: type[Message], node: int | None = None) -> int:
         """The version that this API is asked in."""

@@ -22,6 +22,8 @@ from tests.compare.clusters import kafka_cluster
 from tests.support import apache_kafka
 from tests.support.requirements import need_apache_kafka
 
+SOON: dict[str, object] = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
+"""Transactions whose time is up are looked for often enough to wait for it."""
 ROOT = Path(__file__).parents[2]
 APACHE, APACHE_3, OURS, OURS_3 = "apache", "apache-3", "barnabas", "barnabas-3"
 ON_OURS_ALONE = pytest.mark.parametrize("kafka", [OURS], indirect=True)
@@ -77,14 +79,14 @@ def _started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str
 @contextlib.contextmanager
 def _running(kind: str, folder: Path) -> Iterator[Kafka]:
     if kind == OURS:
-        with barnabas.Broker(config={"num.partitions": 1}) as broker:
+        with barnabas.Broker(config={"num.partitions": 1, **SOON}) as broker:
             yield Kafka(kind, broker.bootstrap, 1)
     elif kind == OURS_3:
-        with barnabas.Cluster(brokers=3) as cluster:
+        with barnabas.Cluster(brokers=3, config=SOON) as cluster:
             yield Kafka(kind, cluster.bootstrap, 3)
     elif kind == APACHE:
         need_apache_kafka()
-        with apache_kafka.running(folder) as kafka:
+        with apache_kafka.running(folder, *(f"{name}={value}" for name, value in SOON.items())) as kafka:
             yield Kafka(kind, kafka.bootstrap, 1)
     else:
         need_apache_kafka()

@@ -1,0 +1,173 @@
+"""How many records a reader would be given: offsets alone don't say it.
+
+Markers take an offset each, records of aborted transactions are skipped, and compaction leaves gaps. So the batches
+are walked by their headers from an offset to the end; a transaction's records count for what its marker says, which
+comes behind them. Only a batch that the offset cuts is decoded.
+Source: `CompletedFetch` and `LogCleaner` of Kafka.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Final
+
+from cli.client.cluster import KafkaCluster
+from cli.client.fetching import fetch
+from cli.client.offsets import Partition
+from cli.errors import CommandError
+from protocol.records.batch import BatchHeader, CorruptRecordError, walk_batches
+from protocol.records.compression import CodecUnavailableError, DecompressionError
+from protocol.records.records import read_records
+from protocol.wire.primitives import Bytes
+from storage.producers.txn_markers import read_marker
+
+FETCH_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How far a count goes, per partition, before it says "at least"."""
+
+    max_bytes: float = 64 * 1024 * 1024
+    max_seconds: float = 5.0
+
+
+SOME: Final = Effort()
+ALL: Final = Effort(float("inf"), float("inf"))
+"""Of `--exact`."""
+
+
+@dataclass
+class Pending:
+    """Records of a producer whose transaction has no marker yet: below the last stable offset, and behind it."""
+
+    stable: int = 0
+    behind: int = 0
+    last: int = -1
+
+
+@dataclass
+class Counted:
+    """Records from an offset to the end of what consumers see.
+
+    records: all, as a reader of everything gets them. given: what a reader of committed ones gets now. waiting: what
+    it gets as soon as nothing open lies before it. undecided: records of open transactions, by producer id.
+    last_given: the offset at which its last record ends, or -1. Where it isn't `is_exact`, each number is a least one.
+    """
+
+    records: int = 0
+    given: int = 0
+    waiting: int = 0
+    aborted: int = 0
+    markers: int = 0
+    last_given: int = -1
+    undecided: dict[int, int] = field(default_factory=dict)
+    is_exact: bool = True
+
+
+def count_records(
+    cluster: KafkaCluster, partition: Partition, offset: int, stable: int, end: int, effort: Effort = SOME
+) -> Counted:
+    """Those of the partition from `offset` to `end`, the high watermark, `stable` being the last stable offset. Both
+    may have moved on since; markers are looked for as far as the log goes now. Raises CommandError."""
+    walk = _Walk(offset, stable, end)
+    deadline_s = time.monotonic() + effort.max_seconds
+    read_bytes = 0
+    position = offset
+    while position < end or walk.awaits_a_marker:
+        if read_bytes >= effort.max_bytes or time.monotonic() > deadline_s:
+            walk.counted.is_exact = False
+            break
+        data = fetch(cluster, partition, position, FETCH_BYTES)
+        records: Bytes = data.records if isinstance(data.records, bytes | memoryview) else b""
+        before = position
+        try:
+            for at, header in walk_batches(records):
+                walk.pass_by(header, records[at : at + header.size_bytes])
+                position = max(position, header.last_offset + 1)
+        except CorruptRecordError as error:
+            raise CommandError(f"{partition[0]}-{partition[1]}: {error}") from None
+        read_bytes += len(records)
+        if position == before:
+            break
+    return walk.done()
+
+
+class _Walk:
+    """From batch to batch, in the order of the log."""
+
+    def __init__(self, offset: int, stable: int, end: int) -> None:
+        self._offset = offset
+        self._stable = stable
+        self._end = end
+        self._pending: dict[int, Pending] = defaultdict(Pending)
+        self.counted = Counted()
+
+    @property
+    def awaits_a_marker(self) -> bool:
+        """Whether a transaction has records below the last stable offset, and its marker wasn't seen."""
+        return any(each.stable for each in self._pending.values())
+
+    def pass_by(self, header: BatchHeader, batch: Bytes) -> None:
+        """The next batch."""
+        if header.is_control:
+            self._end_of_transaction(header, batch)
+            return
+        if header.base_offset >= self._end or header.last_offset < self._offset:
+            return
+        stable, behind = self._split(header, batch)
+        self.counted.records += stable + behind
+        if header.is_transactional:
+            pending = self._pending[header.producer_id]
+            pending.stable += stable
+            pending.behind += behind
+            pending.last = header.last_offset
+        else:
+            self._give(Pending(stable, behind, header.last_offset))
+
+    def done(self) -> Counted:
+        """What was found. A transaction without a marker is open, unless its records are stable already: then readers
+        get them, since nothing says that it was aborted."""
+        for producer_id, pending in self._pending.items():
+            if self.counted.is_exact and pending.stable:
+                self._give(Pending(pending.stable, 0, min(pending.last, self._stable - 1)))
+                pending.stable = 0
+            if pending.stable + pending.behind:
+                self.counted.undecided[producer_id] = pending.stable + pending.behind
+        return self.counted
+
+    def _end_of_transaction(self, header: BatchHeader, batch: Bytes) -> None:
+        if self._offset <= header.base_offset < self._end:
+            self.counted.markers += header.records_count
+        marker = read_marker(batch)
+        if marker is None or header.producer_id not in self._pending:
+            return
+        pending = self._pending.pop(header.producer_id)
+        if marker.commit:
+            self._give(pending)
+        else:
+            self.counted.aborted += pending.stable + pending.behind
+
+    def _give(self, pending: Pending) -> None:
+        self.counted.given += pending.stable
+        self.counted.waiting += pending.behind
+        if pending.stable + pending.behind:
+            self.counted.last_given = max(self.counted.last_given, pending.last)
+
+    def _split(self, header: BatchHeader, batch: Bytes) -> tuple[int, int]:
+        """How many of its records are below the last stable offset, and how many behind it."""
+        first, last = header.base_offset, header.last_offset
+        cuts = (self._offset, self._stable, self._end)
+        if not any(first < cut <= last for cut in cuts):
+            return (header.records_count, 0) if last < self._stable else (0, header.records_count)
+        try:
+            offsets = [record.offset for record in read_records(batch)]
+        except (CorruptRecordError, CodecUnavailableError, DecompressionError):
+            # without its codec's library: what can't be more than that
+            self.counted.is_exact = False
+            offsets = [*range(max(first, last + 1 - header.records_count), last + 1)]
+        inside = [offset for offset in offsets if self._offset <= offset < self._end]
+        stable = sum(1 for offset in inside if offset < self._stable)
+        return stable, len(inside) - stable

@@ -1,0 +1,20 @@
+"""What can't be undone is asked for twice."""
+
+from __future__ import annotations
+
+import sys
+
+from cli.errors import CommandError, CommandUsageError
+from cli.output import printable
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Returns where `--yes` was given, or the person at the terminal says so; raises CommandError otherwise."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandUsageError(f"{question} Nobody is at the terminal to say so: give --yes")
+    sys.stderr.write(f"{printable(question)} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise CommandError("nothing was done")

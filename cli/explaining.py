@@ -1,0 +1,184 @@
+"""Why readers of committed records wait: each partition whose last stable offset is behind, and the transaction that
+holds it there.
+
+A transaction hangs where no marker can come any more, by Kafka's own definition: its coordinator doesn't have this
+partition in what this producer id does, or no coordinator knows the producer id at all. What is on its way meanwhile
+is no proof, so the partition is looked at before the coordinators and again after them: a transaction that was open
+at both times was open all along.
+Source: `TransactionsCommand.FindHangingTransactionsCommand` of Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cli.client.cluster import KafkaCluster
+from cli.client.counting import Counted, Effort, count_records
+from cli.client.offsets import (
+    EARLIEST,
+    LATEST_OFFSET,
+    NO_LEADER,
+    READ_COMMITTED,
+    Partition,
+    leaders_of,
+    list_offsets,
+)
+from cli.client.transactions import (
+    CoordinatedTransaction,
+    OpenTransaction,
+    coordinators_are_complete,
+    list_transactions,
+    open_transactions,
+)
+from protocol.messages.metadata import MetadataResponseTopic
+
+TAIL_OFFSETS: Final = 1_000
+"""How far back from its end a partition is searched for a record that a reader gets."""
+UNKNOWN, HANGING, OPEN, ENDING = "unknown", "hanging", "open", "ending"
+
+
+@dataclass(frozen=True)
+class Blocker:
+    """A transaction that is open in a partition, its records there, and what its coordinator says of it."""
+
+    open: OpenTransaction
+    records: int
+    coordinated: CoordinatedTransaction | None
+    verdict: str
+    why: str
+
+
+@dataclass(frozen=True)
+class WaitingPartition:
+    """`blockers` are in the order of their starts: the first holds the last stable offset, the next ones would. There
+    are none where a transaction has ended, but the replicas in sync don't have its marker yet."""
+
+    partition: Partition
+    leader: int
+    stable: int
+    end: int
+    counted: Counted
+    blockers: list[Blocker]
+
+
+@dataclass(frozen=True)
+class Tail:
+    """The offsets at the end of a partition that hold no record which readers get, only markers, records of aborted
+    transactions and gaps. `is_all` where it goes at least so far back."""
+
+    partition: Partition
+    offsets: int
+    is_all: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`tails` are of partitions that nobody waits in; `without_leader` are those that can't be asked."""
+
+    waiting: list[WaitingPartition]
+    tails: list[Tail]
+    without_leader: list[Partition]
+    looked_at: int
+
+
+def explain(
+    cluster: KafkaCluster, topics: list[MetadataResponseTopic], effort: Effort, *, with_tails: bool
+) -> Explanation:
+    """Of these topics' partitions. Raises CommandError."""
+    leaders = leaders_of(topics)
+    # The end comes first: what is behind it later is behind it by an open transaction, not by what was added since.
+    ends = list_offsets(cluster, dict.fromkeys(leaders, LATEST_OFFSET))
+    stable = list_offsets(cluster, dict.fromkeys(leaders, LATEST_OFFSET), READ_COMMITTED)
+    behind = [each for each in leaders if each in ends and stable.get(each, ends[each]) < ends[each]]
+    opened = open_transactions(cluster, behind)
+    coordinated = _by_producer_id(cluster, opened.values())
+    again = list_offsets(cluster, dict.fromkeys(behind, LATEST_OFFSET), READ_COMMITTED)
+    still = {one for found in open_transactions(cluster, behind).values() for one in found_keys(found)}
+    complete = coordinators_are_complete(cluster) if opened else True
+    waiting = []
+    for partition in behind:
+        found = [one for one in opened.get(partition, []) if key_of(one) in still]
+        if not found and again.get(partition) != stable[partition]:
+            continue  # it ended meanwhile
+        at = found[0].start_offset if found else stable[partition]
+        counted = count_records(cluster, partition, at, at, ends[partition], effort)
+        blockers = [_judged(one, counted, coordinated.get(one.producer_id), complete) for one in found]
+        waiting.append(
+            WaitingPartition(partition, leaders[partition], at, ends[partition], counted, blockers)
+        )
+    held = {each.partition for each in waiting}
+    free = [each for each in leaders if each in ends and each not in held]
+    tails = _tails(cluster, free, ends, effort) if with_tails else []
+    without_leader = [each for each, leader in leaders.items() if leader == NO_LEADER]
+    return Explanation(waiting, tails, without_leader, len(leaders))
+
+
+Key = tuple[Partition, int, int]
+
+
+def key_of(one: OpenTransaction) -> Key:
+    """A transaction begins at its offset once."""
+    return one.partition, one.producer_id, one.start_offset
+
+
+def found_keys(found: Iterable[OpenTransaction]) -> list[Key]:
+    """Of several."""
+    return [key_of(one) for one in found]
+
+
+def verdict_of(
+    one: OpenTransaction, coordinated: CoordinatedTransaction | None, *, complete: bool
+) -> tuple[str, str]:
+    """What is to become of it, and why: HANGING where no marker will come. `complete`: whether all coordinators could
+    be asked."""
+    if coordinated is None:
+        if not complete:
+            return (
+                UNKNOWN,
+                "a coordinator that may know of it isn't there: __transaction_state lacks a leader",
+            )
+        return HANGING, f"no coordinator knows of producer id {one.producer_id}"
+    if one.partition not in coordinated.partitions:
+        doing = f"is {coordinated.state}" + (", in other partitions" if coordinated.partitions else "")
+        return HANGING, f"its coordinator doesn't have this partition in the transaction: {doing}"
+    if coordinated.is_ending:
+        return ENDING, "its outcome is certain, and markers are on their way"
+    return OPEN, "its application has neither committed nor aborted it yet"
+
+
+def _by_producer_id(
+    cluster: KafkaCluster, found: Iterable[list[OpenTransaction]]
+) -> dict[int, CoordinatedTransaction]:
+    producer_ids = {one.producer_id for of_partition in found for one in of_partition}
+    if not producer_ids:
+        return {}
+    listed = list_transactions(cluster, producer_ids)
+    return {each.producer_id: each for each in listed if each.producer_id in producer_ids}
+
+
+def _judged(
+    one: OpenTransaction, counted: Counted, coordinated: CoordinatedTransaction | None, complete: bool
+) -> Blocker:
+    verdict, why = verdict_of(one, coordinated, complete=complete)
+    return Blocker(one, counted.undecided.get(one.producer_id, 0), coordinated, verdict, why)
+
+
+def _tails(
+    cluster: KafkaCluster, partitions: Iterable[Partition], ends: Mapping[Partition, int], effort: Effort
+) -> list[Tail]:
+    """Only of partitions whose last offsets hold nothing for readers."""
+    starts: dict[Partition, int] = defaultdict(int)
+    starts |= list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
+    tails = []
+    for partition in partitions:
+        end = ends[partition]
+        first = max(starts[partition], end - TAIL_OFFSETS)
+        counted = count_records(cluster, partition, first, end, end, effort)
+        free = end - max(counted.last_given + 1, first)
+        if free > 0 and counted.is_exact:
+            is_all = counted.last_given >= 0 or first == starts[partition]
+            tails.append(Tail(partition, free, is_all))
+    return tails

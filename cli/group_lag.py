@@ -1,0 +1,162 @@
+"""How many records a group has left, partition by partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from cli.client.cluster import KafkaCluster
+from cli.client.counting import Effort, count_records
+from cli.client.groups import DescribedGroup, committed_offsets, share_offsets, unstable_offsets
+from cli.client.offsets import EARLIEST, LATEST_OFFSET, READ_COMMITTED, Partition, list_offsets
+from protocol.errors import Error
+
+UNSTABLE: Final = (
+    "a transaction that is open is about to commit another offset, and consumers that start here wait for its end:"
+    " barnabas transactions explain --internal says which"
+)
+IN_ALL_S: Final = 60.0
+"""Of a group with many partitions: what is left of it then is "at least" none. `--exact` has the time that it takes."""
+
+
+@dataclass(frozen=True)
+class LagOfPartition:
+    """Records that a reader of committed ones gets now (`lag`), that it gets once what is open before them has ended
+    (`waiting`), of open transactions (`open`), and of any kind, for a reader of everything (`all_records`).
+
+    Numbers are None where nothing is committed, or where the partition has no leader. `committed` is the start offset
+    of a share group."""
+
+    partition: Partition
+    committed: int | None
+    stable: int | None
+    end: int | None
+    lag: int | None
+    waiting: int | None
+    open: int | None
+    all_records: int | None
+    is_exact: bool
+    member: str | None
+    note: str = ""
+    is_unstable: bool = False
+
+    @property
+    def offsets(self) -> int | None:
+        """The difference that other tools call the lag."""
+        return None if self.committed is None or self.end is None else self.end - self.committed
+
+
+def lags_of(cluster: KafkaCluster, group: DescribedGroup, effort: Effort) -> list[LagOfPartition]:
+    """Of what it has committed, and of what its members have. Raises CommandError."""
+    committed = committed_offsets(cluster, group.listed.name)
+    members = _members_of(group)
+    partitions = _known(cluster, {*committed, *members})
+    starts, stable, ends = _offsets_of(cluster, partitions)
+    until_s = time.monotonic() + max(IN_ALL_S, effort.max_seconds)
+    unstable = unstable_offsets(cluster, group.listed.name, partitions)
+    lags = []
+    for partition in sorted({*committed, *members}):
+        offset, end = committed.get(partition), ends.get(partition)
+        member = members.get(partition)
+        is_unstable = partition in unstable
+        if offset is None or end is None:
+            note = "the topic is gone" if partition not in partitions else UNSTABLE if is_unstable else ""
+            lags.append(
+                LagOfPartition(
+                    partition,
+                    offset,
+                    stable.get(partition),
+                    end,
+                    None,
+                    None,
+                    None,
+                    None,
+                    True,
+                    member,
+                    note,
+                    is_unstable,
+                )
+            )
+            continue
+        start, stable_end = starts.get(partition, 0), stable.get(partition, end)
+        left = Effort(effort.max_bytes, min(effort.max_seconds, until_s - time.monotonic()))
+        counted = count_records(cluster, partition, max(offset, start), stable_end, end, left)
+        lags.append(
+            LagOfPartition(
+                partition,
+                offset,
+                stable_end,
+                end,
+                counted.given,
+                counted.waiting,
+                sum(counted.undecided.values()),
+                counted.records,
+                counted.is_exact,
+                member,
+                UNSTABLE if is_unstable else _note(offset, start, end),
+                is_unstable,
+            )
+        )
+    return lags
+
+
+def share_lags(cluster: KafkaCluster, group: DescribedGroup) -> list[LagOfPartition]:
+    """As its coordinator has them: what was delivered out of order is known only there. Raises CommandError."""
+    found = share_offsets(cluster, group.listed.name)
+    members = _members_of(group)
+    partitions = _known(cluster, found)
+    _, stable, ends = _offsets_of(cluster, partitions)
+    return [
+        LagOfPartition(
+            partition,
+            start if start >= 0 else None,
+            stable.get(partition),
+            ends.get(partition),
+            lag if lag >= 0 else None,
+            None,
+            None,
+            None,
+            True,
+            members.get(partition),
+        )
+        for partition, (start, lag) in sorted(found.items())
+    ]
+
+
+def _offsets_of(
+    cluster: KafkaCluster, partitions: Iterable[Partition]
+) -> tuple[dict[Partition, int], dict[Partition, int], dict[Partition, int]]:
+    """Starts, last stable offsets and ends. The end is asked last, so that it isn't before the last stable offset."""
+    asked = [*partitions]
+    starts = list_offsets(cluster, dict.fromkeys(asked, EARLIEST))
+    stable = list_offsets(cluster, dict.fromkeys(asked, LATEST_OFFSET), READ_COMMITTED)
+    return starts, stable, list_offsets(cluster, dict.fromkeys(asked, LATEST_OFFSET))
+
+
+def _known(cluster: KafkaCluster, partitions: Iterable[Partition]) -> list[Partition]:
+    """Those that are there: a group may have offsets of a topic that was deleted."""
+    asked = [*partitions]
+    if not asked:
+        return []
+    answer = cluster.metadata(sorted({topic for topic, _ in asked}))
+    there = {
+        (topic.name, each.partition_index)
+        for topic in answer.topics
+        if topic.error_code != Error.UNKNOWN_TOPIC_OR_PARTITION
+        for each in topic.partitions
+    }
+    return [partition for partition in asked if partition in there]
+
+
+def _members_of(group: DescribedGroup) -> dict[Partition, str]:
+    return {partition: member.member_id for member in group.members for partition in member.partitions}
+
+
+def _note(offset: int, start: int, end: int) -> str:
+    if offset < start:
+        return f"the committed offset {offset} is gone, the log starts at {start}: auto.offset.reset decides"
+    if offset > end:
+        return f"the committed offset {offset} is behind the end {end}: auto.offset.reset decides"
+    return ""

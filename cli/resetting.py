@@ -1,0 +1,168 @@
+"""Setting the offsets of a group that has no members; a dry run, unless it is told to do it."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+from typing import Final
+
+from cli.client.cluster import KafkaCluster, check
+from cli.client.groups import (
+    SHARE_KIND,
+    alter_share_offsets,
+    commit_offsets,
+    committed_offsets,
+    find_group,
+    share_offsets,
+)
+from cli.client.offsets import EARLIEST, LATEST_OFFSET, Partition, leaders_of, list_offsets
+from cli.errors import FAILED, CommandError, CommandUsageError
+from cli.options import add_connection, add_json
+from cli.output import as_json, say, show_json, show_table
+from protocol.errors import Error
+
+COLUMNS: Final = ("topic", "partition", "from", "to", "note")
+WITHOUT_MEMBERS: Final = ("Empty", "Dead", "")
+FORMS: Final = {"earliest": 1, "latest": 1, "offset": 2, "time": 2, "shift": 2}
+
+
+def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
+    """Of `barnabas groups reset`."""
+    parser.add_argument("name", metavar="NAME")
+    parser.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="TOPIC[:P,P…]",
+        help="of which topic, or which partitions of it; may be repeated",
+    )
+    parser.add_argument(
+        "--all-topics", action="store_true", help="of all topics that the group has committed offsets of"
+    )
+    parser.add_argument(
+        "--to",
+        nargs="+",
+        required=True,
+        metavar="WHERE",
+        help="earliest | latest | offset N | time 2026-01-31T12:00:00+01:00 | shift N (back, where N is negative)",
+    )
+    parser.add_argument("--execute", action="store_true", help="do it, instead of showing what would be done")
+    add_json(parser)
+    add_connection(parser)
+
+
+def reset(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    """`barnabas groups reset`."""
+    kind, value = _where(options.to)
+    group = find_group(cluster, options.name)
+    if group is not None and group.state not in WITHOUT_MEMBERS:
+        raise CommandError(
+            f"group {options.name} is {group.state}: only a group without members takes new offsets."
+            " Stop its consumers first"
+        )
+    is_share = group is not None and group.kind == SHARE_KIND
+    if is_share:
+        before = {
+            key: start for key, (start, _) in share_offsets(cluster, options.name).items() if start >= 0
+        }
+    else:
+        before = committed_offsets(cluster, options.name)
+    partitions = _partitions(cluster, options, before)
+    after = _targets(cluster, partitions, before, kind, value)
+    failures: dict[Partition, str | None] = {}
+    if options.execute:
+        offsets = {partition: offset for partition, (offset, _) in after.items()}
+        change = alter_share_offsets if is_share else commit_offsets
+        failures = change(cluster, options.name, offsets)
+    rows = [
+        [*partition, before.get(partition), offset, failures.get(partition) or note or None]
+        for partition, (offset, note) in sorted(after.items())
+    ]
+    if options.json:
+        show_json(as_json(COLUMNS, rows))
+    else:
+        show_table(COLUMNS, rows)
+    failed = any(failures.values())
+    if failed:
+        say("not all were set")
+    elif options.execute:
+        say(f"{options.name}: set")
+    else:
+        say("nothing was changed: --execute does it")
+    return FAILED if failed else 0
+
+
+def _where(words: list[str]) -> tuple[str, int]:
+    """earliest, latest, offset, time or shift, with its number; a time in ms."""
+    kind = words[0]
+    if FORMS.get(kind) != len(words):
+        raise CommandUsageError(
+            f"--to {' '.join(words)}: earliest, latest, offset N, time T or shift N is the form"
+        )
+    if len(words) == 1:
+        return kind, 0
+    try:
+        if kind == "time":
+            return kind, round(datetime.fromisoformat(words[1]).astimezone().timestamp() * 1000)
+        return kind, int(words[1])
+    except (ValueError, OverflowError):
+        form = "a time as 2026-01-31T12:00:00+01:00" if kind == "time" else "a number"
+        raise CommandUsageError(f"--to {' '.join(words)}: {form} is needed") from None
+
+
+def _partitions(
+    cluster: KafkaCluster, options: argparse.Namespace, before: dict[Partition, int]
+) -> list[Partition]:
+    if options.all_topics == bool(options.topic):
+        raise CommandUsageError("either --topic or --all-topics is needed")
+    if options.all_topics:
+        if not before:
+            raise CommandError(f"group {options.name} has no offsets: name the topics by --topic")
+        return sorted(before)
+    found: list[Partition] = []
+    for text in options.topic:
+        name, _, indexes = text.partition(":")
+        known = sorted(leaders_of(cluster.topics([name])))
+        if indexes and not all(index.isdigit() for index in indexes.split(",")):
+            raise CommandUsageError(f"--topic {text}: TOPIC or TOPIC:0,1 is the form")
+        wanted = [(name, int(index)) for index in indexes.split(",")] if indexes else known
+        for partition in wanted:
+            if partition not in known:
+                check(Error.UNKNOWN_TOPIC_OR_PARTITION, None, f"{name}-{partition[1]}")
+        found += wanted
+    return found
+
+
+def _targets(
+    cluster: KafkaCluster, partitions: list[Partition], before: dict[Partition, int], kind: str, value: int
+) -> dict[Partition, tuple[int, str]]:
+    """Where each is to be, never outside of its log, and what is to be said of it."""
+    starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
+    ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST_OFFSET))
+    at_time = list_offsets(cluster, dict.fromkeys(partitions, value)) if kind == "time" else {}
+    targets = {}
+    for partition in partitions:
+        name = f"{partition[0]}-{partition[1]}"
+        if partition not in starts or partition not in ends:
+            raise CommandError(f"{name} has no leader now")
+        start, end, note = starts[partition], ends[partition], ""
+        match kind:
+            case "earliest":
+                wanted = start
+            case "latest":
+                wanted = end
+            case "offset":
+                wanted = value
+            case "shift":
+                if partition not in before:
+                    raise CommandError(f"{name} can't be shifted: the group has no offset of it")
+                wanted = before[partition] + value
+            case _:
+                wanted = at_time.get(partition, -1)
+                if wanted < 0:
+                    wanted, note = end, "no record is so late"
+        inside = min(max(wanted, start), end)
+        if inside != wanted:
+            note = f"{wanted} is outside of the log"
+        targets[partition] = (inside, note)
+    return targets

@@ -1,0 +1,226 @@
+"""Transactions: which there are, and why readers of committed records don't get on.
+
+barnabas transactions                     all transactional ids, over all brokers
+barnabas transactions show billing-1      one of them
+barnabas transactions explain             which partition's readers wait, for whom, since when, until when
+barnabas transactions explain orders      the same of one topic
+barnabas transactions abort --id billing-1
+                                          end what it has open; its application is fenced
+barnabas transactions abort --topic orders --partition 0 --start-offset 17
+                                          end one that hangs: no coordinator will ever do it
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from cli.client.cluster import KafkaCluster
+from cli.client.counting import ALL, SOME
+from cli.client.transactions import (
+    NEVER_MS,
+    CoordinatedTransaction,
+    coordinators_are_complete,
+    describe_transaction,
+    fence,
+    list_transactions,
+    open_transactions,
+    write_abort_marker,
+)
+from cli.confirming import confirm
+from cli.errors import CommandError, CommandUsageError
+from cli.explaining import HANGING, explain, verdict_of
+from cli.explanation_words import as_document, told_in_words
+from cli.options import add_connection, add_json, client_settings
+from cli.output import say, show_json, show_pairs, show_table
+from cli.wording import moment, number_of, span
+
+COLUMNS = (
+    "transactional id",
+    "state",
+    "producer id",
+    "epoch",
+    "coordinator",
+    "since",
+    "timeout",
+    "partitions",
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A verb each: list, show, explain, abort."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    listing = verbs.add_parser("list", help="(as without a verb) all transactional ids, over all brokers")
+    listing.add_argument(
+        "--state", action="append", default=[], help="only those in this state, as Ongoing; may be repeated"
+    )
+    add_json(listing)
+    add_connection(listing)
+    show = verbs.add_parser("show", help="one transactional id")
+    show.add_argument("id", metavar="ID")
+    add_json(show)
+    add_connection(show)
+    explaining = verbs.add_parser(
+        "explain", help="which partition's readers wait, for whom, since when, and how to end it"
+    )
+    explaining.add_argument("topics", nargs="*", metavar="TOPIC", help="(default: all)")
+    explaining.add_argument("--internal", action="store_true", help="the internal topics as well")
+    explaining.add_argument(
+        "--exact", action="store_true", help="count all records, however many there are to read"
+    )
+    add_json(explaining)
+    add_connection(explaining)
+    abort = verbs.add_parser("abort", help="end a transaction: by its id, or where it hangs")
+    abort.add_argument("--id", metavar="ID", help="the transactional id, whose application is fenced")
+    abort.add_argument("--topic", help="where one hangs, with --partition and --start-offset")
+    abort.add_argument("--partition", type=int, metavar="N")
+    abort.add_argument("--start-offset", type=int, metavar="OFFSET")
+    abort.add_argument(
+        "--force",
+        action="store_true",
+        help="also where its coordinator knows of it: its other partitions stay",
+    )
+    abort.add_argument("--yes", action="store_true", help="don't ask")
+    add_connection(abort)
+
+
+def run(options: argparse.Namespace) -> int:
+    """As `cli.commands.Command` has it."""
+    verb = {"list": _list, "show": _show, "explain": _explain, "abort": _abort}[options.verb]
+    with KafkaCluster(client_settings(options)) as cluster:
+        return verb(cluster, options)
+
+
+def _list(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    found = list_transactions(cluster, states=options.state)
+    if options.json:
+        show_json([_document(each) for each in found])
+        return 0
+    show_table(COLUMNS, [_row(each) for each in found])
+    return 0
+
+
+def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    found = _known(cluster, options.id)
+    if options.json:
+        show_json(_document(found))
+        return 0
+    pairs: dict[str, object] = dict(zip(COLUMNS, _row(found), strict=True))
+    pairs["partitions"] = [f"{topic}-{index}" for topic, index in sorted(found.partitions)]
+    if found.ends_ms is not None:
+        pairs["aborted at"] = f"{moment(found.ends_ms)}, if it isn't ended before"
+    show_pairs(pairs)
+    return 0
+
+
+def _known(cluster: KafkaCluster, transactional_id: str) -> CoordinatedTransaction:
+    found = describe_transaction(cluster, transactional_id)
+    if found is None:
+        raise CommandError(
+            f"there is no transactional id {transactional_id} (barnabas transactions lists them)"
+        )
+    return found
+
+
+def _row(each: CoordinatedTransaction) -> list[Any]:
+    is_running = each.started_ms is not None and (each.is_open or each.is_ending)
+    since = f"{moment(each.started_ms or 0)} ({span(_now_ms() - (each.started_ms or 0))})"
+    return [
+        each.transactional_id,
+        each.state,
+        str(each.producer_id),
+        each.producer_epoch,
+        each.coordinator,
+        since if is_running else None,
+        "never" if each.timeout_ms >= NEVER_MS else span(each.timeout_ms),
+        len(each.partitions),
+    ]
+
+
+def _document(each: CoordinatedTransaction) -> dict[str, Any]:
+    return {
+        "transactional_id": each.transactional_id,
+        "state": each.state,
+        "producer_id": each.producer_id,
+        "producer_epoch": each.producer_epoch,
+        "coordinator": each.coordinator,
+        "started_ms": each.started_ms,
+        "timeout_ms": each.timeout_ms,
+        "ends_ms": each.ends_ms,
+        "partitions": [
+            {"topic": topic, "partition": partition} for topic, partition in sorted(each.partitions)
+        ],
+    }
+
+
+def _explain(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    topics = cluster.topics(options.topics, internal=options.internal)
+    found = explain(cluster, topics, ALL if options.exact else SOME, with_tails=bool(options.topics))
+    where = "".join(
+        f" --{name} {value}"
+        for name, value in (("bootstrap", options.bootstrap), ("config", options.config))
+        if value is not None
+    )
+    if options.json:
+        show_json(as_document(found, where, _now_ms()))
+    else:
+        print(told_in_words(found, where, _now_ms()))
+    return 0
+
+
+def _abort(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    where = (options.topic, options.partition, options.start_offset)
+    if options.id is not None and where == (None, None, None):
+        return _fence(cluster, options)
+    if options.id is None and None not in where:
+        return _abort_hanging(cluster, options)
+    raise CommandUsageError("either --id ID, or --topic, --partition and --start-offset are needed")
+
+
+def _fence(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    found = _known(cluster, options.id)
+    if not found.is_open:
+        reason = "it is being ended" if found.is_ending else "it has nothing open"
+        raise CommandError(f"{options.id} is {found.state}: {reason}")
+    partitions = number_of(len(found.partitions), "partition")
+    confirm(f"Abort what {options.id} has open in {partitions}, and fence its application?", yes=options.yes)
+    fenced = fence(cluster, found)
+    say(
+        f"{options.id}: aborted; its epoch is {fenced.producer_epoch} now, and whoever had it before is fenced"
+    )
+    return 0
+
+
+def _abort_hanging(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    partition = (options.topic, options.partition)
+    name = f"{options.topic}-{options.partition}"
+    found = open_transactions(cluster, [partition]).get(partition, [])
+    starting = [one for one in found if one.start_offset == options.start_offset]
+    if not starting:
+        starts = ", ".join(str(one.start_offset) for one in found)
+        others = f": those that are open start at {starts}" if found else ", nor anywhere else"
+        raise CommandError(f"no open transaction of {name} starts at {options.start_offset}{others}")
+    (one,) = starting
+    of_it = [
+        each for each in list_transactions(cluster, [one.producer_id]) if each.producer_id == one.producer_id
+    ]
+    coordinated = of_it[0] if of_it else None
+    complete = coordinators_are_complete(cluster)
+    verdict, why = verdict_of(one, coordinated, complete=complete)
+    if verdict != HANGING and not options.force:
+        better = f": barnabas transactions abort --id {coordinated.transactional_id}" if coordinated else ""
+        raise CommandError(f"it doesn't hang, but {why}{better} (or --force)")
+    confirm(
+        f"Abort the transaction of producer id {one.producer_id} in {name} that starts at {one.start_offset} ({why})?",
+        yes=options.yes,
+    )
+    write_abort_marker(cluster, one)
+    say(
+        f"{name}: the transaction of producer id {one.producer_id} that started at {one.start_offset} is aborted"
+    )
+    return 0
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)
