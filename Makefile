@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation restarts test compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks day
+.PHONY: help run quick soak simulation restarts test compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -129,6 +129,9 @@ profile: .venv/.dev  ## where the time of a Produce, a Fetch and a transaction g
 
 day: .venv/.dev reference  ## what ten million transactions leave in the internal topics, beside Apache Kafka
 	$(BIN)/python -m tests.bench.day $(ARGS)
+
+bench-cli: .venv/.dev  ## measure `barnabas produce` and `consume` beside kcat
+	$(BIN)/python -m tests.bench.command_line $(ARGS)
 
 bench-spark: needs-java .venv/.dev reference  ## measure the sink for PySpark beside Spark's own, on both brokers
 	$(BIN)/python -m tests.bench.spark $(ARGS)

@@ -22,7 +22,7 @@ CONFIG = {
 
 def compile_checkout(checkout: Path) -> None:
     """As pip does with what it installs."""
-    for folder in ("barnabas", "broker", "coordinator", "protocol", "storage"):
+    for folder in ("barnabas", "broker", "cli", "coordinator", "protocol", "storage"):
         compileall.compile_dir(checkout / folder, quiet=1)
 
 
