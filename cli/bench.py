@@ -15,7 +15,7 @@ import statistics
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from cli.client.cluster import KafkaCluster, check
@@ -70,13 +70,13 @@ def run(options: argparse.Namespace) -> int:
     with KafkaCluster(settings) as cluster:
         whose = cluster.metadata([])
         _create(cluster, topic, options)
-        try:
-            for name in options.measures or MEASURES:
-                if not options.json:
-                    say(f"{name} …")
-                figures += MEASURES[name](_Bench(options, topic))
-        finally:
-            _delete(cluster, topic)
+    try:
+        for name in options.measures or MEASURES:
+            if not options.json:
+                say(f"{name} …")
+            figures += _measured(name, _Bench(options, topic))
+    finally:
+        _delete(settings, topic)
     told = {
         "kafka": settings[BOOTSTRAP],
         "cluster": whose.cluster_id,
@@ -104,6 +104,13 @@ def _check(options: argparse.Namespace) -> None:
             raise CommandUsageError(f"there is no measure {name}, but {', '.join(MEASURES)}")
     if options.seconds <= 0 or not 0 < options.record_bytes <= 900_000 or options.partitions < 1:
         raise CommandUsageError("--seconds, --record-bytes (at most 900,000) and -p are more than nothing")
+
+
+def _measured(name: str, bench: _Bench) -> list[Figure]:
+    try:
+        return MEASURES[name](bench)
+    except bench.library.KafkaException as error:
+        raise CommandError(f"{name}: {reason(error)}") from None
 
 
 class _Bench:
@@ -137,11 +144,8 @@ def _produce(bench: _Bench) -> list[Figure]:
 
     while time.perf_counter() < began_s + bench.seconds and produced < most:
         for _ in range(POLL_EVERY):
-            try:
-                producer.produce(bench.topic, bench.value, on_delivery=delivered)
-                produced += 1
-            except BufferError:
-                producer.poll(0.01)
+            _queue(producer, bench, on_delivery=delivered)
+        produced += POLL_EVERY
         producer.poll(0)
     left = producer.flush(PATIENCE_S)
     took_s = time.perf_counter() - began_s
@@ -156,7 +160,7 @@ def _consume(bench: _Bench) -> list[Figure]:
     """What was produced; a few records where nothing was."""
     producer = bench.producer()
     for _ in range(POLL_EVERY):
-        producer.produce(bench.topic, bench.value)
+        _queue(producer, bench)
     if producer.flush(PATIENCE_S):
         raise CommandError("consume: the records to read can't be written")
     consumer = bench.consumer(**{"enable.partition.eof": True})
@@ -169,9 +173,13 @@ def _consume(bench: _Bench) -> list[Figure]:
         messages = consumer.consume(POLL_EVERY, 0.1)
         if not messages:
             continue
-        of_end = sum(message.error() is not None for message in messages)
-        ended += of_end
-        came += len(messages) - of_end
+        for message in messages:
+            if message.error() is None:
+                came += 1
+            elif message.error().name() == "_PARTITION_EOF":
+                ended += 1
+            else:
+                raise CommandError(f"consume: {reason(message.error())}")
         last_s = time.perf_counter()
         if last_s > began_s + bench.seconds:
             break
@@ -182,20 +190,17 @@ def _consume(bench: _Bench) -> list[Figure]:
 def _transactions(bench: _Bench) -> list[Figure]:
     """Of one record each, one after the other."""
     producer = bench.producer(**{"transactional.id": bench.topic, "linger.ms": 0})
-    try:
-        producer.init_transactions(PATIENCE_S)
-        commits: list[float] = []
-        began_s = time.perf_counter()
-        while time.perf_counter() < began_s + bench.seconds:
-            producer.begin_transaction()
-            producer.produce(bench.topic, bench.value)
-            producer.flush(PATIENCE_S)
-            at_s = time.perf_counter()
-            producer.commit_transaction(PATIENCE_S)
-            commits.append(time.perf_counter() - at_s)
-        took_s = time.perf_counter() - began_s
-    except bench.library.KafkaException as error:
-        raise CommandError(f"transactions: {reason(error)}") from None
+    producer.init_transactions(PATIENCE_S)
+    commits: list[float] = []
+    began_s = time.perf_counter()
+    while time.perf_counter() < began_s + bench.seconds:
+        producer.begin_transaction()
+        producer.produce(bench.topic, bench.value)
+        producer.flush(PATIENCE_S)
+        at_s = time.perf_counter()
+        producer.commit_transaction(PATIENCE_S)
+        commits.append(time.perf_counter() - at_s)
+    took_s = time.perf_counter() - began_s
     return [
         Figure("transactions", len(commits) / took_s, "/s"),
         *_spread("commit", commits),
@@ -259,11 +264,25 @@ def _create(cluster: KafkaCluster, topic: str, options: argparse.Namespace) -> N
     check(answer.error_code, answer.error_message, f"topic {topic}")
 
 
-def _delete(cluster: KafkaCluster, topic: str) -> None:
+def _delete(settings: Mapping[str, str], topic: str) -> None:
+    """By a connection of its own: brokers close one that was idle for as long as a bench may take."""
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=topic)], topic_names=[topic], timeout_ms=60_000
     )
-    if cluster.version_of(DeleteTopicsRequest) < 6:
-        request.topics = []
-    (answer,) = cluster.ask(request, DeleteTopicsResponse).responses
-    check(answer.error_code, answer.error_message, f"topic {topic} is left behind")
+    try:
+        with KafkaCluster(settings) as cluster:
+            if cluster.version_of(DeleteTopicsRequest) < 6:
+                request.topics = []
+            (answer,) = cluster.ask(request, DeleteTopicsResponse).responses
+            check(answer.error_code, answer.error_message, f"topic {topic}")
+    except CommandError as error:
+        say(f"topic {topic} is left behind: {error}")
+
+
+def _queue(producer: Any, bench: _Bench, **arguments: Any) -> None:
+    while True:
+        try:
+            producer.produce(bench.topic, bench.value, **arguments)
+            return
+        except BufferError:
+            producer.poll(0.01)

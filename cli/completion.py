@@ -31,6 +31,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _complete_files(parser: argparse.ArgumentParser) -> None:
+    """What takes a file or a folder is known by the name of its value."""
+    import shtab
+
+    for action in parser._actions:
+        if action.metavar in ("FILE", "DIR", "PATH"):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                _complete_files(each)
+
+
 def _whole() -> argparse.ArgumentParser:
     """All commands in one parser."""
     parser = argparse.ArgumentParser(prog="barnabas")
@@ -38,4 +50,5 @@ def _whole() -> argparse.ArgumentParser:
     for command in COMMANDS.values():
         of_it = commands.add_parser(command.name, help=command.summary)
         importlib.import_module(command.module).add_arguments(of_it)
+        _complete_files(of_it)
     return parser

@@ -2,7 +2,7 @@
 
 barnabas consume orders                          from the first record on, and then those that come
 barnabas consume orders -e                       until there are no more
-barnabas consume orders --from -10 -n 10         the last ten of each partition, ten in all
+barnabas consume orders --from -10 -e            what is in the last ten offsets of each partition
 barnabas consume orders --from 15m --show key,time
 barnabas consume orders --json                   what `barnabas produce --json` takes back
 barnabas consume orders --group billing          as a member of a group, from where it is
@@ -24,10 +24,11 @@ from cli.errors import INTERRUPTED, CommandError, CommandUsageError
 from cli.formats import FORMATS, to_json
 from cli.librdkafka import Client, confluent_kafka, reason
 from cli.options import add_connection
-from cli.output import printable, raise_if_reader_is_gone
+from cli.output import printable, raise_if_reader_is_gone, say
 from cli.places import FORMS, Place, place
 
 AT_ONCE: Final = 1000
+FILL_S: Final = 0.01
 WAIT_S: Final = 0.2
 ASK_S: Final = 10.0
 QUEUED_KIB: Final = 65_536
@@ -109,6 +110,12 @@ def _checked(options: argparse.Namespace) -> list[str]:
     for part in shown:
         if part not in SHOWN:
             raise CommandUsageError(f"--show {part}: what it takes is {', '.join(SHOWN)}")
+    if options.json and (options.key_format, options.value_format) != ("text", "text"):
+        raise CommandUsageError(
+            "--key-format and --value-format are for text: --json writes the bytes as they are"
+        )
+    if options.key_format != "text" and "key" not in shown:
+        raise CommandUsageError("--key-format: keys are shown by --show key")
     if shown and options.json:
         raise CommandUsageError("--show: --json shows all that a record has")
     return shown
@@ -146,6 +153,7 @@ class _Reading:
         self._ends: dict[Partition, int] = {}
         self._ended: set[Partition] = set()
         self._assigned: set[Partition] = set()
+        self._was_assigned = False
 
     def enough(self) -> None:
         self.was_interrupted = True
@@ -175,8 +183,8 @@ class _Reading:
             if end is not None:
                 self._ends = {each: self._end(each, end) for each in chosen}
         except self._library.KafkaException as error:
-            raise self._client.unreachable(error) from None
-        self._assigned = set(chosen)
+            raise self._client.refused(error, ", ".join(options.topics)) from None
+        self._assigned, self._was_assigned = set(chosen), True
         at = [self._library.TopicPartition(*each, offset) for each, offset in starts.items()]
         self._consumer.assign(at)
 
@@ -185,7 +193,7 @@ class _Reading:
         write, flush = sys.stdout.buffer.write, sys.stdout.buffer.flush
         while not self._is_enough():
             at_once = AT_ONCE if self._left is None else min(AT_ONCE, self._left)
-            came = self._consumer.consume(at_once, 0)
+            came = self._consumer.consume(at_once, FILL_S)
             if not came:
                 message = self._consumer.poll(WAIT_S)
                 came = [] if message is None else [message]
@@ -199,10 +207,13 @@ class _Reading:
                 raise_if_reader_is_gone()
                 continue
             try:
+                written = lines(records)
+            except ValueError:
+                records, why = _shown(lines, records)
                 write(lines(records))
-                flush()
-            except ValueError as error:
-                raise CommandError(f"a record of {records[0].topic()} can't be shown: {error}") from None
+                raise why from None
+            write(written)
+            flush()
             if self._left is not None:
                 self._left -= len(records)
             if self._options.group:
@@ -212,7 +223,7 @@ class _Reading:
         if self._left == 0 or self.was_interrupted:
             return True
         ends_of_itself = self._options.until_empty or self._ends
-        return bool(ends_of_itself and self._assigned and self._ended >= self._assigned)
+        return bool(ends_of_itself and self._was_assigned and self._ended >= self._assigned)
 
     def _notice(self, came: Sequence[Any]) -> None:
         """Ends of partitions, and errors."""
@@ -250,7 +261,12 @@ class _Reading:
             self._consumer.store_offsets(offsets=kept)
 
     def _took(self, consumer: Any, partitions: Sequence[Any]) -> None:
+        self._was_assigned = True
         self._assigned |= {(each.topic, each.partition) for each in partitions}
+        if self._options.until_empty and not self._assigned:
+            say(
+                f"group {self._options.group} has other members for all partitions: none is left for this one"
+            )
 
     def _gave(self, consumer: Any, partitions: Sequence[Any]) -> None:
         gone = {(each.topic, each.partition) for each in partitions}
@@ -342,4 +358,18 @@ def _time(message: Any) -> str:
     kind, timestamp = message.timestamp()
     if not kind:
         return "-"
-    return datetime.datetime.fromtimestamp(timestamp / 1000).isoformat(timespec="milliseconds")
+    try:
+        return datetime.datetime.fromtimestamp(timestamp / 1000).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp} ms"  # such as microseconds that were taken for milliseconds
+
+
+def _shown(lines: Lines, records: Sequence[Any]) -> tuple[list[Any], CommandError]:
+    """Those before the first that can't be shown, and which that is."""
+    for number, message in enumerate(records):
+        try:
+            lines([message])
+        except ValueError as error:
+            place = f"{message.topic()}-{message.partition()} at offset {message.offset()}"
+            return list(records[:number]), CommandError(f"the record of {place} can't be shown: {error}")
+    raise AssertionError("one of them couldn't be shown a moment ago")

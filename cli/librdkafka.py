@@ -48,6 +48,7 @@ class Client:
         self.settings = client_settings(options)
         self.failure: KafkaError | None = None
         self.lost: str | None = None
+        self._is_down = False
         self._has_answered = False
         self._is_told = False
         self.config: dict[str, Any] = {
@@ -78,7 +79,7 @@ class Client:
             except library.KafkaException as error:
                 asking.poll(0)  # what librdkafka says of it comes by a callback
                 self.check()
-                if self.lost is not None or time.monotonic() > begun_s + CONNECT_TIMEOUT_S:
+                if self._is_down or time.monotonic() > begun_s + CONNECT_TIMEOUT_S:
                     raise self.unreachable(error) from None
                 continue
             self._has_answered = True
@@ -90,6 +91,13 @@ class Client:
                     f"topic {topic}: {told} (`barnabas topics create {topic}` makes it)", FAILED
                 )
             time.sleep(0.05)
+
+    def refused(self, error: Exception, what: str) -> CommandError:
+        """Of a question that failed: nobody answered, or the answer is an error."""
+        inner = error.args[0] if error.args else None
+        if inner is not None and inner.name() in OF_CLIENTS:
+            return self.unreachable(error)
+        return CommandError(f"{what}: {reason(error)}")
 
     def unreachable(self, error: Exception) -> CommandError:
         """Where nobody answered, with what librdkafka said of it."""
@@ -106,7 +114,9 @@ class Client:
 
     def _failed(self, error: KafkaError) -> None:
         if error.name() in OF_CLIENTS:
-            self.lost = self.lost or error.str()
+            if error.name() != "_ALL_BROKERS_DOWN":
+                self.lost = error.str()
+            self._is_down |= error.name() == "_ALL_BROKERS_DOWN"
             if error.name() == "_ALL_BROKERS_DOWN" and self._has_answered and not self._is_told:
                 self._is_told = True
                 say(f"barnabas: {self.settings[BOOTSTRAP]} doesn't answer; waiting for it (Ctrl-C ends this)")

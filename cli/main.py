@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cli.commands import COMMANDS, HEADINGS, Command
-from cli.errors import INTERRUPTED, CommandError, CommandUsageError
+from cli.errors import FAILED, INTERRUPTED, CommandError, CommandUsageError
 from cli.output import printable
 
 STARTS = (
@@ -23,6 +24,9 @@ STARTS = (
 
 def main(arguments: Sequence[str]) -> int:
     """The exit status: 0, or one of `cli.errors`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal of another alphabet shows what it can
     if arguments and arguments[0] in ("-h", "--help", "help"):
         return _write(_overview())
     try:
@@ -34,6 +38,10 @@ def main(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _reader_is_gone()
+    except OSError as error:  # of the output, mostly: what is asked and read has errors of its own
+        print(f"barnabas: {printable(str(error))}", file=sys.stderr)
+        _reader_is_gone()
+        return FAILED
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -61,11 +69,24 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise CommandUsageError(f"{message} ({self.prog} --help lists what there is)")
 
+    def _match_arguments_partial(self, actions: Any, arg_strings_pattern: str) -> list[int]:
+        """Words may stand behind options: `--whole FILE`. Python before 3.12.7 takes a list that may be empty for
+        empty at the first option."""
+        counts = super()._match_arguments_partial(actions, arg_strings_pattern)
+        if "O" in arg_strings_pattern[sum(counts) :]:
+            while counts and not counts[-1]:
+                counts.pop()
+        return list(counts)
+
 
 def _with_verb(command: Command, arguments: Sequence[str]) -> list[str]:
     first = arguments[0] if arguments else ""
     if not command.verbs or first in command.verbs or first in ("-h", "--help"):
         return [*arguments]
+    if first.startswith("-"):
+        for verb in command.verbs:
+            if verb in arguments:
+                raise CommandUsageError(f"the verb comes first: barnabas {command.name} {verb} …")
     return [command.verbs[0], *arguments]
 
 

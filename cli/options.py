@@ -16,7 +16,6 @@ CLIENT_ID: Final = "barnabas-cli"
 JAVA_ONLY: Final = {
     "sasl.jaas.config": "sasl.username and sasl.password",
     "ssl.truststore.location": "ssl.ca.location",
-    "ssl.keystore.location": "ssl.certificate.location and ssl.key.location",
     "ssl.truststore.password": "ssl.ca.location, a PEM file without a password",
 }
 """What stands in files for Java's clients, and the names that are understood instead."""
@@ -69,7 +68,7 @@ def key_values(given: Iterable[str], option: str) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name.strip():
             raise CommandUsageError(f"{option} {text}: KEY=VALUE is the form")
-        values[name.strip()] = value.strip()
+        values[name.strip()] = value
     return values
 
 

@@ -11,7 +11,8 @@ from cli.errors import CommandUsageError
 _AGO: Final = re.compile(r"(\d+)(ms|s|m|h|d)")
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 FORMS: Final = (
-    "earliest, latest, an offset (42), the last so many (-10), a time (2026-11-28T12:00) or so long ago (15m)"
+    "earliest, latest, an offset (42), the last so many offsets (-10), a time (2026-11-28T12:00), "
+    "or so long ago (15m)"
 )
 
 

@@ -222,3 +222,67 @@ def consuming(
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT), "BARNABAS_BOOTSTRAP": kafka.bootstrap},
     )
+
+
+@ON_OURS_ALONE
+def test_words_may_stand_behind_options(cli: Run, kafka: Kafka, topic: str, tmp_path: Path) -> None:
+    (tmp_path / "picture").write_bytes(b"\0\n\xff")
+    (tmp_path / "empty").touch()
+    assert cli("topics", "create", topic, "-p", 1).status == 0
+    sent = cli("produce", topic, "--whole", tmp_path / "picture", tmp_path / "empty")
+    assert (sent.status, sent.err) == (0, "2 records sent\n")
+    assert [record[4] for record in read_all(kafka, topic, 1)] == [b"\0\n\xff", b""]
+    (tmp_path / "lines").write_text("k:v\n")
+    assert cli("produce", topic, "-K", ":", tmp_path / "lines").status == 0
+    assert cli("topics", "configs", topic, "-X", "client.id=x", "retention.ms=-1").status == 0
+
+
+@ON_OURS_ALONE
+def test_a_header_may_be_given_twice_and_keeps_its_blanks(cli: Run, kafka: Kafka, topic: str) -> None:
+    assert cli("topics", "create", topic, "-p", 1).status == 0
+    assert cli("produce", topic, "-H", "a=1", "-H", "a= 2", stdin="x").status == 0
+    assert [record[5] for record in read_all(kafka, topic, 1)] == [[("a", b"1"), ("a", b" 2")]]
+
+
+@ON_OURS_ALONE
+def test_what_was_read_before_a_mistake_is_sent_and_told(cli: Run, topic: str) -> None:
+    assert cli("topics", "create", topic, "-p", 1).status == 0
+    broken = cli("produce", topic, "--json", stdin='{"value": "a"}\n\n{"value": "b"}\nno\n')
+    assert broken.status == 1
+    assert broken.err.splitlines()[0] == "2 of 2 records sent"
+    assert broken.err.splitlines()[1].startswith("barnabas: the standard input:4: ")
+    assert cli("consume", topic, "-e").lines == ["a", "b"]
+
+
+@ON_OURS_ALONE
+def test_one_odd_record_keeps_no_other_one_back(cli: Run, topic: str) -> None:
+    any_time = ("-c", f"message.timestamp.after.max.ms={2**63 - 1}")
+    assert cli("topics", "create", topic, "-p", 1, *any_time).status == 0
+    assert cli("produce", topic, "--value-format", "int32", stdin="1\n2\n").status == 0
+    assert (
+        cli(
+            "produce", topic, "--json", stdin='{"value": "no number", "timestamp": 1700000000000000000}'
+        ).status
+        == 0
+    )
+    shown = cli("consume", topic, "-e", "--value-format", "int32")
+    assert (shown.status, shown.lines) == (1, ["1", "2"])
+    assert f"{topic}-0 at offset 2" in shown.err
+    assert cli("consume", topic, "-e", "--from", 2, "--show", "time").lines == [
+        "1700000000000000000 ms\tno number"
+    ]
+
+
+@ON_OURS_ALONE
+def test_options_that_would_do_nothing_are_refused(cli: Run, topic: str) -> None:
+    for arguments in [
+        ("produce", topic, "--json", "-K", ":"),
+        ("produce", topic, "--json", "--key-format", "int32"),
+        ("produce", topic, "--any-partition"),
+        ("produce", topic, "-k", "abc", "--key-format", "int32"),
+        ("consume", topic, "--json", "--value-format", "hex"),
+        ("consume", topic, "--key-format", "hex"),
+        ("topics", "--internal", "create", topic),
+    ]:
+        refused = cli(*arguments)
+        assert (refused.status, refused.out, refused.err.count("\n")) == (2, "", 1), (arguments, refused)
