@@ -15,7 +15,7 @@ import os
 from typing import TYPE_CHECKING
 
 from cli.errors import FAILED, CommandUsageError
-from cli.options import add_json
+from cli.options import add_json, properties_of
 from cli.output import printable, show_json, show_pairs
 
 if TYPE_CHECKING:
@@ -27,20 +27,24 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The folders."""
     parser.add_argument("directories", nargs="*", metavar="DIR", help="the node's log.dirs")
-    parser.add_argument("--config", metavar="FILE", help="a server.properties that names them")
+    parser.add_argument(
+        "--config", metavar="FILE", help="a server.properties that names them, instead of DIR"
+    )
     add_json(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """As `cli.commands.Command` has it."""
-    from broker.disks.examination import look
+    from broker.disks.examination import CLEANUP_POLICY, look
     from cli.inspecting.place import FILES
     from storage.disk_files import locked_by
     from storage.examination.findings import Severity
 
-    directories, metadata_dir = _directories(options)
+    said = properties_of(options.config) if options.config is not None else None
+    directories, metadata_dir = _directories(options, said)
     holders = {path: locked_by(f"{path}/.lock") for path in directories}
-    looked = look(FILES, directories, metadata_dir)
+    policy = None if said is None else said.get(CLEANUP_POLICY, "delete")
+    looked = look(FILES, directories, metadata_dir, policy)
     summary = _summary(looked, {path: holder for path, holder in holders.items() if holder is not None})
     order = [Severity.ERROR, Severity.WARNING, Severity.NOTE]
     findings = sorted(looked.findings, key=lambda each: order.index(each.severity))
@@ -55,13 +59,15 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if any(each.severity is not Severity.NOTE for each in findings) else 0
 
 
-def _directories(options: argparse.Namespace) -> tuple[list[str], str]:
+def _directories(options: argparse.Namespace, said: dict[str, str] | None) -> tuple[list[str], str]:
     """Those of the node, and the one of the metadata log. Raises CommandUsageError."""
     from cli.inspecting.kinds import is_data_folder, is_partition
 
-    named, metadata_dir = _of_file(options.config) if options.config else ([], "")
+    if options.directories and options.config is not None:
+        raise CommandUsageError("give either the folders or --config, which names them: not both")
+    named, metadata_dir = ([], "") if said is None else _named_by(options.config, said)
     paths = [os.path.abspath(path) for path in options.directories or named]
-    if metadata_dir and not options.directories:
+    if metadata_dir:
         paths.append(os.path.abspath(metadata_dir))
     if not paths:
         raise CommandUsageError(
@@ -80,14 +86,7 @@ def _directories(options: argparse.Namespace) -> tuple[list[str], str]:
     return paths, (has_it or paths)[0]
 
 
-def _of_file(path: str) -> tuple[list[str], str]:
-    from broker.config.errors import UsageError
-    from broker.config.properties import read_properties
-
-    try:
-        said = {found.name: found.value for found in read_properties(os.path.expanduser(path))}
-    except UsageError as error:
-        raise CommandUsageError(f"--config: {error}") from None
+def _named_by(path: str, said: dict[str, str]) -> tuple[list[str], str]:
     named = said.get("log.dirs") or said.get("log.dir")
     if not named:
         raise CommandUsageError(f"--config {path} has no log.dirs")

@@ -7,7 +7,8 @@ barnabas inspect --records data/__consumer_offsets-0/*.log       records; of int
 barnabas inspect data/orders-0/00000000000000000000.timeindex    entries, held against the batches
 
 Segments, indexes, producers' snapshots, checkpoints, meta.properties, quorum-state, the metadata log and its snapshots.
-After !! stands what isn't as it should be; the exit status is 1 where there is anything.
+After !! stands what isn't as it should be; the exit status is 1 where there is anything, and
+2 where a path is none of Kafka's.
 """
 
 from __future__ import annotations
@@ -51,6 +52,6 @@ def run(options: argparse.Namespace) -> int:
         if len(options.paths) > 1 or options.json:
             entries = itertools.chain([Entry("path", {"path": path}, f"{path}:")], entries)
         wrong += write(entries, as_json=options.json)
-    if wrong:
-        return FAILED
-    return USAGE if refused == len(options.paths) else 0
+    if refused:
+        return USAGE
+    return FAILED if wrong else 0

@@ -51,7 +51,7 @@ def client_settings(options: argparse.Namespace, environ: Mapping[str, str] = os
     """From the weakest: the default, BARNABAS_BOOTSTRAP, the file, `-X`, `--bootstrap`. Raises CommandUsageError."""
     settings = {BOOTSTRAP: environ.get("BARNABAS_BOOTSTRAP") or DEFAULT_BOOTSTRAP}
     if options.config is not None:
-        settings |= _of_file(options.config)
+        settings |= properties_of(options.config)
     settings |= key_values(options.settings, "-X")
     if options.bootstrap is not None:
         settings[BOOTSTRAP] = options.bootstrap
@@ -72,7 +72,8 @@ def key_values(given: Iterable[str], option: str) -> dict[str, str]:
     return values
 
 
-def _of_file(path: str) -> dict[str, str]:
+def properties_of(path: str) -> dict[str, str]:
+    """What the properties file that `--config` names says, by key. Raises CommandUsageError."""
     from broker.config.errors import UsageError
     from broker.config.properties import read_properties
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from storage.directory.partition_folders import FoundFolders, PartitionFolder
     from storage.files import Files
 
+CLEANUP_POLICY = "log.cleanup.policy"
 _FROM_A_COPY = "put it back from a copy"
 
 
@@ -51,8 +52,10 @@ def examine(files: Files, log_dirs: Sequence[str], metadata_dir: str) -> list[Fi
     return look(files, log_dirs, metadata_dir).findings
 
 
-def look(files: Files, log_dirs: Sequence[str], metadata_dir: str) -> Examination:
-    """As `examine`, with what there is."""
+def look(
+    files: Files, log_dirs: Sequence[str], metadata_dir: str, cleanup_policy: str | None = None
+) -> Examination:
+    """As `examine`, with what there is. `cleanup_policy`: its own `log.cleanup.policy`, None where nobody says."""
     found: list[Finding] = []
     looked = {
         path: examine_directory(files, path, found) for path in dict.fromkeys([*log_dirs, metadata_dir])
@@ -71,7 +74,7 @@ def look(files: Files, log_dirs: Sequence[str], metadata_dir: str) -> Examinatio
     partitions = {
         directory: {
             (folder.topic, folder.partition): drained(
-                _partition(files, folder, image, looked[directory]), found
+                _partition(files, folder, image, looked[directory], cleanup_policy), found
             )
             for folder in folders[directory]
             if folder.topic != METADATA_TOPIC
@@ -120,7 +123,11 @@ def _foreign(directory: str, names: list[str], folders: FoundFolders) -> Iterato
 
 
 def _partition(
-    files: Files, folder: PartitionFolder, image: ClusterImage | None, of_it: LookedAt
+    files: Files,
+    folder: PartitionFolder,
+    image: ClusterImage | None,
+    of_it: LookedAt,
+    cleanup_policy: str | None,
 ) -> Generator[Finding, None, SeenLog]:
     topic = None if image is None else image.topics.get(folder.topic)
     if image is not None and (topic is None or folder.partition not in topic.partitions):
@@ -138,20 +145,24 @@ def _partition(
                 recovery_point=of_it.recovery_points.get(key, 0),
                 log_start_offset=of_it.log_starts.get(key, 0),
                 clean=of_it.clean,
-                compacted=_is_compacted(image, of_it, key),
+                compacted=_is_compacted(image, of_it, key, cleanup_policy),
             ),
         )
     )
 
 
-def _is_compacted(image: ClusterImage | None, of_it: LookedAt, key: TopicPartition) -> bool:
-    """Whether its log may have gaps: by its topic's settings, the cluster's, or since the cleaner has been at it. (What
-    a broker's own file says of all topics isn't in its folders.)"""
+def _is_compacted(
+    image: ClusterImage | None, of_it: LookedAt, key: TopicPartition, of_file: str | None
+) -> bool | None:
+    """Whether its log may have gaps: by its topic's settings, the broker's, the cluster's, its own file's, or since the
+    cleaner has been at it. (What a broker's own file says of all topics isn't in its folders: None.)"""
     if image is None or key in of_it.offsets[checkpoints.CLEANER_OFFSET_FILE]:
         return True
     of_topic = image.configs.get((TOPIC_RESOURCE, key[0]), {}).get("cleanup.policy")
-    of_all = image.configs.get((BROKER_RESOURCE, ""), {}).get("log.cleanup.policy")
-    return "compact" in (of_topic or of_all or "")
+    of_broker = image.configs.get((BROKER_RESOURCE, str(of_it.node_id)), {}).get(CLEANUP_POLICY)
+    of_all = image.configs.get((BROKER_RESOURCE, ""), {}).get(CLEANUP_POLICY)
+    policy = of_topic or of_broker or of_all or of_file
+    return None if policy is None else "compact" in policy
 
 
 # --- what several files say -----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from broker.controller.replaying import apply_batch, replay_snapshot
 from broker.controller.snapshot_file import BOOTSTRAP_FILE, SUFFIX, SnapshotError, parse_name, read_snapshot
 from protocol.errors import CodecError, KafkaError
 from protocol.records.batch import CorruptRecordError
+from protocol.records.compression import CodecUnavailableError, DecompressionError
 from protocol.wire.primitives import uuid_to_text
 from storage.examination.findings import Finding, Severity
 from storage.examination.log_files import LogExpectation, SeenLog, examine_log
@@ -31,6 +32,8 @@ _READ_ERRORS = (
     KafkaError,
     CodecError,
     CorruptRecordError,
+    CodecUnavailableError,
+    DecompressionError,
     MetadataContradictionError,
     SnapshotError,
 )
@@ -162,7 +165,7 @@ def _apply_snapshot(
         where = f"{path}/{name}"
         try:
             snapshot = read_snapshot(files, where)
-        except (SnapshotError, CodecError, OSError) as error:
+        except (SnapshotError, CodecError, CodecUnavailableError, DecompressionError, OSError) as error:
             what = f"it isn't whole: {error}"
             todo = "nothing: the one before is taken" if applied < 0 else "nothing: a later one is there"
             found.append(Finding(Severity.WARNING, where, what, todo))

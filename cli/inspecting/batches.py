@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from cli.formats import to_json
 from cli.inspecting.decoding import UndecodedError, control, decoded, decoder_of
 from cli.inspecting.entry import Entry
 from cli.inspecting.place import FILES, Place, names_in, segment_at
-from cli.inspecting.values import of_bytes, shown, shown_fields, time_of
+from cli.inspecting.values import shown, shown_fields, time_of
 from cli.inspecting.wrong_batches import next_whole_batch, what_is_wrong
-from protocol.errors import CodecError
 from protocol.records.batch import (
     DELETE_HORIZON_BIT,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
-    CorruptRecordError,
 )
+from protocol.records.compression import CodecUnavailableError
 from protocol.records.records import Record, read_records
-from storage.examination.segment_walk import READ_FAILURES, told_of
+from storage.examination.segment_walk import READ_FAILURES, UNREADABLE_RECORDS, told_of
 from storage.file_names import SNAPSHOT_SUFFIX, file_path
 from storage.log.segment import Segment
 from storage.log.segment_recovery import valid_batches
@@ -26,7 +26,6 @@ from storage.producers import producer_snapshot
 from storage.producers.producer_snapshot import CorruptSnapshotError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-_UNREADABLE = (CodecError, CorruptRecordError, ValueError)
 
 
 class Asked(NamedTuple):
@@ -105,14 +104,20 @@ def _batch(
     asked: Asked,
 ) -> Iterator[Entry]:
     fields = _fields(position, header)
-    wrong = ""
+    wrong = unread = ""
     records: list[Record] = []
     if asked.records or header.is_control:
         try:
             records = read_records(batch)
-        except _UNREADABLE as failure:
+        except CodecUnavailableError:
+            fields["unread"] = unread = (
+                f"its records, packed with {_codec(header)}, need cramjam: pip install 'barnabas[compression]'"
+            )
+        except UNREADABLE_RECORDS as failure:
             wrong = f"its checksum is right, and its records can't be read: {failure}"
     why = _why(place, transactions, header, records)
+    if unread:
+        why = f"{why}; {unread}" if why else unread
     if header.base_offset > due and due != place.base:
         fields["gap"] = [due, header.base_offset - 1]
         gap = f"offsets {due}–{header.base_offset - 1} aren't there: compacted, or lost"
@@ -229,7 +234,7 @@ def _record(place: Place, header: BatchHeader, record: Record) -> Entry:
         "sequence": record.sequence,
         "key_size": -1 if record.key is None else len(record.key),
         "value_size": -1 if record.value is None else len(record.value),
-        "headers": [[of_bytes(name), of_bytes(value)] for name, value in record.headers],
+        "headers": [[to_json(name), to_json(value)] for name, value in record.headers],
     }
     head = f"    {record.offset}  {time_of(record.timestamp)}"
     decoder = decoder_of(place.topic)
@@ -237,11 +242,11 @@ def _record(place: Place, header: BatchHeader, record: Record) -> Entry:
         try:
             said = control(record) if header.is_control or decoder is None else decoded(decoder, record)
         except UndecodedError as error:
-            fields |= {"key": of_bytes(record.key), "value": of_bytes(record.value)}
+            fields |= {"key": to_json(record.key), "value": to_json(record.value)}
             return Entry("record", fields, head, wrong=str(error))
         fields |= {"type": said.type, "says": said.value}
         return Entry("record", fields, f"{head}  {said.type} {shown_fields(said.value)}")
-    fields |= {"key": of_bytes(record.key), "value": of_bytes(record.value)}
+    fields |= {"key": to_json(record.key), "value": to_json(record.value)}
     text = f"{head}  {shown(record.key)} = {shown(record.value)}"
     if record.headers:
         text += "  " + ", ".join(f"{shown(name)}: {shown(value)}" for name, value in record.headers)

@@ -12,7 +12,7 @@ from protocol.topic_partition import TopicPartition
 from storage.disk_files import DiskFiles
 from storage.examination.directory_files import LookedAt, examine_directory
 from storage.examination.findings import Finding
-from storage.examination.segment_walk import READ_FAILURES
+from storage.examination.segment_walk import READ_FAILURES, UNREADABLE_RECORDS
 from storage.file_names import LOG_SUFFIX, offset_of
 from storage.log.segment import Segment
 from storage.log.segment_recovery import valid_batches
@@ -104,6 +104,7 @@ def segment_at(directory: str, base: int, path: str) -> Segment:
 
 
 def _decoded_of(directory: str, topic: str) -> Iterator[Decoded]:
+    from protocol.records.compression import CodecUnavailableError
     from protocol.records.records import read_records
 
     decoder = decoder_of(topic)
@@ -114,11 +115,20 @@ def _decoded_of(directory: str, topic: str) -> Iterator[Decoded]:
             continue
         try:
             segment = segment_at(directory, base, f"{directory}/{name}")
+        except OSError:
+            continue
+        try:
             for _position, header, batch in valid_batches(segment):
-                for record in read_records(batch) if not header.is_control else ():
+                try:
+                    records = [] if header.is_control else read_records(batch)
+                except (CodecUnavailableError, *UNREADABLE_RECORDS):
+                    continue
+                for record in records:
                     try:
                         yield decoded(decoder, record)
                     except UndecodedError:
                         continue
         except READ_FAILURES:
             continue
+        finally:
+            segment.close()

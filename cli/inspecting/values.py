@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 from datetime import UTC, datetime
 from enum import Enum
 
+from cli.formats import to_json
 from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import Struct
 
@@ -32,22 +32,12 @@ def plain(value: object) -> object:
     if isinstance(value, dict):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, bytes | bytearray | memoryview):
-        return of_bytes(bytes(value))
+        return to_json(bytes(value))
     return value
 
 
 def _is_uuid(value: object) -> bool:
     return isinstance(value, bytes) and len(value) == 16
-
-
-def of_bytes(data: bytes | None) -> object:
-    """Text where it is text; else an object with its base64."""
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 def shown(data: bytes | None) -> str:

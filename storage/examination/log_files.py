@@ -56,8 +56,8 @@ class LogExpectation(NamedTuple):
     log_start_offset: int
     clean: bool
     """Whether the last run stopped cleanly."""
-    compacted: bool
-    """Whether gaps between its offsets mean nothing."""
+    compacted: bool | None
+    """Whether gaps between its offsets mean nothing; None where nobody says whether it is compacted."""
 
 
 class SeenLog(NamedTuple):
@@ -256,7 +256,7 @@ def _segment(
     if walked.gap is not None and not expected.compacted:
         position, due, offset = walked.gap
         what = f"the batch at position {position} begins with offset {offset}, and {due} is the next one"
-        yield Finding(Severity.ERROR, path, what, FROM_A_COPY)
+        yield _gap(path, what, expected)
     if following is None:
         return
     if walked.first_offset >= following:
@@ -266,7 +266,17 @@ def _segment(
         )
     elif walked.end_offset < following and not expected.compacted:
         what = f"it ends at offset {walked.end_offset}, and the next segment begins at {following}"
-        yield Finding(Severity.ERROR, path, what, FROM_A_COPY)
+        yield _gap(path, what, expected)
+
+
+def _gap(path: str, what: str, expected: LogExpectation) -> Finding:
+    if expected.compacted is None:
+        todo = (
+            "nothing, if the broker's log.cleanup.policy has compact (--config server.properties says so); "
+            f"else {FROM_A_COPY}"
+        )
+        return Finding(Severity.WARNING, path, what, todo)
+    return Finding(Severity.ERROR, path, what, FROM_A_COPY)
 
 
 def _indexes(files: Files, directory: str, base: int, names: set[str], walked: Walked) -> Iterator[Finding]:

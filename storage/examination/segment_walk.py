@@ -2,14 +2,24 @@
 
 from protocol.errors import CodecError, KafkaError
 from protocol.records.batch import BatchHeader, CorruptRecordError
+from protocol.records.compression import CodecUnavailableError, DecompressionError
 from storage.examination.index_files import Walked
 from storage.files import Files
 from storage.log.segment import Segment
 from storage.log.segment_recovery import UnsupportedFormatError, valid_batches
 from storage.producers.txn_markers import read_marker
 
-READ_FAILURES = (OSError, KafkaError, CorruptRecordError, CodecError, UnsupportedFormatError)
+READ_FAILURES = (
+    OSError,
+    KafkaError,
+    CorruptRecordError,
+    CodecError,
+    DecompressionError,
+    UnsupportedFormatError,
+)
 """Of what a disk says."""
+UNREADABLE_RECORDS = (CodecError, CorruptRecordError, DecompressionError, ValueError, IndexError)
+"""Of a batch whose checksum is right, and whose records are none. (A codec that isn't installed says nothing of it.)"""
 
 
 def walk_segment(
@@ -59,7 +69,10 @@ class _Walk:
     def _mark(self, header: BatchHeader, batch: memoryview) -> None:
         began = self.begun.pop(header.producer_id, -1)
         self.markers[header.last_offset] = (header.producer_id, began)
-        marker = read_marker(batch)
+        try:
+            marker = read_marker(batch)
+        except CodecUnavailableError:
+            return
         if marker is not None and not marker.commit:
             self.aborted += began >= 0
 

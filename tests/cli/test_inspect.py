@@ -396,5 +396,5 @@ def test_among_several_paths_what_is_no_file_of_kafkas_is_passed_over_with_a_lin
 ) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("x")
-    assert look("inspect", notes, ours / "meta.properties").status == 0
+    assert look("inspect", notes, ours / "meta.properties").status == 2
     assert look("inspect", notes, notes).status == 2
