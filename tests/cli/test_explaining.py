@@ -22,8 +22,9 @@ from cli.explaining import (
     WaitingPartition,
     verdict_of,
 )
-from cli.explanation_words import as_document, in_shell, told_in_words
+from cli.explanation_words import as_document, told_in_words
 from cli.options import BOOTSTRAP
+from cli.pasting import in_shell
 from tests.cli.conftest import Kafka, Run
 from tests.cli.transactional import ends, plain
 from tests.clients.confluent import PATIENCE_S
@@ -129,6 +130,12 @@ def test_one_that_is_being_ended_needs_no_command() -> None:
     said = told(coordinated("PrepareCommit", HERE))
     assert "its markers are on their way" in said
     assert "barnabas transactions abort" not in said
+
+
+def test_what_another_user_may_own_is_said_to_hang_only_once_its_last_record_is_old() -> None:
+    assert "It seems to hang" in told(None)
+    assert "that you may describe" in told(None)
+    assert "It hangs" in told(None, now_ms=NOW_MS + 15 * 60_000)
 
 
 def test_where_a_coordinator_is_missing_nothing_is_said_to_hang() -> None:
