@@ -25,6 +25,7 @@ from cli.client.offsets import (
     Partition,
     leaders_of,
     list_offsets,
+    stable_and_ends,
 )
 from cli.client.transactions import (
     CoordinatedTransaction,
@@ -98,9 +99,7 @@ def explain(
 ) -> Explanation:
     """Of these topics' partitions. Raises CommandError."""
     leaders = leaders_of(topics)
-    # The end comes first: what is behind it later is behind it by an open transaction, not by what was added since.
-    ends = list_offsets(cluster, dict.fromkeys(leaders, LATEST_OFFSET))
-    stable = list_offsets(cluster, dict.fromkeys(leaders, LATEST_OFFSET), READ_COMMITTED)
+    stable, ends = stable_and_ends(cluster, leaders)
     behind = [each for each in leaders if each in ends and stable.get(each, ends[each]) < ends[each]]
     opened = open_all_along(cluster, behind)
     again = list_offsets(cluster, dict.fromkeys(behind, LATEST_OFFSET), READ_COMMITTED)
@@ -111,7 +110,9 @@ def explain(
             continue  # it ended meanwhile
         at = found[0].open.start_offset if found else stable[partition]
         counted = count_records(cluster, partition, at, at, ends[partition], effort)
-        blockers = [replace(one, records=counted.undecided.get(one.open.producer_id, 0)) for one in found]
+        blockers = [replace(one, records=counted.unmarked.get(one.open.producer_id, 0)) for one in found]
+        if not counted.is_exact:  # these are known to be open, whatever wasn't read
+            counted.undecided = {one.open.producer_id: one.records for one in blockers if one.records}
         waiting.append(
             WaitingPartition(partition, leaders[partition], at, ends[partition], counted, blockers)
         )

@@ -27,6 +27,7 @@ from cli.client.groups import (
     find_group,
     list_groups,
 )
+from cli.confirming import confirm_at_terminal
 from cli.errors import FAILED, CommandError
 from cli.group_lag import LagOfPartition, lags_of, share_lags
 from cli.options import add_connection, add_json, client_settings
@@ -67,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reset_arguments(verbs.add_parser("reset", help="set the offsets of a group that has no members"))
     delete = verbs.add_parser("delete", help="delete groups that have no members, with their offsets")
     delete.add_argument("names", nargs="+", metavar="NAME")
+    delete.add_argument("--yes", action="store_true", help="don't ask at a terminal")
     add_connection(delete)
 
 
@@ -209,6 +211,7 @@ def _document(group: DescribedGroup, lags: list[LagOfPartition]) -> dict[str, An
 
 def _delete(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     status = 0
+    confirm_at_terminal(f"Delete {', '.join(options.names)}, with their offsets?", yes=options.yes)
     for name in options.names:
         error_code = delete_group(cluster, name)
         say(f"{name}: {told(error_code) if error_code else 'deleted'}")

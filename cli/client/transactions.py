@@ -164,7 +164,7 @@ def _open_in(
     def ask() -> tuple[int, Partition | None]:
         worst: tuple[int, Partition | None] = (Error.NONE, None)
         left = [each for each in partitions if each not in found]
-        leaders = leaders_of(cluster.topics(sorted({topic for topic, _ in left}))) if left else {}
+        leaders = leaders_of(cluster.topics_left(sorted({topic for topic, _ in left}))) if left else {}
         by_node: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for topic, index in left:
             node = leaders.get((topic, index), NO_LEADER)

@@ -78,9 +78,8 @@ def test_what_ends_while_it_is_looked_at_is_nothing_to_wait_for(
     stable = iter([100, 100 if waits else 103])
     monkeypatch.setattr(explaining, "open_transactions", lambda *_: next(looks))
     monkeypatch.setattr(explaining, "leaders_of", lambda _: {HERE: 1})
-    monkeypatch.setattr(
-        explaining, "list_offsets", lambda _, wanted, isolation=0: {HERE: next(stable) if isolation else 103}
-    )
+    monkeypatch.setattr(explaining, "stable_and_ends", lambda *_: ({HERE: next(stable)}, {HERE: 103}))
+    monkeypatch.setattr(explaining, "list_offsets", lambda *_: {HERE: next(stable)})
     monkeypatch.setattr(explaining, "list_transactions", lambda *_: [coordinated("CompleteCommit")])
     monkeypatch.setattr(explaining, "coordinators_are_complete", lambda _: True)
     monkeypatch.setattr(explaining, "count_records", lambda *_: Counted(undecided={7: 2}))
@@ -96,9 +95,8 @@ def test_a_partition_whose_marker_isnt_replicated_waits_for_its_replicas(
     stable = [100, 100]
     monkeypatch.setattr(explaining, "open_transactions", lambda *_: {HERE: []})
     monkeypatch.setattr(explaining, "leaders_of", lambda _: {HERE: 1})
-    monkeypatch.setattr(
-        explaining, "list_offsets", lambda _, wanted, isolation=0: {HERE: stable.pop(0) if isolation else 103}
-    )
+    monkeypatch.setattr(explaining, "stable_and_ends", lambda *_: ({HERE: stable.pop(0)}, {HERE: 103}))
+    monkeypatch.setattr(explaining, "list_offsets", lambda *_: {HERE: stable.pop(0)})
     monkeypatch.setattr(explaining, "coordinators_are_complete", lambda _: True)
     monkeypatch.setattr(explaining, "count_records", lambda *_: Counted(waiting=2))
     nobody = cast(KafkaCluster, None)
