@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from cli.client.connection import Connection
+from cli.client.own_settings import check_names
 from cli.errors import UNREACHABLE, CommandError, CommandUsageError
 from cli.options import BOOTSTRAP
 from protocol.errors import Error
@@ -47,6 +48,7 @@ class KafkaCluster:
     """Connections are made as they are needed, and kept. Every method raises CommandError."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
+        check_names(settings)
         self._settings = settings
         self._connections: dict[int, Connection] = {}
         self._any: Connection | None = None

@@ -102,7 +102,7 @@ def test_reset_sets_what_kafkas_tool_would_set_and_nothing_before_it_is_told_to(
     cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
 ) -> None:
     group = f"{topic}-g"
-    assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers).status == 0
+    assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers, "-c", "retention.ms=-1").status == 0
     producer = plain(kafka.bootstrap)
     for number in range(5):
         for partition in (0, 1):
