@@ -133,6 +133,8 @@ def _partitions(
         there = sorted(that_are_there(cluster, before))
         for topic in sorted({topic for topic, _ in before} - {topic for topic, _ in there}):
             say(f"{topic}: the topic is gone, and what is committed of it stays")
+        if not there:
+            raise CommandError(f"no topic is left of which group {options.name} has offsets")
         return there
     found: list[Partition] = []
     for text in options.topic:

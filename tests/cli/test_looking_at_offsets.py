@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import pty
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from cli import configs, confirming
+from cli import configs, confirming, resetting
 from cli.client import offsets, sizes
 from cli.client.cluster import KafkaCluster
 from cli.errors import CommandError
@@ -92,3 +93,15 @@ def test_what_a_script_may_do_unasked_is_asked_of_a_person(
             with pytest.raises(CommandError, match="nothing was done"):
                 confirming.confirm_at_terminal("Delete?", yes=False)
     os.close(here)
+
+
+def test_all_topics_of_a_group_are_those_that_are_still_there(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = KafkaCluster({})
+    monkeypatch.setattr(cluster, "metadata", lambda _=None: MetadataResponse(topics=[THERE, GONE]))
+    given = argparse.Namespace(all_topics=True, topic=[], name="g")
+    assert resetting._partitions(cluster, given, {("there", 0): 1, ("gone", 0): 2}) == [("there", 0)]
+    assert "gone: the topic is gone" in capsys.readouterr().err
+    with pytest.raises(CommandError, match="no topic is left"):
+        resetting._partitions(cluster, given, {("gone", 0): 2})
