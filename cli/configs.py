@@ -55,13 +55,15 @@ def show_or_set(cluster: KafkaCluster, options: argparse.Namespace) -> int:
 
 def show_differing(cluster: KafkaCluster, topic: str) -> None:
     """Those that are the topic's own."""
-    rows = [
-        [topic, each.name, value_of(each)]
-        for each in described(cluster, topic)
-        if each.config_source == OF_TOPIC
-    ]
+    rows = [[topic, name, value] for name, value in differing(cluster, topic).items()]
     if rows:
         show_table(("topic", "setting", "value"), rows)
+
+
+def differing(cluster: KafkaCluster, topic: str) -> dict[str, str]:
+    """Those that are the topic's own, as they are shown."""
+    own = (each for each in described(cluster, topic) if each.config_source == OF_TOPIC)
+    return {each.name: value_of(each) for each in own}
 
 
 def described(cluster: KafkaCluster, topic: str) -> list[DescribeConfigsResourceResult]:
@@ -87,7 +89,8 @@ def _else(setting: DescribeConfigsResourceResult) -> str:
     others = [each for each in setting.synonyms if each.source != setting.config_source]
     if not others:
         return ""
-    return f"{others[0].value} ({WHY.get(others[0].source, '?')}, {others[0].name})"
+    value = "(secret)" if setting.is_sensitive else others[0].value or ""
+    return f"{value} ({WHY.get(others[0].source, '?')}, {others[0].name})"
 
 
 def _set(cluster: KafkaCluster, topic: str, changes: dict[str, str]) -> int:

@@ -1,4 +1,4 @@
-"""What can't be undone is asked for twice."""
+"""What can't be undone is asked for twice at a terminal."""
 
 from __future__ import annotations
 
@@ -18,3 +18,9 @@ def confirm(question: str, *, yes: bool) -> None:
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandError("nothing was done")
+
+
+def confirm_at_terminal(question: str, *, yes: bool) -> None:
+    """As `confirm`, of what says all of it already: a script, which nobody answers for, isn't asked."""
+    if sys.stdin.isatty():
+        confirm(question, yes=yes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from cli.client.cluster import KafkaCluster
@@ -25,6 +25,7 @@ from cli.client.offsets import (
     Partition,
     leaders_of,
     list_offsets,
+    stable_and_ends,
 )
 from cli.client.transactions import (
     CoordinatedTransaction,
@@ -38,6 +39,9 @@ from protocol.messages.metadata import MetadataResponseTopic
 TAIL_OFFSETS: Final = 1_000
 """How far back from its end a partition is searched for a record that a reader gets."""
 UNKNOWN, HANGING, OPEN, ENDING = "unknown", "hanging", "open", "ending"
+LARGEST_TIMEOUT_MS: Final = 15 * 60_000
+"""`transaction.max.timeout.ms` by default: what nobody ends hangs once its last record is older. Until then a
+coordinator may know of it that this user may not ask. Source: `find-hanging` of Kafka."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,12 @@ class Blocker:
     coordinated: CoordinatedTransaction | None
     verdict: str
     why: str
+
+    def may_be_hidden(self, now_ms: int) -> bool:
+        """Whether a coordinator may still end it whose transactional id this user may not describe."""
+        if self.verdict != HANGING or self.coordinated is not None:
+            return False
+        return now_ms - self.open.last_timestamp_ms < LARGEST_TIMEOUT_MS
 
 
 @dataclass(frozen=True)
@@ -89,23 +99,20 @@ def explain(
 ) -> Explanation:
     """Of these topics' partitions. Raises CommandError."""
     leaders = leaders_of(topics)
-    # The end comes first: what is behind it later is behind it by an open transaction, not by what was added since.
-    ends = list_offsets(cluster, dict.fromkeys(leaders, LATEST_OFFSET))
-    stable = list_offsets(cluster, dict.fromkeys(leaders, LATEST_OFFSET), READ_COMMITTED)
+    stable, ends = stable_and_ends(cluster, leaders)
     behind = [each for each in leaders if each in ends and stable.get(each, ends[each]) < ends[each]]
-    opened = open_transactions(cluster, behind)
-    coordinated = _by_producer_id(cluster, opened.values())
+    opened = open_all_along(cluster, behind)
     again = list_offsets(cluster, dict.fromkeys(behind, LATEST_OFFSET), READ_COMMITTED)
-    still = {one for found in open_transactions(cluster, behind).values() for one in found_keys(found)}
-    complete = coordinators_are_complete(cluster) if opened else True
     waiting = []
     for partition in behind:
-        found = [one for one in opened.get(partition, []) if key_of(one) in still]
+        found = opened.get(partition, [])
         if not found and again.get(partition) != stable[partition]:
             continue  # it ended meanwhile
-        at = found[0].start_offset if found else stable[partition]
+        at = found[0].open.start_offset if found else stable[partition]
         counted = count_records(cluster, partition, at, at, ends[partition], effort)
-        blockers = [_judged(one, counted, coordinated.get(one.producer_id), complete) for one in found]
+        blockers = [replace(one, records=counted.unmarked.get(one.open.producer_id, 0)) for one in found]
+        if not counted.is_exact:  # these are known to be open, whatever wasn't read
+            counted.undecided = {one.open.producer_id: one.records for one in blockers if one.records}
         waiting.append(
             WaitingPartition(partition, leaders[partition], at, ends[partition], counted, blockers)
         )
@@ -124,9 +131,20 @@ def key_of(one: OpenTransaction) -> Key:
     return one.partition, one.producer_id, one.start_offset
 
 
-def found_keys(found: Iterable[OpenTransaction]) -> list[Key]:
-    """Of several."""
-    return [key_of(one) for one in found]
+def open_all_along(cluster: KafkaCluster, partitions: Iterable[Partition]) -> dict[Partition, list[Blocker]]:
+    """The open transactions of each partition, by their start, none of them counted, with what is to become of each:
+    they were open before their coordinators were asked, and are after it. Raises CommandError."""
+    asked = [*partitions]
+    opened = open_transactions(cluster, asked)
+    coordinated = _by_producer_id(cluster, opened.values())
+    still = {key_of(one) for found in open_transactions(cluster, asked).values() for one in found}
+    complete = coordinators_are_complete(cluster) if opened else True
+    return {
+        partition: [
+            _judged(one, coordinated.get(one.producer_id), complete) for one in found if key_of(one) in still
+        ]
+        for partition, found in opened.items()
+    }
 
 
 def verdict_of(
@@ -140,7 +158,8 @@ def verdict_of(
                 UNKNOWN,
                 "a coordinator that may know of it isn't there: __transaction_state lacks a leader",
             )
-        return HANGING, f"no coordinator knows of producer id {one.producer_id}"
+        unknown = f"no coordinator knows of producer id {one.producer_id}"
+        return HANGING, f"{unknown} in a transactional id that you may describe"
     if one.partition not in coordinated.partitions:
         doing = f"is {coordinated.state}" + (", in other partitions" if coordinated.partitions else "")
         return HANGING, f"its coordinator doesn't have this partition in the transaction: {doing}"
@@ -159,11 +178,9 @@ def _by_producer_id(
     return {each.producer_id: each for each in listed if each.producer_id in producer_ids}
 
 
-def _judged(
-    one: OpenTransaction, counted: Counted, coordinated: CoordinatedTransaction | None, complete: bool
-) -> Blocker:
+def _judged(one: OpenTransaction, coordinated: CoordinatedTransaction | None, complete: bool) -> Blocker:
     verdict, why = verdict_of(one, coordinated, complete=complete)
-    return Blocker(one, counted.undecided.get(one.producer_id, 0), coordinated, verdict, why)
+    return Blocker(one, 0, coordinated, verdict, why)
 
 
 def _tails(

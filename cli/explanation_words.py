@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any
 
 from cli.client.transactions import NEVER_MS, CoordinatedTransaction
-from cli.explaining import ENDING, HANGING, OPEN, Blocker, Explanation, Tail, WaitingPartition
+from cli.explaining import (
+    ENDING,
+    HANGING,
+    LARGEST_TIMEOUT_MS,
+    OPEN,
+    Blocker,
+    Explanation,
+    Tail,
+    WaitingPartition,
+)
 from cli.output import printable
+from cli.pasting import in_shell, option_in_shell
 from cli.wording import moment, number_of, span
 
 
@@ -31,28 +40,14 @@ def end_of(one: Blocker, where: str) -> str | None:
     if one.verdict == HANGING:
         topic, index = one.open.partition
         return (
-            f"barnabas transactions abort --topic {in_shell(topic)} --partition {index}"
+            f"barnabas transactions abort {option_in_shell('--topic', topic)} --partition {index}"
             f" --start-offset {one.open.start_offset}{where}"
         )
     if one.verdict == OPEN and one.coordinated is not None:
-        return f"barnabas transactions abort --id {in_shell(one.coordinated.transactional_id)}{where}"
+        return (
+            f"barnabas transactions abort {option_in_shell('--id', one.coordinated.transactional_id)}{where}"
+        )
     return None
-
-
-def in_shell(text: str) -> str:
-    """As a word that a shell takes. What can't be printed is written as `$'...'`, which bash and zsh know."""
-    if text.isprintable():
-        return shlex.quote(text)
-    return "$'" + "".join(map(_escaped, text)) + "'"
-
-
-def _escaped(char: str) -> str:
-    if char in "'\\":
-        return f"\\{char}"
-    if char.isprintable():
-        return char
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x80 else f"\\U{code:08x}"
 
 
 def _waiting(each: WaitingPartition, where: str, now_ms: int) -> str:
@@ -70,7 +65,7 @@ def _waiting(each: WaitingPartition, where: str, now_ms: int) -> str:
         ]
     for number, one in enumerate(each.blockers):
         lines += [f"  {'Then they wait for' if number else 'They wait for'} {_who(one)}"]
-        details = [_where_open(one, each.counted.is_exact), _until(one, now_ms), *_ending(one, where)]
+        details = [_where_open(one, each.counted.is_exact), _until(one, now_ms), *_ending(one, where, now_ms)]
         lines += [f"    {line}" for line in details if line]
     return "\n".join(lines)
 
@@ -112,6 +107,8 @@ def _where_open(one: Blocker, is_exact: bool) -> str:
 
 def _until(one: Blocker, now_ms: int) -> str:
     """What happens by itself."""
+    if one.may_be_hidden(now_ms):
+        return f"It seems to hang: {printable(one.why)}. Its last record is young, so that it may be another user's."
     if one.verdict == HANGING:
         return f"It hangs: {printable(one.why)}. No broker will ever end it."
     if one.verdict == ENDING:
@@ -136,12 +133,18 @@ def _timeout(known: CoordinatedTransaction, now_ms: int) -> str:
     )
 
 
-def _ending(one: Blocker, where: str) -> list[str]:
+def _ending(one: Blocker, where: str, now_ms: int) -> list[str]:
     command = end_of(one, where)
     if one.verdict == OPEN and one.coordinated is not None:
         name = printable(one.coordinated.transactional_id)
         return [
             f"To end it now: stop or restart the application whose transactional.id is {name}, or",
+            f"  {command}",
+        ]
+    if one.may_be_hidden(now_ms):
+        old_ms = one.open.last_timestamp_ms + LARGEST_TIMEOUT_MS
+        return [
+            f"To end it, if it is still there at {moment(old_ms)} (or, being sure, with --force):",
             f"  {command}",
         ]
     if one.verdict == HANGING:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from cli.client.cluster import KafkaCluster
 from cli.client.counting import Effort, count_records
 from cli.client.groups import DescribedGroup, committed_offsets, share_offsets, unstable_offsets
-from cli.client.offsets import EARLIEST, LATEST_OFFSET, READ_COMMITTED, Partition, list_offsets
-from protocol.errors import Error
+from cli.client.offsets import EARLIEST, Partition, list_offsets, stable_and_ends, that_are_there
 
 UNSTABLE: Final = (
     "a transaction that is open is about to commit another offset, and consumers that start here wait for its end:"
@@ -52,8 +50,9 @@ def lags_of(cluster: KafkaCluster, group: DescribedGroup, effort: Effort) -> lis
     """Of what it has committed, and of what its members have. Raises CommandError."""
     committed = committed_offsets(cluster, group.listed.name)
     members = _members_of(group)
-    partitions = _known(cluster, {*committed, *members})
-    starts, stable, ends = _offsets_of(cluster, partitions)
+    partitions = that_are_there(cluster, {*committed, *members})
+    starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
+    stable, ends = stable_and_ends(cluster, partitions)
     until_s = time.monotonic() + max(IN_ALL_S, effort.max_seconds)
     unstable = unstable_offsets(cluster, group.listed.name, partitions)
     lags = []
@@ -106,8 +105,8 @@ def share_lags(cluster: KafkaCluster, group: DescribedGroup) -> list[LagOfPartit
     """As its coordinator has them: what was delivered out of order is known only there. Raises CommandError."""
     found = share_offsets(cluster, group.listed.name)
     members = _members_of(group)
-    partitions = _known(cluster, found)
-    _, stable, ends = _offsets_of(cluster, partitions)
+    partitions = that_are_there(cluster, found)
+    stable, ends = stable_and_ends(cluster, partitions)
     return [
         LagOfPartition(
             partition,
@@ -123,31 +122,6 @@ def share_lags(cluster: KafkaCluster, group: DescribedGroup) -> list[LagOfPartit
         )
         for partition, (start, lag) in sorted(found.items())
     ]
-
-
-def _offsets_of(
-    cluster: KafkaCluster, partitions: Iterable[Partition]
-) -> tuple[dict[Partition, int], dict[Partition, int], dict[Partition, int]]:
-    """Starts, last stable offsets and ends. The end is asked last, so that it isn't before the last stable offset."""
-    asked = [*partitions]
-    starts = list_offsets(cluster, dict.fromkeys(asked, EARLIEST))
-    stable = list_offsets(cluster, dict.fromkeys(asked, LATEST_OFFSET), READ_COMMITTED)
-    return starts, stable, list_offsets(cluster, dict.fromkeys(asked, LATEST_OFFSET))
-
-
-def _known(cluster: KafkaCluster, partitions: Iterable[Partition]) -> list[Partition]:
-    """Those that are there: a group may have offsets of a topic that was deleted."""
-    asked = [*partitions]
-    if not asked:
-        return []
-    answer = cluster.metadata(sorted({topic for topic, _ in asked}))
-    there = {
-        (topic.name, each.partition_index)
-        for topic in answer.topics
-        if topic.error_code != Error.UNKNOWN_TOPIC_OR_PARTITION
-        for each in topic.partitions
-    }
-    return [partition for partition in asked if partition in there]
 
 
 def _members_of(group: DescribedGroup) -> dict[Partition, str]:

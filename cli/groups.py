@@ -27,10 +27,12 @@ from cli.client.groups import (
     find_group,
     list_groups,
 )
+from cli.confirming import confirm_at_terminal
 from cli.errors import FAILED, CommandError
 from cli.group_lag import LagOfPartition, lags_of, share_lags
 from cli.options import add_connection, add_json, client_settings
 from cli.output import as_json, say, show_json, show_pairs, show_table
+from cli.pasting import in_shell, secrets_again, which_kafka
 from cli.resetting import add_reset_arguments, reset
 
 LIST_COLUMNS = ("group", "kind", "protocol", "state", "coordinator")
@@ -66,6 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_reset_arguments(verbs.add_parser("reset", help="set the offsets of a group that has no members"))
     delete = verbs.add_parser("delete", help="delete groups that have no members, with their offsets")
     delete.add_argument("names", nargs="+", metavar="NAME")
+    delete.add_argument("--yes", action="store_true", help="don't ask at a terminal")
     add_connection(delete)
 
 
@@ -99,13 +102,15 @@ def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
         if options.json:
             documents.append(_document(group, lags))
         else:
-            _write(group, lags)
+            _write(group, lags, which_kafka(options))
+            if any(each.open for each in lags) and (secrets := secrets_again(options)):
+                say(secrets)
     if options.json:
         show_json(documents)
     return 0
 
 
-def _write(group: DescribedGroup, lags: list[LagOfPartition]) -> None:
+def _write(group: DescribedGroup, lags: list[LagOfPartition], where: str) -> None:
     pairs: dict[str, object] = {
         "group": group.listed.name,
         "kind": group.listed.kind,
@@ -145,8 +150,9 @@ def _write(group: DescribedGroup, lags: list[LagOfPartition]) -> None:
             say(f"{each.partition[0]}-{each.partition[1]}: {each.note}")
     held = sorted({each.partition[0] for each in lags if each.open})
     if held:
+        topics = " ".join(map(in_shell, held))
         say(
-            f"open transactions hold readers of committed records: barnabas transactions explain {' '.join(held)}"
+            f"open transactions hold readers of committed records: barnabas transactions explain {topics}{where}"
         )
 
 
@@ -205,6 +211,7 @@ def _document(group: DescribedGroup, lags: list[LagOfPartition]) -> dict[str, An
 
 def _delete(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     status = 0
+    confirm_at_terminal(f"Delete {', '.join(options.names)}, with their offsets?", yes=options.yes)
     for name in options.names:
         error_code = delete_group(cluster, name)
         say(f"{name}: {told(error_code) if error_code else 'deleted'}")

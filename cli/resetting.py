@@ -15,10 +15,12 @@ from cli.client.groups import (
     find_group,
     share_offsets,
 )
-from cli.client.offsets import EARLIEST, LATEST_OFFSET, Partition, leaders_of, list_offsets
+from cli.client.offsets import EARLIEST, LATEST_OFFSET, Partition, leaders_of, list_offsets, that_are_there
+from cli.confirming import confirm_at_terminal
 from cli.errors import FAILED, CommandError, CommandUsageError
 from cli.options import add_connection, add_json
 from cli.output import as_json, say, show_json, show_table
+from cli.wording import number_of
 from protocol.errors import Error
 
 COLUMNS: Final = ("topic", "partition", "from", "to", "note")
@@ -47,6 +49,8 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
         help="earliest | latest | offset N | time 2026-01-31T12:00:00+01:00 | shift N (back, where N is negative)",
     )
     parser.add_argument("--execute", action="store_true", help="do it, instead of showing what would be done")
+    parser.add_argument("--new", action="store_true", help="also for a group that isn't there: it is made")
+    parser.add_argument("--yes", action="store_true", help="don't ask at a terminal")
     add_json(parser)
     add_connection(parser)
 
@@ -70,7 +74,15 @@ def reset(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     partitions = _partitions(cluster, options, before)
     after = _targets(cluster, partitions, before, kind, value)
     failures: dict[Partition, str | None] = {}
+    if group is None and not options.new:
+        if options.execute:
+            raise CommandError(
+                f"there is no group {options.name} (barnabas groups lists them): --new makes one"
+            )
+        say(f"there is no group {options.name}: --execute needs --new")
     if options.execute:
+        of = number_of(len(after), "partition")
+        confirm_at_terminal(f"Set the offsets of group {options.name} in {of}?", yes=options.yes)
         offsets = {partition: offset for partition, (offset, _) in after.items()}
         change = alter_share_offsets if is_share else commit_offsets
         failures = change(cluster, options.name, offsets)
@@ -118,7 +130,12 @@ def _partitions(
     if options.all_topics:
         if not before:
             raise CommandError(f"group {options.name} has no offsets: name the topics by --topic")
-        return sorted(before)
+        there = sorted(that_are_there(cluster, before))
+        for topic in sorted({topic for topic, _ in before} - {topic for topic, _ in there}):
+            say(f"{topic}: the topic is gone, and what is committed of it stays")
+        if not there:
+            raise CommandError(f"no topic is left of which group {options.name} has offsets")
+        return there
     found: list[Partition] = []
     for text in options.topic:
         name, _, indexes = text.partition(":")

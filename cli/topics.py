@@ -13,9 +13,10 @@ import argparse
 from typing import Any
 
 from cli.client.cluster import KafkaCluster, told
-from cli.client.offsets import EARLIEST, LATEST_OFFSET, READ_COMMITTED, leaders_of, list_offsets
+from cli.client.offsets import EARLIEST, leaders_of, list_offsets, stable_and_ends
 from cli.client.sizes import sizes_of_leaders
-from cli.configs import show_differing, show_or_set
+from cli.configs import differing, show_differing, show_or_set
+from cli.confirming import confirm_at_terminal
 from cli.errors import FAILED
 from cli.options import add_connection, add_json, client_settings, key_values
 from cli.output import as_json, say, show_json, show_table
@@ -64,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection(create)
     delete = verbs.add_parser("delete", help="delete topics, with all that is in them")
     delete.add_argument("names", nargs="+", metavar="NAME")
+    delete.add_argument("--yes", action="store_true", help="don't ask at a terminal")
     add_connection(delete)
     configs = verbs.add_parser("configs", help="settings of a topic, and why each is as it is; or set some")
     configs.add_argument("name", metavar="NAME")
@@ -89,7 +91,11 @@ def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     rows = _partitions(cluster, topics)
     if options.names or options.json:
         if options.json:
-            show_json(as_json(PARTITION_COLUMNS, rows))
+            documents = as_json(PARTITION_COLUMNS, rows)
+            if options.names:
+                settings = {topic.name: differing(cluster, topic.name or "") for topic in topics}
+                documents = [{**each, "settings": settings[each["topic"]]} for each in documents]
+            show_json(documents)
         else:
             show_table(PARTITION_COLUMNS, rows)
             for topic in topics:
@@ -102,8 +108,7 @@ def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
 def _partitions(cluster: KafkaCluster, topics: list[MetadataResponseTopic]) -> list[list[Any]]:
     leaders = leaders_of(topics)
     starts = list_offsets(cluster, dict.fromkeys(leaders, EARLIEST))
-    ends = list_offsets(cluster, dict.fromkeys(leaders, LATEST_OFFSET))
-    stable = list_offsets(cluster, dict.fromkeys(leaders, LATEST_OFFSET), READ_COMMITTED)
+    stable, ends = stable_and_ends(cluster, leaders)
     sizes = sizes_of_leaders(cluster, leaders)
     rows = []
     for topic in topics:
@@ -118,10 +123,11 @@ def _partitions(cluster: KafkaCluster, topics: list[MetadataResponseTopic]) -> l
 def _summed(topic: MetadataResponseTopic, rows: list[list[Any]]) -> list[Any]:
     of_it = [row for row in rows if row[0] == topic.name]
     replicas = max((len(row[3]) for row in of_it), default=0)
-    known = [row for row in of_it if row[5] is not None and row[6] is not None]
-    records = sum(row[6] - row[5] for row in known)
-    not_stable = sum(row[6] - row[7] for row in known)
-    return [topic.name, len(of_it), replicas, records, not_stable, sum(row[8] or 0 for row in of_it)]
+    known = all(None not in row[5:8] for row in of_it)
+    records = sum(row[6] - row[5] for row in of_it) if known else None
+    not_stable = sum(row[6] - row[7] for row in of_it) if known else None
+    size = sum(row[8] for row in of_it) if all(row[8] is not None for row in of_it) else None
+    return [topic.name, len(of_it), replicas, records, not_stable, size]
 
 
 def _create(cluster: KafkaCluster, options: argparse.Namespace) -> int:
@@ -145,6 +151,7 @@ def _create(cluster: KafkaCluster, options: argparse.Namespace) -> int:
 
 
 def _delete(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    confirm_at_terminal(f"Delete {', '.join(options.names)}, with all that is in them?", yes=options.yes)
     states = [DeleteTopicState(name=name) for name in options.names]
     request = DeleteTopicsRequest(topics=states, topic_names=options.names, timeout_ms=60_000)
     if cluster.version_of(DeleteTopicsRequest) < 6:

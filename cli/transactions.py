@@ -18,22 +18,22 @@ from typing import Any
 
 from cli.client.cluster import KafkaCluster
 from cli.client.counting import ALL, SOME
+from cli.client.offsets import Partition
 from cli.client.transactions import (
     NEVER_MS,
     CoordinatedTransaction,
-    coordinators_are_complete,
     describe_transaction,
     fence,
     list_transactions,
-    open_transactions,
     write_abort_marker,
 )
 from cli.confirming import confirm
 from cli.errors import CommandError, CommandUsageError
-from cli.explaining import HANGING, explain, verdict_of
-from cli.explanation_words import as_document, told_in_words
+from cli.explaining import HANGING, LARGEST_TIMEOUT_MS, Blocker, explain, key_of, open_all_along
+from cli.explanation_words import as_document, end_of, told_in_words
 from cli.options import add_connection, add_json, client_settings
 from cli.output import say, show_json, show_pairs, show_table
+from cli.pasting import secrets_again, which_kafka
 from cli.wording import moment, number_of, span
 
 COLUMNS = (
@@ -79,7 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     abort.add_argument(
         "--force",
         action="store_true",
-        help="also where its coordinator knows of it: its other partitions stay",
+        help="also where its coordinator knows of it, or another user's may: its other partitions stay",
     )
     abort.add_argument("--yes", action="store_true", help="don't ask")
     add_connection(abort)
@@ -157,15 +157,14 @@ def _document(each: CoordinatedTransaction) -> dict[str, Any]:
 def _explain(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     topics = cluster.topics(options.topics, internal=options.internal)
     found = explain(cluster, topics, ALL if options.exact else SOME, with_tails=bool(options.topics))
-    where = "".join(
-        f" --{name} {value}"
-        for name, value in (("bootstrap", options.bootstrap), ("config", options.config))
-        if value is not None
-    )
+    where = which_kafka(options)
     if options.json:
         show_json(as_document(found, where, _now_ms()))
     else:
         print(told_in_words(found, where, _now_ms()))
+        secrets = secrets_again(options)
+        if found.waiting and secrets:
+            say(secrets)
     return 0
 
 
@@ -185,6 +184,13 @@ def _fence(cluster: KafkaCluster, options: argparse.Namespace) -> int:
         raise CommandError(f"{options.id} is {found.state}: {reason}")
     partitions = number_of(len(found.partitions), "partition")
     confirm(f"Abort what {options.id} has open in {partitions}, and fence its application?", yes=options.yes)
+    now = _known(cluster, options.id)
+    if (now.state, now.started_ms, now.producer_epoch) != (
+        found.state,
+        found.started_ms,
+        found.producer_epoch,
+    ):
+        raise CommandError(f"{options.id} has got on meanwhile, and is {now.state}: nothing was done")
     fenced = fence(cluster, found)
     say(
         f"{options.id}: aborted; its epoch is {fenced.producer_epoch} now, and whoever had it before is fenced"
@@ -195,31 +201,40 @@ def _fence(cluster: KafkaCluster, options: argparse.Namespace) -> int:
 def _abort_hanging(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     partition = (options.topic, options.partition)
     name = f"{options.topic}-{options.partition}"
-    found = open_transactions(cluster, [partition]).get(partition, [])
-    starting = [one for one in found if one.start_offset == options.start_offset]
-    if not starting:
-        starts = ", ".join(str(one.start_offset) for one in found)
-        others = f": those that are open start at {starts}" if found else ", nor anywhere else"
-        raise CommandError(f"no open transaction of {name} starts at {options.start_offset}{others}")
-    (one,) = starting
-    of_it = [
-        each for each in list_transactions(cluster, [one.producer_id]) if each.producer_id == one.producer_id
-    ]
-    coordinated = of_it[0] if of_it else None
-    complete = coordinators_are_complete(cluster)
-    verdict, why = verdict_of(one, coordinated, complete=complete)
-    if verdict != HANGING and not options.force:
-        better = f": barnabas transactions abort --id {coordinated.transactional_id}" if coordinated else ""
-        raise CommandError(f"it doesn't hang, but {why}{better} (or --force)")
+    one = _blocker(cluster, partition, options.start_offset)
+    producer_id, start = one.open.producer_id, one.open.start_offset
+    if one.verdict != HANGING and not options.force:
+        command = end_of(one, which_kafka(options))
+        better = f": {command}" if command else ""
+        raise CommandError(f"it doesn't hang, but {one.why}{better} (or --force)")
+    if one.may_be_hidden(_now_ms()) and not options.force:
+        raise CommandError(
+            f"it may not hang: {one.why}, and its last record is younger than {span(LARGEST_TIMEOUT_MS)},"
+            " the largest timeout (wait, or --force)"
+        )
     confirm(
-        f"Abort the transaction of producer id {one.producer_id} in {name} that starts at {one.start_offset} ({why})?",
+        f"Abort the transaction of producer id {producer_id} in {name} that starts at {start} ({one.why})?",
         yes=options.yes,
     )
-    write_abort_marker(cluster, one)
-    say(
-        f"{name}: the transaction of producer id {one.producer_id} that started at {one.start_offset} is aborted"
-    )
+    now = _blocker(cluster, partition, options.start_offset)
+    if (key_of(now.open), now.verdict) != (key_of(one.open), one.verdict):
+        raise CommandError(f"it has changed meanwhile: {now.why}. Nothing was done")
+    write_abort_marker(cluster, now.open)
+    say(f"{name}: the transaction of producer id {producer_id} that started at {start} is aborted")
     return 0
+
+
+def _blocker(cluster: KafkaCluster, partition: Partition, start_offset: int) -> Blocker:
+    """What is open there now; CommandError where nothing is."""
+    found = open_all_along(cluster, [partition]).get(partition, [])
+    for one in found:
+        if one.open.start_offset == start_offset:
+            return one
+    starts = ", ".join(str(one.open.start_offset) for one in found)
+    others = f": those that are open start at {starts}" if found else ", nor anywhere else"
+    raise CommandError(
+        f"no open transaction of {partition[0]}-{partition[1]} starts at {start_offset}{others}"
+    )
 
 
 def _now_ms() -> int:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from cli.client.connection import Connection
+from cli.client.own_settings import check_names
 from cli.errors import UNREACHABLE, CommandError, CommandUsageError
 from cli.options import BOOTSTRAP
 from protocol.errors import Error
@@ -47,6 +48,7 @@ class KafkaCluster:
     """Connections are made as they are needed, and kept. Every method raises CommandError."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
+        check_names(settings)
         self._settings = settings
         self._connections: dict[int, Connection] = {}
         self._any: Connection | None = None
@@ -103,10 +105,15 @@ class KafkaCluster:
         """Those of these names, each of which must be there; without names all, the internal ones if they're asked
         for. In the order of their names."""
         answer = self.metadata(names or None)
+        if not names:
+            return [topic for topic in _there(answer) if internal or not topic.is_internal]
         for topic in answer.topics:
             check(topic.error_code, None, f"topic {topic.name}")
-        kept = [topic for topic in answer.topics if names or internal or not topic.is_internal]
-        return sorted(kept, key=lambda topic: topic.name or "")
+        return _there(answer)
+
+    def topics_left(self, names: Sequence[str]) -> list[MetadataResponseTopic]:
+        """Those of these names that are still there: one may be deleted at any time."""
+        return _there(self.metadata(names)) if names else []
 
     def coordinator(self, kind: int, key: str) -> int:
         """The node that coordinates this group, transactional id or share group's partition (`group:topicId:n`). It is
@@ -159,6 +166,14 @@ class KafkaCluster:
                 failure = failure or error
         assert failure is not None
         raise CommandError(f"{failure} (is a broker running there? `barnabas` starts one)", UNREACHABLE)
+
+
+def _there(answer: MetadataResponse) -> list[MetadataResponseTopic]:
+    """Of which the broker knows, in the order of their names. CommandError where it may not tell of one."""
+    kept = [topic for topic in answer.topics if topic.error_code != Error.UNKNOWN_TOPIC_OR_PARTITION]
+    for topic in kept:
+        check(topic.error_code, None, f"topic {topic.name}")
+    return sorted(kept, key=lambda topic: topic.name or "")
 
 
 def until_passed(ask: Callable[[], R2], error_of: Callable[[R2], int]) -> R2:

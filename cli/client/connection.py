@@ -40,15 +40,35 @@ class Connection:
             raise CommandUsageError(f"security.protocol={protocol}: one of {', '.join(PROTOCOLS)} is needed")
         try:
             self._socket = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise self._unreachable(error) from None
+        except ValueError as error:  # as UnicodeError of a name such as foo..bar
+            raise self._no_address(error) from None
+        try:
+            self._stand(protocol, host, settings)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _stand(self, protocol: str, host: str, settings: Mapping[str, str]) -> None:
+        try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if protocol.endswith("SSL"):
                 self._socket = _tls(settings).wrap_socket(self._socket, server_hostname=host)
             self._socket.settimeout(ANSWER_TIMEOUT_S)
         except OSError as error:
-            raise CommandError(f"{self.address} can't be reached: {_reason(error)}", UNREACHABLE) from None
+            raise self._unreachable(error) from None
+        except ValueError as error:  # as an empty name, which no certificate has
+            raise self._no_address(error) from None
         self._learn_versions()
         if protocol.startswith("SASL"):
             sign_in(self, settings)
+
+    def _unreachable(self, error: OSError) -> CommandError:
+        return CommandError(f"{self.address} can't be reached: {_reason(error)}", UNREACHABLE)
+
+    def _no_address(self, error: ValueError) -> CommandError:
+        return CommandUsageError(f"{self.address} is no address of a host: {error}")
 
     def version_of(self, request: type[Message]) -> int:
         """The latest that both know; CommandError where there is none."""
@@ -82,7 +102,10 @@ class Connection:
             self._correlation_id += 1
             answer = self._exchange(encode_request_frame(request, version, self._correlation_id, CLIENT_ID))
             is_refused = answer[4:6] == struct.pack(">h", Error.UNSUPPORTED_VERSION)
-            found = decode(ApiVersionsResponse, 0 if is_refused else version, answer[4:])
+            try:
+                found = decode(ApiVersionsResponse, 0 if is_refused else version, answer[4:])
+            except CodecError as error:
+                raise CommandError(f"{self.address}: the answer makes no sense: {error}") from None
             if not is_refused:
                 self._versions = {
                     each.api_key: (each.min_version, each.max_version) for each in found.api_keys

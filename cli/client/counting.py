@@ -24,6 +24,9 @@ from protocol.wire.primitives import Bytes
 from storage.producers.txn_markers import read_marker
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
+TRIES: Final = 4
+"""How often a fetch before the end may bring nothing, as while a leader changes."""
+PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True)
@@ -53,8 +56,9 @@ class Counted:
     """Records from an offset to the end of what consumers see.
 
     records: all, as a reader of everything gets them. given: what a reader of committed ones gets now. waiting: what
-    it gets as soon as nothing open lies before it. undecided: records of open transactions, by producer id.
-    last_given: the offset at which its last record ends, or -1. Where it isn't `is_exact`, each number is a least one.
+    it gets as soon as nothing open lies before it. undecided: records of open transactions, by producer id. unmarked:
+    those without a marker as far as was read, by producer id, whatever becomes of them. last_given: the offset at
+    which its last record ends, or -1. Where it isn't `is_exact`, each number is a least one.
     """
 
     records: int = 0
@@ -64,6 +68,7 @@ class Counted:
     markers: int = 0
     last_given: int = -1
     undecided: dict[int, int] = field(default_factory=dict)
+    unmarked: dict[int, int] = field(default_factory=dict, compare=False)
     is_exact: bool = True
 
 
@@ -76,10 +81,10 @@ def count_records(
     deadline_s = time.monotonic() + effort.max_seconds
     read_bytes = 0
     position = offset
+    tries = 0
     while position < end or walk.awaits_a_marker:
         if read_bytes >= effort.max_bytes or time.monotonic() > deadline_s:
-            walk.counted.is_exact = False
-            break
+            return walk.cut_short()
         data = fetch(cluster, partition, position, FETCH_BYTES)
         records: Bytes = data.records if isinstance(data.records, bytes | memoryview) else b""
         before = position
@@ -90,8 +95,15 @@ def count_records(
         except CorruptRecordError as error:
             raise CommandError(f"{partition[0]}-{partition[1]}: {error}") from None
         read_bytes += len(records)
-        if position == before:
+        if position > before:
+            tries = 0
+        elif position >= end:
             break
+        else:
+            tries += 1
+            if tries == TRIES:
+                return walk.cut_short()
+            time.sleep(PAUSE_S)
     return walk.done()
 
 
@@ -131,11 +143,22 @@ class _Walk:
         """What was found. A transaction without a marker is open, unless its records are stable already: then readers
         get them, since nothing says that it was aborted."""
         for producer_id, pending in self._pending.items():
-            if self.counted.is_exact and pending.stable:
+            if pending.stable:
                 self._give(Pending(pending.stable, 0, min(pending.last, self._stable - 1)))
                 pending.stable = 0
             if pending.stable + pending.behind:
                 self.counted.undecided[producer_id] = pending.stable + pending.behind
+        return self._told()
+
+    def cut_short(self) -> Counted:
+        """What was found, where more is to be read: markers that were not read may decide anything."""
+        self.counted.is_exact = False
+        return self._told()
+
+    def _told(self) -> Counted:
+        self.counted.unmarked = {
+            producer_id: pending.stable + pending.behind for producer_id, pending in self._pending.items()
+        }
         return self.counted
 
     def _end_of_transaction(self, header: BatchHeader, batch: Bytes) -> None:
@@ -165,9 +188,12 @@ class _Walk:
         try:
             offsets = [record.offset for record in read_records(batch)]
         except (CorruptRecordError, CodecUnavailableError, DecompressionError):
-            # without its codec's library: what can't be more than that
+            # without its codec's library: there are as many at least as have no room elsewhere in the batch
             self.counted.is_exact = False
-            offsets = [*range(max(first, last + 1 - header.records_count), last + 1)]
+            spare = last + 1 - first - header.records_count
+            low, middle = max(first, self._offset), min(max(first, self._offset, self._stable), last + 1)
+            high = min(last + 1, self._end)
+            return max(min(middle, high) - low - spare, 0), max(high - middle - spare, 0)
         inside = [offset for offset in offsets if self._offset <= offset < self._end]
         stable = sum(1 for offset in inside if offset < self._stable)
         return stable, len(inside) - stable

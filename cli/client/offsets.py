@@ -38,23 +38,23 @@ def list_offsets(
 ) -> dict[Partition, int]:
     """For each partition the offset at its timestamp (ms, EARLIEST or LATEST_OFFSET), or -1 where no record is so
     late. The latest of READ_COMMITTED is the last stable offset, that of READ_UNCOMMITTED the high watermark. A
-    partition without a leader isn't in the answer."""
+    partition that has no leader, or is gone, isn't in the answer."""
     found: dict[Partition, int] = {}
 
     def ask() -> tuple[int, Partition | None]:
         left = [partition for partition in wanted if partition not in found]
-        leaders = leaders_of(cluster.topics(sorted({topic for topic, _ in left}))) if left else {}
+        leaders = leaders_of(cluster.topics_left(sorted({topic for topic, _ in left}))) if left else {}
         worst: tuple[int, Partition | None] = (Error.NONE, None)
         by_node: dict[int, list[Partition]] = defaultdict(list)
         for partition in left:
-            if partition not in leaders:
-                raise_for(partition, Error.UNKNOWN_TOPIC_OR_PARTITION)
-            if leaders[partition] != NO_LEADER:
+            if leaders.get(partition, NO_LEADER) != NO_LEADER:
                 by_node[leaders[partition]].append(partition)
         for node, partitions in by_node.items():
             for partition, (error_code, offset) in _of_node(
                 cluster, node, partitions, wanted, isolation
             ).items():
+                if error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
+                    continue  # it is being deleted
                 if error_code:
                     worst = (error_code, partition)
                 else:
@@ -65,6 +65,25 @@ def list_offsets(
     if partition is not None:
         raise_for(partition, error_code)
     return found
+
+
+def stable_and_ends(
+    cluster: KafkaCluster, partitions: Iterable[Partition]
+) -> tuple[dict[Partition, int], dict[Partition, int]]:
+    """Last stable offsets and ends. The end is asked first: what is behind it later is behind it by an open
+    transaction, not by what was added since; and a last stable offset beyond it tells that the log goes on to there.
+    """
+    asked = [*partitions]
+    ends = list_offsets(cluster, dict.fromkeys(asked, LATEST_OFFSET))
+    stable = list_offsets(cluster, dict.fromkeys(asked, LATEST_OFFSET), READ_COMMITTED)
+    return stable, {partition: max(end, stable.get(partition, end)) for partition, end in ends.items()}
+
+
+def that_are_there(cluster: KafkaCluster, partitions: Iterable[Partition]) -> list[Partition]:
+    """Without those that are gone: a group may have offsets of a topic that was deleted."""
+    asked = [*partitions]
+    there = leaders_of(cluster.topics_left(sorted({topic for topic, _ in asked}))) if asked else {}
+    return [partition for partition in asked if partition in there]
 
 
 def raise_for(partition: Partition, error_code: int) -> None:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 DIGESTS: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *DIGESTS)
+MOST_ROUNDS: Final = 1_000_000
+"""Of the hash, as a broker may ask for: about a second."""
 
 
 def sign_in(connection: Connection, settings: Mapping[str, str]) -> None:
@@ -51,11 +53,15 @@ def _scram(connection: Connection, digest: str, user: str, password: str) -> Non
     nonce = base64.b64encode(os.urandom(24)).decode()
     name = user.replace("=", "=3D").replace(",", "=2C")
     first = f"n={name},r={nonce}"
-    challenge = _said(connection, f"n,,{first}".encode()).decode()
-    parts = dict(part.split("=", 1) for part in challenge.split(",") if "=" in part)
-    if not parts.get("r", "").startswith(nonce) or not parts.get("i", "").isdigit():
+    try:
+        challenge = _said(connection, f"n,,{first}".encode()).decode()
+        parts = dict(part.split("=", 1) for part in challenge.split(",") if "=" in part)
+        salt, rounds = base64.b64decode(parts["s"], validate=True), int(parts["i"])
+    except (KeyError, ValueError):
+        raise CommandError(f"{connection.address}: its challenge makes no sense") from None
+    if not parts.get("r", "").startswith(nonce) or not 1 <= rounds <= MOST_ROUNDS:
         raise CommandError(f"{connection.address}: its challenge makes no sense")
-    salted = hashlib.pbkdf2_hmac(digest, password.encode(), base64.b64decode(parts["s"]), int(parts["i"]))
+    salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, rounds)
     key = hmac.digest(salted, b"Client Key", digest)
     last = f"c=biws,r={parts['r']}"
     signed = f"{first},{challenge},{last}".encode()
@@ -72,6 +78,7 @@ def _scram(connection: Connection, digest: str, user: str, password: str) -> Non
 def _said(connection: Connection, data: bytes) -> bytes:
     answer = connection.ask(SaslAuthenticateRequest(auth_bytes=data), SaslAuthenticateResponse)
     if answer.error_code:
-        reason = answer.error_message or Error(answer.error_code).name
+        code = answer.error_code
+        reason = answer.error_message or (Error(code).name if code in {*Error} else f"error {code}")
         raise CommandError(f"{connection.address} doesn't let this user in: {reason}")
     return bytes(answer.auth_bytes)

@@ -25,6 +25,8 @@ def sizes_of_leaders(cluster: KafkaCluster, leaders: Mapping[Partition, int]) ->
         asked = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in topics.items()]
         answer = cluster.ask(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse, node)
         for directory in answer.results:
+            if directory.error_code:
+                continue
             for of_topic in directory.topics:
                 for each in of_topic.partitions:
                     if not each.is_future_key:

@@ -28,6 +28,7 @@ from protocol.messages.transactions_admin import (
 TRANSACTION_TOPIC: Final = "__transaction_state"
 NEVER_MS: Final = 2**31 - 1
 """The timeout of a producer with two-phase commit (KIP-939): the broker doesn't end its transactions."""
+TIMEOUT_OF_FENCING_MS: Final = 60_000
 PARTITIONS_AT_ONCE: Final = 500
 LAST_WITHOUT_TWO_PHASES: Final = 5
 """Of InitProducerId: what the next version adds is for the application itself."""
@@ -163,7 +164,7 @@ def _open_in(
     def ask() -> tuple[int, Partition | None]:
         worst: tuple[int, Partition | None] = (Error.NONE, None)
         left = [each for each in partitions if each not in found]
-        leaders = leaders_of(cluster.topics(sorted({topic for topic, _ in left}))) if left else {}
+        leaders = leaders_of(cluster.topics_left(sorted({topic for topic, _ in left}))) if left else {}
         by_node: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for topic, index in left:
             node = leaders.get((topic, index), NO_LEADER)
@@ -226,8 +227,10 @@ def write_abort_marker(cluster: KafkaCluster, hanging: OpenTransaction) -> None:
 def fence(cluster: KafkaCluster, transaction: CoordinatedTransaction) -> InitProducerIdResponse:
     """A new epoch for its transactional id: what is open is aborted, and whoever had the id has it no more. Raises
     CommandError."""
+    # Without two phases no broker takes a timeout that never ends.
+    timeout_ms = transaction.timeout_ms if transaction.timeout_ms < NEVER_MS else TIMEOUT_OF_FENCING_MS
     request = InitProducerIdRequest(
-        transactional_id=transaction.transactional_id, transaction_timeout_ms=transaction.timeout_ms
+        transactional_id=transaction.transactional_id, transaction_timeout_ms=timeout_ms
     )
 
     def ask() -> InitProducerIdResponse:

@@ -9,7 +9,7 @@ import pytest
 
 from cli.client import counting
 from cli.client.cluster import KafkaCluster
-from cli.client.counting import ALL, Counted, count_records
+from cli.client.counting import ALL, Counted, Effort, count_records
 from protocol.messages.fetch import PartitionData
 from protocol.records.batch import read_header
 from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_marker
@@ -140,3 +140,32 @@ def test_a_marker_that_came_after_the_end_was_asked_for_still_decides(
     found = count_records(object.__new__(KafkaCluster), ("t", 0), 0, end, end, ALL)
     assert (found.records, found.given, found.aborted, found.undecided) == (9, 6, 3, {})
     assert (found.markers, found.last_given, found.is_exact) == (0, 8, True)
+
+
+def test_a_count_that_is_cut_short_has_a_least_number_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere: KafkaCluster = object.__new__(KafkaCluster)
+    for seed in range(100):
+        chance = random.Random(seed)
+        log = drawn(chance)
+        monkeypatch.setattr(
+            counting, "fetch", lambda _cluster, _partition, at, _size, log=log: log.fetched(at)
+        )
+        stable = log.stable_at(log.end)
+        found = count_records(nowhere, ("t", 0), 0, stable, log.end, Effort(max_bytes=1))
+        expected = by_hand(log, 0, stable, log.end)
+        for name in ("records", "given", "waiting", "aborted", "markers", "last_given"):
+            assert getattr(found, name) <= getattr(expected, name), (seed, name)
+        for producer_id, count in found.undecided.items():
+            assert count <= expected.undecided.get(producer_id, 0), seed
+
+
+def test_where_nothing_comes_before_the_end_the_count_is_a_least_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+    log.append(PLAIN, 0, 4)
+    end = log.end
+    answers = [PartitionData(records=b""), log.fetched(0), *[PartitionData(records=b"")] * counting.TRIES]
+    monkeypatch.setattr(counting, "fetch", lambda *_: answers.pop(0))
+    monkeypatch.setattr(counting, "PAUSE_S", 0)
+    nowhere: KafkaCluster = object.__new__(KafkaCluster)
+    found = count_records(nowhere, ("t", 0), 0, end + 3, end + 3, ALL)
+    assert (found.records, found.is_exact, answers) == (4, False, [])

@@ -22,8 +22,9 @@ from cli.explaining import (
     WaitingPartition,
     verdict_of,
 )
-from cli.explanation_words import as_document, in_shell, told_in_words
+from cli.explanation_words import as_document, told_in_words
 from cli.options import BOOTSTRAP
+from cli.pasting import in_shell
 from tests.cli.conftest import Kafka, Run
 from tests.cli.transactional import ends, plain
 from tests.clients.confluent import PATIENCE_S
@@ -77,9 +78,8 @@ def test_what_ends_while_it_is_looked_at_is_nothing_to_wait_for(
     stable = iter([100, 100 if waits else 103])
     monkeypatch.setattr(explaining, "open_transactions", lambda *_: next(looks))
     monkeypatch.setattr(explaining, "leaders_of", lambda _: {HERE: 1})
-    monkeypatch.setattr(
-        explaining, "list_offsets", lambda _, wanted, isolation=0: {HERE: next(stable) if isolation else 103}
-    )
+    monkeypatch.setattr(explaining, "stable_and_ends", lambda *_: ({HERE: next(stable)}, {HERE: 103}))
+    monkeypatch.setattr(explaining, "list_offsets", lambda *_: {HERE: next(stable)})
     monkeypatch.setattr(explaining, "list_transactions", lambda *_: [coordinated("CompleteCommit")])
     monkeypatch.setattr(explaining, "coordinators_are_complete", lambda _: True)
     monkeypatch.setattr(explaining, "count_records", lambda *_: Counted(undecided={7: 2}))
@@ -95,9 +95,8 @@ def test_a_partition_whose_marker_isnt_replicated_waits_for_its_replicas(
     stable = [100, 100]
     monkeypatch.setattr(explaining, "open_transactions", lambda *_: {HERE: []})
     monkeypatch.setattr(explaining, "leaders_of", lambda _: {HERE: 1})
-    monkeypatch.setattr(
-        explaining, "list_offsets", lambda _, wanted, isolation=0: {HERE: stable.pop(0) if isolation else 103}
-    )
+    monkeypatch.setattr(explaining, "stable_and_ends", lambda *_: ({HERE: stable.pop(0)}, {HERE: 103}))
+    monkeypatch.setattr(explaining, "list_offsets", lambda *_: {HERE: stable.pop(0)})
     monkeypatch.setattr(explaining, "coordinators_are_complete", lambda _: True)
     monkeypatch.setattr(explaining, "count_records", lambda *_: Counted(waiting=2))
     nobody = cast(KafkaCluster, None)
@@ -129,6 +128,12 @@ def test_one_that_is_being_ended_needs_no_command() -> None:
     said = told(coordinated("PrepareCommit", HERE))
     assert "its markers are on their way" in said
     assert "barnabas transactions abort" not in said
+
+
+def test_what_another_user_may_own_is_said_to_hang_only_once_its_last_record_is_old() -> None:
+    assert "It seems to hang" in told(None)
+    assert "that you may describe" in told(None)
+    assert "It hangs" in told(None, now_ms=NOW_MS + 15 * 60_000)
 
 
 def test_where_a_coordinator_is_missing_nothing_is_said_to_hang() -> None:

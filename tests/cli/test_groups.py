@@ -102,7 +102,7 @@ def test_reset_sets_what_kafkas_tool_would_set_and_nothing_before_it_is_told_to(
     cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
 ) -> None:
     group = f"{topic}-g"
-    assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers).status == 0
+    assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers, "-c", "retention.ms=-1").status == 0
     producer = plain(kafka.bootstrap)
     for number in range(5):
         for partition in (0, 1):
@@ -135,7 +135,7 @@ def test_reset_sets_what_kafkas_tool_would_set_and_nothing_before_it_is_told_to(
     done = cli("groups", "reset", group, "--all-topics", "--to", "shift", -1, "--execute")
     assert (done.status, done.err) == (0, f"{group}: set\n")
     assert [each["committed"] for each in cli("groups", group, "--json").json()[0]["partitions"]] == [2, 3]
-    fresh = cli("groups", "reset", f"{group}-new", "--topic", topic, "--to", "latest", "--execute")
+    fresh = cli("groups", "reset", f"{group}-new", "--topic", topic, "--to", "latest", "--execute", "--new")
     assert fresh.status == 0, fresh.err
     (found,) = cli("groups", f"{group}-new", "--json").json()
     assert [each["committed"] for each in found["partitions"]] == [5, 5]
@@ -228,6 +228,7 @@ def test_a_mistake_with_groups_is_one_line(cli: Run, topic: str) -> None:
     for arguments, status, words in [
         (("groups", topic), 1, f"there is no group {topic}"),
         (("groups", "reset", topic, "--to", "earliest"), 2, "--all-topics"),
+        (("groups", "reset", topic, "--topic", topic, "--to", "latest", "--execute"), 1, "--new makes one"),
         (("groups", "reset", topic, "--topic", topic, "--to", "never"), 2, "earliest, latest"),
         (("groups", "reset", topic, "--topic", topic, "--to", "offset", "x"), 2, "a number"),
         (("groups", "reset", topic, "--topic", topic, "--to", "time", "noon"), 2, "2026-01-31"),

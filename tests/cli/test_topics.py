@@ -27,6 +27,7 @@ def test_a_topic_is_made_shown_set_and_deleted(cli: Run, kafka: Kafka, topic: st
     assert len(first["replicas"]) == len(first["in_sync"]) == kafka.brokers
     assert (first["start"], first["end"], first["last_stable"]) == (0, 3, 3)
     assert first["bytes"] > 0
+    assert first["settings"] == second["settings"] == {"retention.ms": "3600000"}
     assert (second["start"], second["end"], second["bytes"]) == (0, 0, 0)
     shown = cli("topics", topic)
     assert f"{topic}  retention.ms  3600000" in shown.lines
