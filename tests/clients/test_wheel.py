@@ -18,7 +18,7 @@ from protocol.messages.api_versions import ApiVersionsRequest
 from tests.support.wire import Client, Outcome
 
 ROOT = Path(__file__).parents[2]
-FLOORS = {"protocol", "storage", "coordinator", "broker"}
+FLOORS = {"protocol", "storage", "coordinator", "broker", "cli"}
 READY_S = 60
 
 
