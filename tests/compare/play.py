@@ -277,8 +277,11 @@ class Play(Scene):
         self._record({"case": REPLICAS, "found": masked("Replicas", found, self.names, self.script.name)})
 
     def _let_replicas_follow(self, api: str, fields: Fields) -> None:
-        """What is answered before it is committed is seen at once where there is one replica alone."""
-        if self.script.is_for_one_on_cluster and api == "Produce" and fields["acks"] != -1:
+        """What is answered before it is committed is seen at once where there is one replica alone: where no commit is
+        asked for, or none is waited for."""
+        if not self.script.is_for_one_on_cluster or api != "Produce":
+            return
+        if fields["acks"] != -1 or fields["timeout_ms"] <= 0:
             self.cluster.state.let_replicas_follow(topic["name"] for topic in fields["topic_data"])
 
     def _remember_payloads(self, fields: Fields) -> None:
