@@ -23,7 +23,7 @@ def main() -> int:
             return format_command(sys.argv[2:])
         options = parse_command_line(sys.argv[1:], os.environ)
     except UsageError as error:
-        from broker.process.log_lines import printable
+        from broker.process.printable import printable
 
         print(f"barnabas: {printable(str(error))}", file=sys.stderr)
         return error.exit_status

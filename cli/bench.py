@@ -18,19 +18,14 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from cli.client.cluster import KafkaCluster, check
+from cli.client.answers import check
+from cli.client.cluster import KafkaCluster
+from cli.client.topics import create_topics, delete_topics
 from cli.errors import CommandError, CommandUsageError
 from cli.librdkafka import Client, confluent_kafka, reason
 from cli.options import BOOTSTRAP, add_connection, add_json, client_settings
 from cli.output import say, show_json, show_table
-from protocol.messages.topics import (
-    CreatableTopic,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
+from protocol.messages.topics import CreatableTopic
 
 PATIENCE_S: Final = 60.0
 POLL_EVERY: Final = 1000
@@ -262,21 +257,16 @@ def _spread(what: str, seconds: list[float]) -> list[Figure]:
 
 def _create(cluster: KafkaCluster, topic: str, options: argparse.Namespace) -> None:
     made = CreatableTopic(name=topic, num_partitions=options.partitions, replication_factor=options.replicas)
-    (answer,) = cluster.ask(CreateTopicsRequest(topics=[made]), CreateTopicsResponse).topics
-    check(answer.error_code, answer.error_message, f"topic {topic}")
+    ((error_code, message),) = create_topics(cluster, [made]).values()
+    check(error_code, message, f"topic {topic}")
 
 
 def _delete(settings: Mapping[str, str], topic: str) -> None:
     """By a connection of its own: brokers close one that was idle for as long as a bench may take."""
-    request = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=topic)], topic_names=[topic], timeout_ms=60_000
-    )
     try:
         with KafkaCluster(settings) as cluster:
-            if cluster.version_of(DeleteTopicsRequest) < 6:
-                request.topics = []
-            (answer,) = cluster.ask(request, DeleteTopicsResponse).responses
-            check(answer.error_code, answer.error_message, f"topic {topic}")
+            ((error_code, message),) = delete_topics(cluster, [topic]).values()
+            check(error_code, message, f"topic {topic}")
     except CommandError as error:
         say(f"topic {topic} is left behind: {error}")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from cli.client.cluster import KafkaCluster, check
+from cli.client.answers import check
+from cli.client.cluster import KafkaCluster
 from cli.options import key_values
 from cli.output import as_json, say, show_json, show_table
 from protocol.messages.configs import (

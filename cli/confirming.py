@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from broker.process.printable import printable
 from cli.errors import CommandError, CommandUsageError
-from cli.output import printable
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -20,11 +20,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from broker.process.printable import printable
 from cli.errors import INTERRUPTED, CommandError, CommandUsageError
 from cli.formats import FORMATS, to_json
 from cli.librdkafka import Client, confluent_kafka, reason
 from cli.options import add_connection
-from cli.output import printable, raise_if_reader_is_gone, say
+from cli.output import raise_if_reader_is_gone, say
 from cli.places import FORMS, Place, place
 
 AT_ONCE: Final = 1000
@@ -179,7 +180,7 @@ class _Reading:
                     raise CommandError(f"topic {topic} has no partition {index}, but {len(there)}")
                 chosen.append((topic, index))
         try:
-            starts = {each: self._offset(each, start) for each in chosen}
+            starts = {each: self._start(each, start) for each in chosen}
             if end is not None:
                 self._ends = {each: self._end(each, end) for each in chosen}
         except self._library.KafkaException as error:
@@ -273,27 +274,25 @@ class _Reading:
         self._assigned -= gone
         self._ended -= gone
 
-    def _offset(self, each: Partition, at: Place) -> int:
+    def _start(self, each: Partition, at: Place) -> int:
         """Where reading begins; what lies before the first record begins there, and what lies beyond the last one
         at the end."""
-        low, high = self._consumer.get_watermark_offsets(self._library.TopicPartition(*each), ASK_S)
-        if at.word is not None:
-            return int(low if at.word == "earliest" else high)
-        if at.offset is not None:
-            return min(max(int(low), at.offset), int(high))
-        if at.last is not None:
-            return max(int(low), int(high) - at.last)
-        return self._at_time(each, at.time_ms or 0, int(high))
+        low, offset, high = self._located(each, at)
+        return min(max(low, offset), high)
 
     def _end(self, each: Partition, at: Place) -> int:
-        _, high = self._consumer.get_watermark_offsets(self._library.TopicPartition(*each), ASK_S)
-        if at.offset is not None:
-            return at.offset
+        return self._located(each, at)[1]
+
+    def _located(self, each: Partition, at: Place) -> tuple[int, int, int]:
+        """The place as an offset, between the start of the log and its end."""
+        low, high = map(int, self._consumer.get_watermark_offsets(self._library.TopicPartition(*each), ASK_S))
         if at.word is not None:
-            return int(high)
+            return low, low if at.word == "earliest" else high, high
+        if at.offset is not None:
+            return low, at.offset, high
         if at.last is not None:
-            return int(high) - at.last
-        return self._at_time(each, at.time_ms or 0, int(high))
+            return low, high - at.last, high
+        return low, self._at_time(each, at.time_ms or 0, high), high
 
     def _at_time(self, each: Partition, time_ms: int, high: int) -> int:
         asked = [self._library.TopicPartition(*each, time_ms)]

@@ -14,9 +14,10 @@ import argparse
 import os
 from typing import TYPE_CHECKING
 
+from broker.process.printable import printable
 from cli.errors import FAILED, CommandUsageError
 from cli.options import add_json, properties_of
-from cli.output import printable, show_json, show_pairs
+from cli.output import show_json, show_pairs
 
 if TYPE_CHECKING:
     from broker.disks.examination import Examination

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.process.printable import printable
 from cli.client.transactions import NEVER_MS, CoordinatedTransaction
 from cli.explaining import (
     ENDING,
@@ -15,7 +16,6 @@ from cli.explaining import (
     Tail,
     WaitingPartition,
 )
-from cli.output import printable
 from cli.pasting import in_shell, option_in_shell
 from cli.wording import moment, number_of, span
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from cli.client.cluster import KafkaCluster, told
+from cli.client.answers import told
+from cli.client.cluster import KafkaCluster
 from cli.client.counting import ALL, SOME
 from cli.client.groups import (
     SHARE_KIND,

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from broker.process.printable import printable
 from cli.commands import COMMANDS, HEADINGS, Command
 from cli.errors import FAILED, INTERRUPTED, CommandError, CommandUsageError
-from cli.output import printable
 
 STARTS = (
     ("barnabas", "a broker, on 127.0.0.1:9092 (its options are below)"),

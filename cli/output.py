@@ -11,15 +11,9 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TextIO
 
+from broker.process.printable import printable
+
 Row = Sequence[object]
-
-
-def printable(text: str) -> str:
-    """The text on one line: what can't be printed (line ends, escapes, bidirectional marks, stray surrogates) is
-    written as Python writes it, such as `\\n`."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def cell(value: object) -> str:
@@ -37,21 +31,17 @@ def cell(value: object) -> str:
     return printable(str(value))
 
 
-def show_table(
-    columns: Sequence[str], rows: Iterable[Row], *, title: str = "", file: TextIO | None = None
-) -> None:
-    """Numbers stand at the right. A title is a line above it."""
-    out = file or sys.stdout
+def show_table(columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Numbers stand at the right."""
+    out = sys.stdout
     held = [[*row] for row in rows]
     numeric = [
         bool(held) and all(isinstance(row[index], int | float | None) for row in held)
         for index in range(len(columns))
     ]
     texts = [[cell(value) for value in row] for row in held]
-    if out.isatty() and _draw(columns, texts, numeric, title, out):
+    if out.isatty() and _draw(columns, texts, numeric, out):
         return
-    if title:
-        out.write(f"{printable(title)}\n")
     widths = [max(len(text) for text in column) for column in zip(columns, *texts, strict=True)]
     for line in [columns, *texts]:
         cells = (
@@ -89,7 +79,7 @@ def raise_if_reader_is_gone() -> None:
 
 
 def _draw(
-    columns: Sequence[str], texts: Sequence[Sequence[str]], numeric: Sequence[bool], title: str, out: TextIO
+    columns: Sequence[str], texts: Sequence[Sequence[str]], numeric: Sequence[bool], out: TextIO
 ) -> bool:
     """Whether rich is there to draw it."""
     try:
@@ -99,7 +89,7 @@ def _draw(
         from rich.text import Text
     except ImportError:
         return False
-    table = Table(box=SIMPLE_HEAD, title=Text(printable(title)) if title else None, title_justify="left")
+    table = Table(box=SIMPLE_HEAD)
     for column, right in zip(columns, numeric, strict=True):
         table.add_column(Text(column), justify="right" if right else "left", overflow="fold")
     for texts_of_row in texts:

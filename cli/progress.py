@@ -6,9 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
-
-REFRESH_EVERY: Final = 4096
+from typing import Any
 
 
 class Progress:

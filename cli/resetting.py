@@ -6,7 +6,8 @@ import argparse
 from datetime import datetime
 from typing import Final
 
-from cli.client.cluster import KafkaCluster, check
+from cli.client.answers import check
+from cli.client.cluster import KafkaCluster
 from cli.client.groups import (
     SHARE_KIND,
     alter_share_offsets,

@@ -166,14 +166,12 @@ class Sending:
                     raise
 
     def _meet(self, topic: str) -> None:
-        if not self._known and self.is_transactional:
-            self._client.partitions(self._producer, topic, creates=True)
+        self._client.partitions(self._producer, topic, creates=True)
+        if self.is_transactional and not self._known:
             try:
                 self._in_short(self._producer.init_transactions)
             except self._library.KafkaException as error:
                 raise CommandError(f"no transaction can be begun: {reason(error)}") from None
-        else:
-            self._client.partitions(self._producer, topic, creates=True)
         self._known.add(topic)
 
     def _commit(self) -> None:

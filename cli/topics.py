@@ -12,24 +12,18 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from cli.client.cluster import KafkaCluster, told
+from cli.client.answers import told
+from cli.client.cluster import KafkaCluster
 from cli.client.offsets import EARLIEST, leaders_of, list_offsets, stable_and_ends
 from cli.client.sizes import sizes_of_leaders
+from cli.client.topics import Outcomes, create_topics, delete_topics
 from cli.configs import differing, show_differing, show_or_set
 from cli.confirming import confirm_at_terminal
 from cli.errors import FAILED
 from cli.options import add_connection, add_json, client_settings, key_values
 from cli.output import as_json, say, show_json, show_table
 from protocol.messages.metadata import MetadataResponseTopic
-from protocol.messages.topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 
 PARTITION_COLUMNS = (
     "topic",
@@ -135,34 +129,24 @@ def _create(cluster: KafkaCluster, options: argparse.Namespace) -> int:
         CreatableTopicConfig(name=name, value=value)
         for name, value in key_values(options.settings_of_topic, "-c").items()
     ]
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=name,
-                num_partitions=options.partitions,
-                replication_factor=options.replicas,
-                configs=settings,
-            )
-            for name in options.names
-        ]
-    )
-    answer = cluster.ask(request, CreateTopicsResponse)
-    return _outcomes("created", {each.name: (each.error_code, each.error_message) for each in answer.topics})
+    topics = [
+        CreatableTopic(
+            name=name,
+            num_partitions=options.partitions,
+            replication_factor=options.replicas,
+            configs=settings,
+        )
+        for name in options.names
+    ]
+    return _outcomes("created", create_topics(cluster, topics))
 
 
 def _delete(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     confirm_at_terminal(f"Delete {', '.join(options.names)}, with all that is in them?", yes=options.yes)
-    states = [DeleteTopicState(name=name) for name in options.names]
-    request = DeleteTopicsRequest(topics=states, topic_names=options.names, timeout_ms=60_000)
-    if cluster.version_of(DeleteTopicsRequest) < 6:
-        request.topics = []
-    answer = cluster.ask(request, DeleteTopicsResponse)
-    return _outcomes(
-        "deleted", {each.name or "": (each.error_code, each.error_message) for each in answer.responses}
-    )
+    return _outcomes("deleted", delete_topics(cluster, options.names))
 
 
-def _outcomes(verb: str, outcomes: dict[str, tuple[int, str | None]]) -> int:
+def _outcomes(verb: str, outcomes: Outcomes) -> int:
     """A line for each; the status says whether all of them went well."""
     for name, (error_code, message) in sorted(outcomes.items()):
         say(f"{name}: {told(error_code, message) if error_code else verb}")

@@ -9,15 +9,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from broker.process.printable import printable
+
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
-
-def printable(text: str) -> str:
-    """The text on one line: what can't be printed (line ends, escapes, bidirectional marks, stray surrogates) is
-    written as Python writes it, such as `\\n`."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 class LineFormatter(logging.Formatter):

@@ -17,8 +17,9 @@ from broker.environment.computing import SWITCH_INTERVAL_S
 from broker.environment.environment import Environment
 from broker.fault_handler import either
 from broker.process.descriptors import raise_limit
-from broker.process.log_lines import LineFormatter, printable
+from broker.process.log_lines import LineFormatter
 from broker.process.log_stream import LogStream
+from broker.process.printable import printable
 from broker.process.readiness import READY, STOPPING, notify
 from broker.process.start_error import StartError
 from broker.server import Server

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+from cli.client.answers import check
 from cli.client.connection import Connection
 from cli.client.own_settings import check_names
 from cli.errors import UNREACHABLE, CommandError, CommandUsageError
@@ -82,16 +83,6 @@ class KafkaCluster:
     def version_of(self, request: type[Message], node: int | None = None) -> int:
         """The version that this API is asked in."""
         return self._connection(node).version_of(request)
-
-    def knows(self, request: type[Message], node: int | None = None) -> bool:
-        """Whether the broker knows this API."""
-        try:
-            self._connection(node).version_of(request)
-        except CommandError as error:
-            if error.status == UNREACHABLE:
-                raise
-            return False
-        return True
 
     def metadata(self, topics: Iterable[str] | None = None) -> MetadataResponse:
         """Of these topics, or of all. What isn't there has its error in the answer; nothing is created."""
@@ -184,20 +175,3 @@ def until_passed(ask: Callable[[], R2], error_of: Callable[[R2], int]) -> R2:
         if error_of(answer) not in PASSING or time.monotonic() > deadline_s:
             return answer
         time.sleep(PAUSE_S)
-
-
-def check(error_code: int, message: str | None, of_what: str) -> None:
-    """Raises CommandError for an error in an answer."""
-    if error_code:
-        raise CommandError(f"{of_what}: {told(error_code, message)}")
-
-
-def told(error_code: int, message: str | None = None) -> str:
-    """An error in words: the broker's own, or else the name of the code."""
-    try:
-        name = Error(error_code).name
-    except ValueError:
-        name = f"error {error_code}"
-    if error_code == Error.UNKNOWN_TOPIC_OR_PARTITION and not message:
-        return f"there is no such topic ({name})"
-    return f"{message} ({name})" if message else name

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cli.client.cluster import GROUP, KafkaCluster, check, told, until_passed
+from cli.client.answers import check, told
+from cli.client.cluster import GROUP, KafkaCluster, until_passed
 from cli.client.offsets import Partition
 from protocol.errors import CodecError, Error
 from protocol.messages import groups_consumer, groups_share, groups_streams

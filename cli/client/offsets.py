@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from cli.client.cluster import KafkaCluster, check, until_passed
+from cli.client.answers import check
+from cli.client.cluster import KafkaCluster, until_passed
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataResponseTopic
 from protocol.messages.offsets import (

@@ -12,8 +12,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from cli.client.answers import told
 from cli.errors import CommandError, CommandUsageError
-from protocol.errors import Error
 from protocol.messages.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -78,7 +78,6 @@ def _scram(connection: Connection, digest: str, user: str, password: str) -> Non
 def _said(connection: Connection, data: bytes) -> bytes:
     answer = connection.ask(SaslAuthenticateRequest(auth_bytes=data), SaslAuthenticateResponse)
     if answer.error_code:
-        code = answer.error_code
-        reason = answer.error_message or (Error(code).name if code in {*Error} else f"error {code}")
+        reason = answer.error_message or told(answer.error_code)
         raise CommandError(f"{connection.address} doesn't let this user in: {reason}")
     return bytes(answer.auth_bytes)

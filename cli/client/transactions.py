@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cli.client.cluster import TRANSACTION, KafkaCluster, check, until_passed
+from cli.client.answers import check
+from cli.client.cluster import TRANSACTION, KafkaCluster, until_passed
 from cli.client.offsets import NO_LEADER, Partition, leaders_of, raise_for
 from protocol.errors import Error
 from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from cli.output import printable
+from broker.process.printable import printable
 
 
 class Entry(NamedTuple):

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 
-from broker.process.log_lines import LineFormatter, printable
+from broker.process.log_lines import LineFormatter
+from broker.process.printable import printable
 
 
 def formatted(message: str, *arguments: object, failure: BaseException | None = None) -> str:
