@@ -33,6 +33,8 @@ FILL_S: Final = 0.01
 WAIT_S: Final = 0.2
 ASK_S: Final = 10.0
 QUEUED_KIB: Final = 65_536
+QUEUE_BACKOFF_MS: Final = 5
+"""By itself librdkafka asks for nothing in the second after its queue was full."""
 SHOWN: Final = ("topic", "partition", "offset", "time", "headers", "key")
 PAST_ALL: Final = 2**63 - 1
 
@@ -82,6 +84,7 @@ def run(options: argparse.Namespace) -> int:
         "enable.partition.eof": True,
         "isolation.level": "read_uncommitted" if options.uncommitted else "read_committed",
         "queued.max.messages.kbytes": QUEUED_KIB,
+        "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
         "allow.auto.create.topics": False,
     }
     client = Client(options, own)
