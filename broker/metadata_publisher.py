@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.config.dynamic_settings import set_dynamic
 from broker.controller.image import BROKER_RESOURCE
 from broker.coordination.imports import import_coordinators
-from protocol.steps import Steps, at_once
+from protocol.waiting import Waiting, at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,10 +44,10 @@ class SettingsPublisher:
         self._quotas = quotas
         self._connection_limits = connection_limits
 
-    def publish(self, image: ClusterImage) -> Steps[bool]:
+    async def publish(self, image: ClusterImage) -> bool:
         """Returns whether settings of the node have changed."""
         if image.kept.take_quota_change():
-            yield from self._quotas.follow(image)
+            await self._quotas.follow(image)
         if not image.take_broker_config_change():
             return False
         config = self._config
@@ -79,7 +79,7 @@ class MetadataSubscribers(NamedTuple):
     share_states: ShareStates
     cleaner: LogCleaner
     replication_quotas: ReplicationQuotas
-    follow_share_version: Callable[[], Steps[None]]
+    follow_share_version: Callable[[], Waiting[None]]
     follow_leaders: Callable[[TopicChanges], None] = lambda changes: None
     """Of partitions that other nodes lead."""
 
@@ -109,21 +109,21 @@ class BrokerMetadataPublisher:
     def stop(self) -> None:
         self._metadata.on_change = lambda: None
 
-    def _publish(self) -> Steps[None]:
+    async def _publish(self) -> None:
         to = self._subscribers
-        yield from import_coordinators(self._metadata.image.topics)
-        yield from self._publish_settings()
-        changes = yield from to.partitions.follow(self._metadata.image)
-        yield from to.replication_quotas.follow(self._metadata.image, changes)
+        await import_coordinators(self._metadata.image.topics)
+        await self._publish_settings()
+        changes = await to.partitions.follow(self._metadata.image)
+        await to.replication_quotas.follow(self._metadata.image, changes)
         to.follow_leaders(changes)
-        yield from to.share_states.follow(changes)
-        yield from to.follow_share_version()
-        yield from to.groups.follow(changes)
-        yield from to.transactions.follow()
+        await to.share_states.follow(changes)
+        await to.follow_share_version()
+        await to.groups.follow(changes)
+        await to.transactions.follow()
 
-    def _publish_settings(self) -> Steps[None]:
+    async def _publish_settings(self) -> None:
         to = self._subscribers
-        if (yield from self._settings.publish(self._metadata.image)):
+        if await self._settings.publish(self._metadata.image):
             to.log_dirs.cordon(to.config.get_list("cordoned.log.dirs"))
             to.cleaner.configure()
-            yield from to.partitions.configure_all()
+            await to.partitions.configure_all()

@@ -61,9 +61,8 @@ if TYPE_CHECKING:
     from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
     from broker.replicas.replication import PartitionKey
     from broker.security.authorizer import Authorizer
-    from coordinator.ports import BesideSteps
     from protocol.errors import KafkaError
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
 
 
 class Server:
@@ -283,7 +282,7 @@ class Server:
             )
         self.alter_partition_manager.submit(partition, wanted, then)
 
-    def _carry_out(self, steps: Steps[None]) -> None:
+    def _carry_out(self, steps: Waiting[None]) -> None:
         self.turns.carry_out(steps, self.stop_on_failure)
 
     def _runtime_of(self, partition: Partition) -> PartitionRuntime:
@@ -291,7 +290,7 @@ class Server:
             partition, self.clock, self.timers, self.chance.uuid, self._carry_out_of_group
         )
 
-    def _carry_out_of_group(self, group_id: str, steps: BesideSteps) -> None:
+    def _carry_out_of_group(self, group_id: str, steps: Waiting[None]) -> None:
         group_lines.carry_out(self.groups, self.turns, group_id, steps, self.stop_on_failure)
 
     def _make_controller_server(self, opened: Opened) -> None:

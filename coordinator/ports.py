@@ -7,21 +7,19 @@ Transactions apply it then, groups as they write it. A restart applies the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
+from protocol.waiting import Waiting
 
 CoordinatorRecord = tuple[bytes, bytes | None]
 """Key and value of one record; a null value is a tombstone."""
 
 WhenCommitted = Callable[[KafkaError | None], None]
 """What waits for a commit: called exactly once, with None or with what a client is told."""
-
-BesideSteps = Generator[Callable[[], object], Any, None]
-"""Each step yields what is long to compute before the next one: it changes nothing, as another thread may do it."""
 
 
 class Runtime(Protocol):
@@ -71,7 +69,7 @@ class Runtime(Protocol):
         """Forget the timer of this key, if there is one."""
         ...
 
-    def carry_out(self, group_id: str, steps: BesideSteps) -> None:
+    def carry_out(self, group_id: str, steps: Waiting[None]) -> None:
         """Take steps that nobody waits for, in this call or later ones; others are served while one computes.
 
         They wait for what else is much to decide of that group, and it for them. Where the broker stops they go no

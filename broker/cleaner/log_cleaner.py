@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -22,6 +22,7 @@ from broker.cleaner.resting import Resting
 from broker.cleaner.settings import CleanerSettings
 from broker.cleaner.throttle import Throttle
 from protocol.errors import Error, KafkaError
+from protocol.waiting import Waiting, step, turn
 from storage.cleaning.plan import CleaningResult, UncleanableError
 from storage.files import is_out_of_descriptors
 from storage.log.replacing import ReplacedMeanwhileError
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
-    from protocol.steps import Steps
     from storage.log.log_config import LogConfig
 
 log = logging.getLogger("barnabas.cleaner")
@@ -70,7 +70,7 @@ class LogCleaner:
         self._answered: dict[Partition, list[WhenCleaned]] = {}  # by the pass under way
         self._wanted: list[Partition] = []  # of the last round, the dirtiest last
         self._next: Scheduled | None = None
-        self._round: Iterator[None] | None = None
+        self._round: Waiting[None] | None = None
         self._is_round_due = False
         self._running = False
 
@@ -150,7 +150,7 @@ class LogCleaner:
             self._is_round_due, self._round = False, self._a_round()
         until_s = self._clock.monotonic_s() + TURN_S
         with suppress(MemoryError):  # the next round looks again
-            for _ in self._round:
+            while not step(self._round):
                 if self._clock.monotonic_s() >= until_s:
                     self._soon()
                     return
@@ -160,22 +160,22 @@ class LogCleaner:
         if self._may_begin():
             self._soon(0.0 if self._is_round_due else max(self._settings.backoff_s, BACKOFF_OF_ZERO_S))
 
-    def _a_round(self) -> Iterator[None]:
+    async def _a_round(self) -> None:
         """Choose and begin, then run retention of the others, which can wait for no round without a pass."""
         self._resting.forget_others()
         self.uncleanable = {each: why for each, why in self.uncleanable.items() if not each.is_gone}
         wanted: list[tuple[float, Partition]] = []
         for partition in self._partitions.all_compacted():
             if partition not in self._resting:
-                cleanable = yield from self._look_at(partition)
+                cleanable = await self._look_at(partition)
                 if cleanable is not None:
                     wanted.append((cleanable.ratio, partition))
-            yield
+            await turn()
         # the dirtiest last; that one is overdue gives it no precedence
         self._wanted = [partition for _, partition in sorted(wanted, key=lambda found: found[0])]
-        yield from self._begin_some()
+        await self._begin_some()
         for partition in self._partitions.all_compacted():
-            yield from self._retain(partition)
+            await self._retain(partition)
 
     def _may_begin(self) -> bool:
         """What was gone through and waits for the disk to be put in place keeps nobody, but for as many as that."""
@@ -187,22 +187,22 @@ class LogCleaner:
         is_free = partition not in self._under_way and partition not in self.uncleanable
         return is_free and partition.may_be_rewritten
 
-    def _look_at(self, partition: Partition) -> Steps[Cleanable | None]:
+    async def _look_at(self, partition: Partition) -> Cleanable | None:
         """What of it a pass would compact; None where none may be made, or is wanted."""
         if self._may_be_cleaned(partition):
-            yield from self._read_times(partition)
+            await self._read_times(partition)
         config = partition.topic.config  # which may say by now that it is compacted no more
         cleanable = self._judge(partition) if config.compacts and self._may_be_cleaned(partition) else None
         return cleanable if cleanable is not None and is_wanted(cleanable, config) else None
 
-    def _read_times(self, partition: Partition) -> Iterator[None]:
+    async def _read_times(self, partition: Partition) -> None:
         """What can't be read `_judge` meets again, and tells of."""
         opened = partition.log
         dirty = partition.directory.cleaner_offsets.get((opened.topic, opened.partition))
         row = [*opened.segments.row]
         with suppress(OSError, KafkaError):
             for segment in times_to_read(row, dirty or 0, partition.topic.config, self._clock.now_ms()):
-                yield
+                await turn()
                 if opened.closed or not opened.segments.holds(segment):
                     return
 
@@ -238,7 +238,7 @@ class LogCleaner:
             offsets.set(key, cleanable.first_dirty_offset)
         return cleanable
 
-    def _retain(self, partition: Partition) -> Iterator[None]:
+    async def _retain(self, partition: Partition) -> None:
         """As housekeeping does for logs that aren't compacted: never of one that can't be."""
         deleted = most = MOST_DELETED_AT_ONCE
         while deleted == most and self._may_be_cleaned(partition):
@@ -247,17 +247,17 @@ class LogCleaner:
             except KafkaError as error:
                 deleted = 0
                 log.error("retention of %s: %s", partition.log.directory, error)
-            yield
+            await turn()
 
     # ---- passes
 
-    def _begin_some(self) -> Iterator[None]:
+    async def _begin_some(self) -> None:
         while self._wanted and self._may_begin():
             partition = self._wanted.pop()
-            cleanable = yield from self._look_at(partition)  # as it is now
+            cleanable = await self._look_at(partition)  # as it is now
             if cleanable is not None:
                 self._begin(partition, cleanable.first_dirty_offset, cleanable.first_uncleanable_offset)
-            yield
+            await turn()
 
     def _begin(self, partition: Partition, first_dirty_offset: int, first_uncleanable_offset: int) -> None:
         opened = partition.log

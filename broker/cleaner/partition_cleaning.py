@@ -193,7 +193,7 @@ class _Sampling:
     def begin(self) -> None:
         """`then` is told in this call where one turn is enough. Raises MemoryError."""
         try:
-            next(self._steps)
+            self._steps.send(None)
         except StopIteration as ended:
             self._then(ended.value)
         else:

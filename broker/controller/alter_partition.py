@@ -31,20 +31,20 @@ from protocol.messages.replicas import (
     AlterPartitionResponse,
     BrokerState,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
     from protocol.messages.metadata_records import PartitionChangeRecord
-    from protocol.steps import Steps
     from protocol.wire.schema import Message
 
 MEMBERS_HAVE_EPOCHS_SINCE = 3
 ANY_EPOCH = -1  # the leader doesn't know which one the member has
 
 
-def altered_partitions(
+async def altered_partitions(
     image: ClusterImage, request: AlterPartitionRequest, version: int, own: OwnSettings
-) -> Steps[ControllerResult[AlterPartitionResponse]]:
+) -> ControllerResult[AlterPartitionResponse]:
     """Each partition is decided on by itself, by how it was before the request.
 
     Who asks for what is there already is told how things stand. Where a change completes a reassignment, another
@@ -60,12 +60,12 @@ def altered_partitions(
     pause = Pause()
     for asked in request.topics:
         if pause.is_due():
-            yield
+            await turn()
         answers = AlteredPartitionTopic(topic_id=asked.topic_id)
         response.topics.append(answers)
         for wanted in asked.partitions:
             if pause.is_due():
-                yield
+                await turn()
             answer = AlteredPartition(partition_index=wanted.partition_index)
             answers.partitions.append(answer)
             try:

@@ -15,7 +15,7 @@ from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_
 from broker.controller.registration import feature_levels, min_insync_replicas
 from broker.controller.snapshot_file import BOOTSTRAP_FILE, SnapshotError, encode_snapshot, read_snapshot
 from protocol.messages import metadata_records as records
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from protocol.wire.schema import Message
 from storage.files import Files
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple, TypeAlias
 
 from broker.controller.image import ClusterImage
-from protocol.steps import Steps
+from protocol.waiting import Waiting
 from protocol.wire.schema import Message
 
 
@@ -27,5 +27,5 @@ class BrokerChange(NamedTuple):
     """Of `removed`: what it has in these alone. None: wherever it is."""
 
 
-LeaderAndIsrUpdates: TypeAlias = Callable[[ClusterImage, BrokerChange], Steps[list[Message]]]
+LeaderAndIsrUpdates: TypeAlias = Callable[[ClusterImage, BrokerChange], Waiting[list[Message]]]
 """The changes of partitions that follow."""

@@ -33,7 +33,7 @@ from broker.controller.registration import (
 )
 from protocol.errors import KafkaError
 from protocol.messages import metadata_records as records
-from protocol.steps import Steps
+from protocol.waiting import Waiting, turn
 
 if TYPE_CHECKING:
     from broker.controller.broker_heartbeats import BrokerHeartbeats
@@ -67,7 +67,7 @@ def heartbeat(
     updates: LeaderAndIsrUpdates,
 ) -> (
     ControllerResult[BrokerHeartbeatReply | KafkaError]
-    | Steps[ControllerResult[BrokerHeartbeatReply | KafkaError]]
+    | Waiting[ControllerResult[BrokerHeartbeatReply | KafkaError]]
 ):
     """What comes of a heartbeat. That of a broker with which all is well is answered in this call, at a cost that is
     the same however many brokers and partitions there are.
@@ -90,12 +90,12 @@ def heartbeat(
         if after is before and not failed:
             return _result(cordoned, met, after)
 
-    def decide() -> Steps[ControllerResult[BrokerHeartbeatReply | KafkaError]]:
-        leads = asks_who_leads(before, wish) and (yield from _leads(image, broker.node_id))
+    async def decide() -> ControllerResult[BrokerHeartbeatReply | KafkaError]:
+        leads = asks_who_leads(before, wish) and await _leads(image, broker.node_id)
         after = NEXT_STATE[before, wish](met._replace(leads=leads))
-        decided = yield from _entered(image, _Transition(broker, registered, before, after), updates)
+        decided = await _entered(image, _Transition(broker, registered, before, after), updates)
         if failed:
-            decided += yield from _without_directories(image, broker, failed, updates)
+            decided += await _without_directories(image, broker, failed, updates)
         return _result([*decided, *cordoned], met, after)
 
     return decide()
@@ -103,7 +103,7 @@ def heartbeat(
 
 def fence_stale_broker(
     image: ClusterImage, heartbeats: BrokerHeartbeats, now_ms: int, updates: LeaderAndIsrUpdates
-) -> ControllerResult[bool | KafkaError] | Steps[ControllerResult[bool | KafkaError]]:
+) -> ControllerResult[bool | KafkaError] | Waiting[ControllerResult[bool | KafkaError]]:
     """Fences the broker whose session ended first, if one did. One at a time: what follows from it is to be seen when
     the next one is decided. The answer is whether there was one, and so may be more: then it is asked for again at
     once, and else after `BrokerHeartbeats.check_interval_ms`.
@@ -114,8 +114,8 @@ def fence_stale_broker(
     if broker is None:
         return ControllerResult([], lambda error: False if error is None else error)
 
-    def decide() -> Steps[ControllerResult[bool | KafkaError]]:
-        decided = yield from _fenced(image, broker, updates)
+    async def decide() -> ControllerResult[bool | KafkaError]:
+        decided = await _fenced(image, broker, updates)
         return ControllerResult(decided, lambda error: True if error is None else error, may_split=True)
 
     return decide()
@@ -142,27 +142,27 @@ def _result(
     return ControllerResult(decided, lambda error: reply if error is None else error, may_split=True)
 
 
-def _entered(image: ClusterImage, move: _Transition, updates: LeaderAndIsrUpdates) -> Steps[list[Message]]:
+async def _entered(image: ClusterImage, move: _Transition, updates: LeaderAndIsrUpdates) -> list[Message]:
     """What comes of the next state, if it is another one."""
     broker_id, broker_epoch = move.broker
     if move.after is move.before:
         return []
     if move.after.fenced:
-        return (yield from _fenced(image, move.broker, updates))
+        return await _fenced(image, move.broker, updates)
     if move.after is BrokerControlState.UNFENCED:
         change = BrokerChange(added=broker_id)
-        return [unfence(broker_id, broker_epoch), *(yield from updates(image, change))]
+        return [unfence(broker_id, broker_epoch), *await updates(image, change)]
     # The controller before this one may have written so already.
     decided = (
         [] if move.registered.in_controlled_shutdown else [begin_controlled_shutdown(broker_id, broker_epoch)]
     )
-    return [*decided, *(yield from updates(image, BrokerChange(removed=broker_id)))]
+    return [*decided, *await updates(image, BrokerChange(removed=broker_id))]
 
 
-def _fenced(
+async def _fenced(
     image: ClusterImage, broker: BrokerIncarnation, updates: LeaderAndIsrUpdates
-) -> Steps[list[Message]]:
-    decided = yield from updates(image, BrokerChange(removed=broker.node_id))
+) -> list[Message]:
+    decided = await updates(image, BrokerChange(removed=broker.node_id))
     return [*decided, fence(broker.node_id, broker.broker_epoch)]
 
 
@@ -186,13 +186,13 @@ def _failed_directories(
     )
 
 
-def _without_directories(
+async def _without_directories(
     image: ClusterImage, broker: BrokerIncarnation, failed: _FailedDirectories, updates: LeaderAndIsrUpdates
-) -> Steps[list[Message]]:
+) -> list[Message]:
     """All that failed in one walk over the partitions, where Kafka makes one for each. A registration that is left none
     keeps what it had, in Kafka and in the image: an empty list is no change."""
     lost, online = failed
-    decided = yield from updates(image, BrokerChange(removed=broker.node_id, directories=lost))
+    decided = await updates(image, BrokerChange(removed=broker.node_id, directories=lost))
     return [
         *decided,
         records.BrokerRegistrationChangeRecord(
@@ -217,12 +217,12 @@ def _cordoned(
     ]
 
 
-def _leads(image: ClusterImage, broker_id: int) -> Steps[bool]:
+async def _leads(image: ClusterImage, broker_id: int) -> bool:
     """Whether the broker leads any partition."""
     pause = Pause()
     for topic in image.topics.values():
         if pause.is_due(1 + len(topic.partitions)):
-            yield
+            await turn()
         if any(partition.leader == broker_id for partition in topic.partitions.values()):
             return True
     return False

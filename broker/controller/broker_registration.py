@@ -22,7 +22,7 @@ from broker.controller.registration import BrokerIncarnation
 from coordinator.java.texts import is_blank
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.steps import Steps
+from protocol.waiting import turn
 from protocol.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
@@ -58,14 +58,14 @@ class RegistrationTerms(NamedTuple):
     now_ms: int
 
 
-def register(
+async def register(
     image: ClusterImage,
     heartbeats: BrokerHeartbeats,
     request: BrokerRegistrationRequest,
     terms: RegistrationTerms,
     *,
     updates: LeaderAndIsrUpdates,
-) -> Steps[ControllerResult[int | KafkaError]]:
+) -> ControllerResult[int | KafkaError]:
     """A broker's run begins, fenced, or says anew what it is. The answer is its broker epoch.
 
     What the run before leaves to be cleaned up comes first. That may be more than one batch, the registration in the
@@ -96,14 +96,14 @@ def register(
     pause = Pause()
     names_directories = image.features.get(METADATA_VERSION, 0) >= DIRECTORIES_SINCE
     if names_directories:
-        yield from _check_directories(image, request, pause)
+        await _check_directories(image, request, pause)
     finalized = {**image.features, KRAFT_VERSION: terms.kraft_version}
     record = records.RegisterBrokerRecord(
         broker_id=broker_id,
         incarnation_id=request.incarnation_id,
         broker_epoch=terms.next_offset,
-        end_points=(yield from endpoints(request.listeners, records.BrokerEndpoint, pause)),
-        features=(yield from _features(finalized, request.features, pause)),
+        end_points=await endpoints(request.listeners, records.BrokerEndpoint, pause),
+        features=await _features(finalized, request.features, pause),
         rack=request.rack,
         fenced=True,
         log_dirs=request.log_dirs if names_directories else [],
@@ -115,31 +115,31 @@ def register(
         record.in_controlled_shutdown = existing.in_controlled_shutdown
     else:
         change = _end_of_run_before(image, existing, request, terms.version)
-        decided += yield from updates(image, change)
+        decided += await updates(image, change)
     decided.append(record)
     epoch = record.broker_epoch
     return ControllerResult(decided, lambda error: epoch if error is None else error, may_split=True)
 
 
-def unregister(
+async def unregister(
     image: ClusterImage, broker_id: int, updates: LeaderAndIsrUpdates
-) -> Steps[ControllerResult[KafkaError | None]]:
+) -> ControllerResult[KafkaError | None]:
     """The cluster forgets a broker, a live one too. Raises KafkaError: BROKER_ID_NOT_REGISTERED; POLICY_VIOLATION
     where that comes to too many records."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(Error.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
     decided = [
-        *(yield from updates(image, BrokerChange(removed=broker_id))),
+        *await updates(image, BrokerChange(removed=broker_id)),
         records.UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch),
     ]
     check_records(decided)
     return ControllerResult(decided, lambda error: error)
 
 
-def endpoints(
+async def endpoints(
     listeners: Sequence[AdvertisedListener], endpoint: type[EndpointRecord], pause: Pause
-) -> Steps[list[EndpointRecord]]:
+) -> list[EndpointRecord]:
     """As a registration has them. Of one name there is one: the last, in the place of the first.
 
     Raises KafkaError: UNKNOWN_SERVER_ERROR, as Kafka's exceptions come out that have no code, by a security protocol
@@ -148,7 +148,7 @@ def endpoints(
     by_name: dict[str, EndpointRecord] = {}
     for each in listeners:
         if pause.is_due():
-            yield
+            await turn()
         if each.security_protocol not in SECURITY_PROTOCOL_IDS:
             raise KafkaError(
                 Error.UNKNOWN_SERVER_ERROR,
@@ -161,7 +161,7 @@ def endpoints(
         )
     for made in by_name.values():
         if pause.is_due():
-            yield
+            await turn()
         if made.port == 0:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "Cannot serialize ephemeral port 0 in ListenerInfo.")
         if is_blank(made.host):
@@ -178,20 +178,20 @@ def _check_no_session(heartbeats: BrokerHeartbeats, broker: BrokerIncarnation, n
         )
 
 
-def _check_directories(image: ClusterImage, request: BrokerRegistrationRequest, pause: Pause) -> Steps[None]:
+async def _check_directories(image: ClusterImage, request: BrokerRegistrationRequest, pause: Pause) -> None:
     wanted = {*request.log_dirs}
     if not wanted:
         raise _invalid("No directories specified in request")
     for directory_id in request.log_dirs:
         if pause.is_due():
-            yield
+            await turn()
         if is_reserved(directory_id):
             raise _invalid("Reserved directory ID in request")
     if len(wanted) != len(request.log_dirs):
         raise _invalid("Duplicate directory ID in request")
     for broker_id, broker in image.brokers.items():
         if pause.is_due(1 + len(broker.log_dirs)):
-            yield
+            await turn()
         if broker_id != request.broker_id and not wanted.isdisjoint(broker.log_dirs):
             directory_id = next(each for each in broker.log_dirs if each in wanted)
             raise _invalid(
@@ -199,16 +199,16 @@ def _check_directories(image: ClusterImage, request: BrokerRegistrationRequest, 
             )
 
 
-def _features(
+async def _features(
     finalized: Mapping[str, int], supported: Sequence[SupportedFeature], pause: Pause
-) -> Steps[list[records.BrokerFeature]]:
+) -> list[records.BrokerFeature]:
     """As a registration has them. Each range has the level that is finalized, 0 where none is; each feature with a
     level above 0 has a range."""
     features: list[records.BrokerFeature] = []
     lacking = {METADATA_VERSION: 0, **{name: level for name, level in finalized.items() if level != 0}}
     for each in supported:
         if pause.is_due():
-            yield
+            await turn()
         lowest, highest = each.min_supported_version, each.max_supported_version
         level = finalized.get(each.name, 0)
         if not lowest <= level <= highest:

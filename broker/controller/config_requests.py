@@ -23,7 +23,7 @@ from protocol.messages.configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResource,
 )
-from protocol.steps import Steps
+from protocol.waiting import turn
 from protocol.wire.schema import Message
 
 CHARACTERS_PER_ENTRY = 200
@@ -48,7 +48,7 @@ class ConfigRequest(Generic[R]):
         ]
         self.remaining = [*zip(resources, self.responses, strict=True)]
 
-    def preprocess(self, check: Callable[[R], bool]) -> Steps[None]:
+    async def preprocess(self, check: Callable[[R], bool]) -> None:
         """What the broker that is asked looks at: `check` raises KafkaError, or returns whether more is to be done."""
 
         def remains(resource: R) -> bool:
@@ -56,9 +56,9 @@ class ConfigRequest(Generic[R]):
                 raise KafkaError(Error.INVALID_REQUEST, "Each resource must appear at most once.")
             return check(resource)
 
-        yield from self._keep(remains)
+        await self._keep(remains)
 
-    def authorize(self, refusal: Callable[[int, str], KafkaError | None]) -> Steps[None]:
+    async def authorize(self, refusal: Callable[[int, str], KafkaError | None]) -> None:
         """Refuse those that the client may not alter, by type and name."""
 
         def allowed(resource: R) -> bool:
@@ -70,27 +70,27 @@ class ConfigRequest(Generic[R]):
                     del refused  # its traceback holds this frame
             return True
 
-        yield from self._keep(allowed)
+        await self._keep(allowed)
 
-    def _keep(self, remains: Callable[[R], bool]) -> Steps[None]:
+    async def _keep(self, remains: Callable[[R], bool]) -> None:
         asked, self.remaining = self.remaining, []
         pause = Pause()
         for resource, response in asked:
             if pause.is_due(_work(resource)):
-                yield
+                await turn()
             try:
                 if remains(resource):
                     self.remaining.append((resource, response))
             except KafkaError as error:
                 _refuse(response, error)
 
-    def decide(
+    async def decide(
         self,
         image: ClusterImage,
         decide: Callable[[ClusterImage, R], list[Message]],
         *,
         validate_only: bool,
-    ) -> Steps[ControllerResult[None]]:
+    ) -> ControllerResult[None]:
         """What the controller makes of the remaining ones. `decide` raises KafkaError where one of them can't be.
 
         Raises KafkaError (POLICY_VIOLATION) where that makes too many records: see `refuse_remaining`.
@@ -99,7 +99,7 @@ class ConfigRequest(Generic[R]):
         pause = Pause()
         for resource, response in self.remaining:
             if pause.is_due(_work(resource)):
-                yield
+                await turn()
             try:
                 decided += decide(image, resource)
             except KafkaError as error:

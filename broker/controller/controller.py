@@ -21,13 +21,13 @@ from broker.controller.pause import PER_STEP
 from coordinator.commit_waiters import Failed
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
-from protocol.steps import Steps, at_once
+from protocol.waiting import Waiting, at_once, turn
 
 logger = logging.getLogger("barnabas.controller")
 
 T = TypeVar("T")
 
-Decide: TypeAlias = Callable[[ClusterImage], ControllerResult[T] | Steps[ControllerResult[T]]]
+Decide: TypeAlias = Callable[[ClusterImage], ControllerResult[T] | Waiting[ControllerResult[T]]]
 
 Withdraw: TypeAlias = Callable[[], bool]
 """Takes back what waits to be decided. Returns whether it still waited."""
@@ -123,43 +123,43 @@ class Controller:
             self._is_deciding = True
             metadata.carry_out(self._decide_in_steps(result, reply, failed))
 
-    def _decide_in_steps(
+    async def _decide_in_steps(
         self,
-        deciding: ControllerResult[T] | Steps[ControllerResult[T]],
+        deciding: ControllerResult[T] | Waiting[ControllerResult[T]],
         reply: Callable[[T | KafkaError], None],
         failed: Failed,
-    ) -> Steps[None]:
+    ) -> None:
         try:
             try:
-                tell = yield from self._write(deciding, reply)
+                tell = await self._write(deciding, reply)
             finally:
                 self._is_deciding = False
             tell()
         except Exception as error:
             _tell_failure(error, failed)
         while self._waiting and not self._is_deciding:
-            yield
+            await turn()
             if self._waiting:
                 _, decide_next = self._waiting.popitem(last=False)
                 decide_next()
 
-    def _write(
+    async def _write(
         self,
-        deciding: ControllerResult[T] | Steps[ControllerResult[T]],
+        deciding: ControllerResult[T] | Waiting[ControllerResult[T]],
         reply: Callable[[T | KafkaError], None],
-    ) -> Steps[Callable[[], None]]:
+    ) -> Callable[[], None]:
         """What tells it then."""
         metadata = self._metadata
         epoch = metadata.epoch
         try:
-            result = deciding if isinstance(deciding, ControllerResult) else (yield from deciding)
+            result = deciding if isinstance(deciding, ControllerResult) else await deciding
         except KafkaError as refusal:
             return partial(reply, refusal.as_value())
         if not metadata.is_leader or metadata.epoch != epoch:  # any more
             return partial(reply, KafkaError(Error.NOT_CONTROLLER))
         try:
             if len(result.records) > PER_STEP:
-                yield from metadata.append_in_steps(result.records, may_split=result.may_split)
+                await metadata.append_in_steps(result.records, may_split=result.may_split)
             elif result.records:
                 metadata.append(result.records, may_split=result.may_split)
         except KafkaError as failure:

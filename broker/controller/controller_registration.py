@@ -13,7 +13,7 @@ from broker.controller.pause import Pause
 from broker.controller.record_versions import METADATA_VERSION
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.steps import Steps
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 CONTROLLERS_SINCE = 15  # metadata.version 3.7-IV0
 
 
-def register_controller(
+async def register_controller(
     image: ClusterImage, request: ControllerRegistrationRequest
-) -> Steps[ControllerResult[KafkaError | None]]:
+) -> ControllerResult[KafkaError | None]:
     """What a controller said before counts no more. It needn't be a voter; nothing of it is held against anything.
 
     Raises KafkaError: UNSUPPORTED_VERSION where the metadata.version is too old; by a listener as a broker's.
@@ -35,11 +35,11 @@ def register_controller(
             "The current MetadataVersion is too old to support controller registrations.",
         )
     pause = Pause()
-    listeners = yield from endpoints(request.listeners, records.ControllerEndpoint, pause)
+    listeners = await endpoints(request.listeners, records.ControllerEndpoint, pause)
     features = []
     for each in request.features:
         if pause.is_due():
-            yield
+            await turn()
         features.append(
             records.ControllerFeature(
                 name=each.name,

@@ -16,7 +16,7 @@ from broker.controller.record_versions import METADATA_VERSION
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.steps import Steps
+from protocol.waiting import turn
 from protocol.wire.schema import Message
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -36,13 +36,13 @@ class FeatureUpdate(NamedTuple):
     upgrade_type: int
 
 
-def updated(
+async def updated(
     image: ClusterImage,
     updates: Sequence[FeatureUpdate],
     *,
     kraft_version: int,
     static_min_insync_replicas: int,
-) -> Steps[list[Message]]:
+) -> list[Message]:
     """The records of an update: of all features, or of none. Raises KafkaError (INVALID_UPDATE_VERSION).
 
     Of several that can't be, the error names the one that Kafka's hash map has first.
@@ -51,10 +51,10 @@ def updated(
     pause = Pause()
     for update in updates:
         if pause.is_due():
-            yield
+            await turn()
         wanted[update.feature] = update
     levels = {**image.features, **{name: wanted[name].level for name in FEATURES if name in wanted}}
-    yield
+    await turn()
     decided: list[Message] = []
     for update in wanted.values():
         if update.feature == KRAFT_VERSION:

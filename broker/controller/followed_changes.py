@@ -10,7 +10,7 @@ from protocol.telling import tell_each
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
 
 log = logging.getLogger("barnabas.controller")
 
@@ -32,25 +32,25 @@ class Following:
         """Whether the image says what isn't followed yet."""
         return self.is_under_way or self.has_changed
 
-    def follow(
-        self, one: Callable[[], Steps[None]], followed: Callable[[int], None], offset: Callable[[], int]
-    ) -> Steps[None]:
+    async def follow(
+        self, one: Callable[[], Waiting[None]], followed: Callable[[int], None], offset: Callable[[], int]
+    ) -> None:
         """`one` follows the image as it is then; `followed` is told of the `offset` that it was committed up to. What
         one of those that are `told` fails with is raised once all is followed."""
         try:
             self._tell()
         finally:
-            yield from self._follow_all(one, followed, offset)
+            await self._follow_all(one, followed, offset)
 
-    def _follow_all(
-        self, one: Callable[[], Steps[None]], followed: Callable[[int], None], offset: Callable[[], int]
-    ) -> Steps[None]:
+    async def _follow_all(
+        self, one: Callable[[], Waiting[None]], followed: Callable[[int], None], offset: Callable[[], int]
+    ) -> None:
         while self.has_changed and not self.is_under_way:
             self.has_changed = False
             committed_offset = offset()
             self.is_under_way = True
             try:
-                yield from one()
+                await one()
             finally:
                 self.is_under_way = False
             followed(committed_offset)

@@ -21,11 +21,12 @@ from protocol.messages.cluster_admin import (
     PartitionElectionResult,
     ReplicaElectionResult,
 )
+from protocol.waiting import Waiting, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
     from protocol.messages.metadata_records import PartitionChangeRecord
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
     from protocol.wire.schema import Message
 
 MOST_ELECTIONS = 1_000
@@ -48,9 +49,9 @@ def election_of_type(number: int) -> Election:
     return ELECTION_TYPES[number]
 
 
-def elected_leaders(
+async def elected_leaders(
     image: ClusterImage, request: ElectLeadersRequest, own: OwnSettings
-) -> Steps[ControllerResult[ElectLeadersResponse]]:
+) -> ControllerResult[ElectLeadersResponse]:
     """What is asked for by name, or all partitions, those that need no election being left out of the answer then.
 
     Raises KafkaError: INVALID_REQUEST for a type that there isn't, POLICY_VIOLATION for too many records.
@@ -68,12 +69,12 @@ def elected_leaders(
     pause = Pause()
     for name, indexes in asked:
         if pause.is_due():
-            yield
+            await turn()
         of_topic = ReplicaElectionResult(topic=name)
         response.replica_election_results.append(of_topic)
         for index in indexes:
             if pause.is_due():
-                yield
+                await turn()
             result = PartitionElectionResult(partition_id=index, error_message=None)
             try:
                 topic, partition = partition_named(image, name, index)
@@ -116,7 +117,7 @@ def elected(
     return record
 
 
-def balanced_leaders(image: ClusterImage, own: OwnSettings) -> Steps[ControllerResult[bool | KafkaError]]:
+def balanced_leaders(image: ClusterImage, own: OwnSettings) -> Waiting[ControllerResult[bool | KafkaError]]:
     """Preferred elections where somebody else leads, each `leader.imbalance.check.interval.seconds` where
     `auto.leader.rebalance.enable` is set. The answer: whether there may be more to do, at once then."""
 
@@ -126,7 +127,7 @@ def balanced_leaders(image: ClusterImage, own: OwnSettings) -> Steps[ControllerR
     return _held_by_clock(image, own, Election.PREFERRED, is_unbalanced)
 
 
-def unclean_leaders(image: ClusterImage, own: OwnSettings) -> Steps[ControllerResult[bool | KafkaError]]:
+def unclean_leaders(image: ClusterImage, own: OwnSettings) -> Waiting[ControllerResult[bool | KafkaError]]:
     """Unclean elections of partitions that nobody leads, where their topics allow it, each
     `unclean.leader.election.interval.ms`. The answer: whether there may be more to do, at once then."""
 
@@ -141,12 +142,12 @@ def has_preferred_leader(partition: PartitionImage) -> bool:
     return partition.leader == (partition.replicas[0] if partition.replicas else NO_LEADER)
 
 
-def _held_by_clock(
+async def _held_by_clock(
     image: ClusterImage,
     own: OwnSettings,
     election: Election,
     is_needed: Callable[[PartitionImage, Terms], bool],
-) -> Steps[ControllerResult[bool | KafkaError]]:
+) -> ControllerResult[bool | KafkaError]:
     wish = Wish(election=election)
     all_terms = PartitionTerms(image, own)
     decided: list[Message] = []
@@ -155,7 +156,7 @@ def _held_by_clock(
         terms = all_terms.of(topic)
         for partition_id, partition in topic.partitions.items():
             if pause.is_due():
-                yield
+                await turn()
             if not is_needed(partition, terms):
                 continue
             record = partition_change(TopicIdPartition(topic.topic_id, partition_id), partition, wish, terms)

@@ -36,7 +36,7 @@ from protocol.broken_invariant import BrokenInvariantError, cannot_apply
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.records.records import read_records
-from protocol.steps import Steps, at_once
+from protocol.waiting import Waiting, at_once
 from protocol.wire.schema import Message
 from storage.background import Lane
 from storage.log.partition_log import PartitionLog
@@ -73,8 +73,8 @@ class MetadataLog:
         self.epoch = 0  # the leader epoch of this run
         self.quorum = Quorum()
         self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
-        self.on_change: Callable[[], Steps[None] | None] = lambda: None
-        self.carry_out: Callable[[Steps[None]], None] = at_once
+        self.on_change: Callable[[], Waiting[None] | None] = lambda: None
+        self.carry_out: Callable[[Waiting[None]], None] = at_once
         """To the end: in this call where there is one. What the first step raises is raised; what fails later is the
         node's to know."""
         self.replicate: Callable[[int], None] = self.commit
@@ -285,7 +285,7 @@ class MetadataLog:
         """`append_in_steps`, at once."""
         return at_once(self.append_in_steps(decided, may_split=may_split))
 
-    def append_in_steps(self, decided: Sequence[Message], *, may_split: bool = False) -> Steps[int]:
+    async def append_in_steps(self, decided: Sequence[Message], *, may_split: bool = False) -> int:
         """Write a decision and apply it to `written`, all of it or none. Nothing is applied unless it is in the log.
 
         Returns the offset that it ends at, for `when_committed`.
@@ -308,7 +308,7 @@ class MetadataLog:
                     fitted(record, metadata_version)
                     for record in decided[first : first + MAX_RECORDS_PER_BATCH]
                 ]
-                batch = yield from self._batch_of(part, metadata_version)
+                batch = await self._batch_of(part, metadata_version)
                 if not epoch or epoch != self._leads:
                     raise KafkaError(Error.NOT_CONTROLLER)
                 self._append_batch(batch, part)
@@ -342,7 +342,7 @@ class MetadataLog:
         """Such as change no image."""
         self._append_batch(at_once(self._batch_of(decided)))
 
-    def _batch_of(self, decided: Sequence[Message], version: int | None = None) -> Steps[bytearray]:
+    def _batch_of(self, decided: Sequence[Message], version: int | None = None) -> Waiting[bytearray]:
         version = self._metadata_version if version is None else version
         return batch_of(decided, version, self._clock.now_ms(), MAX_BATCH_BYTES)
 
@@ -350,11 +350,11 @@ class MetadataLog:
     def _metadata_version(self) -> int:
         return self.written.features.get(METADATA_VERSION, LATEST_METADATA_VERSION)
 
-    def _follow_change(self) -> Steps[None]:
+    async def _follow_change(self) -> None:
         try:
             following = self.on_change()
             if following is not None:
-                yield from following
+                await following
         except Exception as error:
             raise BrokenInvariantError(f"a change of the metadata can't be followed: {error}") from error
         now_ms = self._clock.now_ms()

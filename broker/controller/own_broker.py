@@ -14,7 +14,7 @@ from broker.controller.broker_heartbeats import BrokerHeartbeats
 from broker.controller.broker_registration import RegistrationTerms, register
 from broker.controller.controller_result import ControllerResult
 from broker.controller.registration import BrokerIncarnation, begin_controlled_shutdown, fence, unfence
-from protocol.steps import Steps, at_once
+from protocol.waiting import at_once
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
@@ -49,12 +49,12 @@ def begin_run(
     return BrokerIncarnation(request.broker_id, epoch)
 
 
-def leaving(
+async def leaving(
     image: ClusterImage, broker: BrokerIncarnation, updates: LeaderAndIsrUpdates
-) -> Steps[ControllerResult[KafkaError | None]]:
+) -> ControllerResult[KafkaError | None]:
     """A controlled shutdown begins: others lead what it led, where there are others."""
     decided = [begin_controlled_shutdown(*broker)]
-    decided += yield from updates(image, BrokerChange(removed=broker.node_id))
+    decided += await updates(image, BrokerChange(removed=broker.node_id))
     return ControllerResult(decided, lambda error: error, may_split=True)
 
 

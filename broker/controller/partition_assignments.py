@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.steps import Steps
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicImage
@@ -70,9 +70,9 @@ def is_active(image: ClusterImage, broker_id: int) -> bool:
     return broker is not None and broker.is_active
 
 
-def partitions_of_new_topic(
+async def partitions_of_new_topic(
     new: NewPartitions, wanted: CreatableTopic, defaults: TopicDefaults, pause: Pause
-) -> Steps[Iterator[records.PartitionRecord]]:
+) -> Iterator[records.PartitionRecord]:
     """By the assignments that are asked for, or else by number and replication factor. The caller has counted them
     (`topic_decisions.check_total`).
 
@@ -80,7 +80,7 @@ def partitions_of_new_topic(
     numbers, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
     """
     if wanted.assignments:
-        by_index = yield from _assigned(new.image, wanted, pause)
+        by_index = await _assigned(new.image, wanted, pause)
         return _records(new, 0, (by_index[index] for index in range(len(by_index))))
     if wanted.replication_factor == 0 or wanted.replication_factor < -1:
         raise KafkaError(
@@ -94,7 +94,7 @@ def partitions_of_new_topic(
     count = defaults.partitions if wanted.num_partitions == -1 else wanted.num_partitions
     factor = defaults.replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
     if pause.is_due(len(new.image.brokers)):
-        yield
+        await turn()
     try:
         placed = new.placer.place(new.image, count, factor)
     except KafkaError as refused:
@@ -104,9 +104,9 @@ def partitions_of_new_topic(
     return _records(new, 0, placed)
 
 
-def more_partitions_of_topic(
+async def more_partitions_of_topic(
     new: NewPartitions, wanted: CreatePartitionsTopic, take: Callable[[int], None], pause: Pause
-) -> Steps[Iterator[records.PartitionRecord]]:
+) -> Iterator[records.PartitionRecord]:
     """Those that a topic lacks, as many replicas each as its first partition has. `take(number)` is asked where they
     could be made, and may refuse by a KafkaError.
 
@@ -124,10 +124,10 @@ def more_partitions_of_topic(
     factor = len(next(iter(topic.partitions.values())).replicas)
     if wanted.assignments is None:
         if pause.is_due(len(new.image.brokers)):
-            yield
+            await turn()
         return _records(new, first, new.placer.place(new.image, additional, factor))
     for index, assignment in enumerate(wanted.assignments, first):
-        yield from _check_assignment(new.image, assignment.broker_ids, factor, pause)
+        await _check_assignment(new.image, assignment.broker_ids, factor, pause)
         _check_active(new.image, assignment.broker_ids, index)
     return _records(new, first, (assignment.broker_ids for assignment in wanted.assignments))
 
@@ -150,7 +150,7 @@ def _additional(topic: TopicImage, wanted: CreatePartitionsTopic) -> int:
     return additional
 
 
-def _assigned(image: ClusterImage, wanted: CreatableTopic, pause: Pause) -> Steps[dict[int, list[int]]]:
+async def _assigned(image: ClusterImage, wanted: CreatableTopic, pause: Pause) -> dict[int, list[int]]:
     """The brokers of each partition, by its number."""
     if wanted.replication_factor != -1:
         raise KafkaError(
@@ -169,7 +169,7 @@ def _assigned(image: ClusterImage, wanted: CreatableTopic, pause: Pause) -> Step
                 Error.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {index}",
             )
-        yield from _check_assignment(image, assignment.broker_ids, factor, pause)
+        await _check_assignment(image, assignment.broker_ids, factor, pause)
         _check_active(image, assignment.broker_ids, index)
         factor = len(assignment.broker_ids)
         by_index[index] = assignment.broker_ids
@@ -180,9 +180,9 @@ def _assigned(image: ClusterImage, wanted: CreatableTopic, pause: Pause) -> Step
     return by_index
 
 
-def _check_assignment(
+async def _check_assignment(
     image: ClusterImage, broker_ids: Sequence[int], replication_factor: int | None, pause: Pause
-) -> Steps[None]:
+) -> None:
     """The lowest id that can't be there is named, as by Kafka, which sorts them."""
     if not broker_ids:
         raise KafkaError(
@@ -192,7 +192,7 @@ def _check_assignment(
     wrong = []
     for broker_id in broker_ids:
         if pause.is_due():
-            yield
+            await turn()
         if broker_id in seen or broker_id not in image.brokers:
             wrong.append(broker_id)
         seen.add(broker_id)

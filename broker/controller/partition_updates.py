@@ -27,10 +27,11 @@ from broker.controller.image import NO_LEADER
 from broker.controller.partition_changes import TopicIdPartition, Wish, partition_change
 from broker.controller.partition_terms import LeaderAcceptor, OwnSettings, PartitionTerms
 from broker.controller.pause import Pause
+from protocol.waiting import Waiting, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage, TopicImage
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
     from protocol.wire.schema import Message
 
 SomeOf: TypeAlias = "tuple[TopicImage, Iterable[tuple[int, PartitionImage]]]"
@@ -41,7 +42,7 @@ NO_SETTINGS = OwnSettings()
 
 def leader_and_isr_updates(
     image: ClusterImage, change: BrokerChange, *, own: OwnSettings = NO_SETTINGS
-) -> Steps[list[Message]]:
+) -> Waiting[list[Message]]:
     """The records for all partitions that the change concerns, in the order of the image: those that `removed` or
     `unclean` is in sync of, or `unclean` eligible for, and with `added` those that nobody leads."""
     return _updates(_terms(image, change, own), change, _topics(image), _concerned_by(change))
@@ -49,7 +50,7 @@ def leader_and_isr_updates(
 
 def eligible_updates(
     image: ClusterImage, change: BrokerChange, *, own: OwnSettings = NO_SETTINGS
-) -> Steps[list[Message]]:
+) -> Waiting[list[Message]]:
     """Those of the partitions that `removed` is eligible for, which Kafka looks at besides where a broker is
     unregistered. It stays eligible; where unclean elections are allowed, another one leads instead of waiting."""
 
@@ -59,27 +60,27 @@ def eligible_updates(
     return _updates(_terms(image, change, own), change, _topics(image), is_eligible)
 
 
-def updates_of_unregistered(
+async def updates_of_unregistered(
     image: ClusterImage, change: BrokerChange, *, own: OwnSettings = NO_SETTINGS
-) -> Steps[list[Message]]:
+) -> list[Message]:
     """Both, in Kafka's order (handleBrokerUnregistered)."""
-    in_sync = yield from leader_and_isr_updates(image, change, own=own)
-    return in_sync + (yield from eligible_updates(image, change, own=own))
+    in_sync = await leader_and_isr_updates(image, change, own=own)
+    return in_sync + await eligible_updates(image, change, own=own)
 
 
 def updates_of(
     image: ClusterImage, change: BrokerChange, topics: Iterable[SomeOf], *, own: OwnSettings = NO_SETTINGS
-) -> Steps[list[Message]]:
+) -> Waiting[list[Message]]:
     """Those of certain partitions."""
     return _updates(_terms(image, change, own), change, topics, lambda partition: True)
 
 
-def _updates(
+async def _updates(
     all_terms: PartitionTerms,
     change: BrokerChange,
     topics: Iterable[SomeOf],
     is_concerned: Callable[[PartitionImage], bool],
-) -> Steps[list[Message]]:
+) -> list[Message]:
     gone = _gone(change)
     unclean_shutdown = () if change.unclean is None else (change.unclean,)
     decided: list[Message] = []
@@ -90,7 +91,7 @@ def _updates(
         stays = Wish(election=election, unclean_shutdown=unclean_shutdown)
         for partition_id, partition in partitions:
             if pause.is_due():
-                yield
+                await turn()
             if not is_concerned(partition):
                 continue
             wish = stays

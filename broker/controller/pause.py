@@ -1,4 +1,4 @@
-"""When those who decide pause, so that others may be served (`protocol.steps`).
+"""When those who decide pause, so that others may be served (`protocol.waiting`).
 
 Nobody else changes the metadata meanwhile: decisions wait for one another (`controller.Controller`).
 """

@@ -23,7 +23,7 @@ from protocol.messages.cluster_admin import (
     QuorumReplica,
     QuorumTopic,
 )
-from protocol.steps import Steps
+from protocol.waiting import turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ class QuorumOfOne(NamedTuple):
     """Where it is to be reached by what is configured. A voter that the log names is where the log says."""
 
 
-def describe_quorum(
+async def describe_quorum(
     quorum: QuorumOfOne, request: DescribeQuorumRequest, version: int, now_ms: int
-) -> Steps[DescribeQuorumResponse]:
+) -> DescribeQuorumResponse:
     """The errors stand with the partitions: UNKNOWN_TOPIC_OR_PARTITION unless the metadata's partition alone is asked
     for, NOT_LEADER_OR_FOLLOWER where this node doesn't lead (the forwarding broker asks another one then).
 
@@ -55,7 +55,7 @@ def describe_quorum(
     """
     pause = Pause()
     if not _asks_for_metadata(request):
-        return (yield from _unknown(request, pause))
+        return await _unknown(request, pause)
     if not quorum.metadata.is_leader:
         return _of_metadata(
             QuorumPartition(
@@ -83,7 +83,7 @@ def describe_quorum(
     )
     for (node_id, directory_id), replica in [*quorum.replicas.items()]:
         if pause.is_due():
-            yield
+            await turn()
         is_observer = node_id >= 0 and node_id != quorum.node_id  # neither a consumer nor this node
         if is_observer and now_ms - replica.fetched_ms < SILENT_MS:
             partition.observers.append(
@@ -114,16 +114,16 @@ def _asks_for_metadata(request: DescribeQuorumRequest) -> bool:
     return topic.topic_name == METADATA_TOPIC_NAME and topic.partitions[0].partition_index == 0
 
 
-def _unknown(request: DescribeQuorumRequest, pause: Pause) -> Steps[DescribeQuorumResponse]:
+async def _unknown(request: DescribeQuorumRequest, pause: Pause) -> DescribeQuorumResponse:
     response = DescribeQuorumResponse(error_message="")
     for topic in request.topics:
         if pause.is_due():
-            yield
+            await turn()
         found = QuorumTopic(topic_name=topic.topic_name)
         response.topics.append(found)
         for partition in topic.partitions:
             if pause.is_due():
-                yield
+                await turn()
             found.partitions.append(
                 QuorumPartition(
                     partition_index=partition.partition_index,

@@ -22,7 +22,7 @@ from broker.quotas.client_quotas import (
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.quotas import AlterEntryData, ComponentData, OpData
-from protocol.steps import Steps
+from protocol.waiting import turn
 from protocol.wire.schema import Message
 
 USER = "user"
@@ -54,34 +54,34 @@ _MATCH_NAMES = {
 }
 
 
-def quotas_in_force(image: ClusterImage) -> Steps[dict[Entity, dict[str, float]]]:
+async def quotas_in_force(image: ClusterImage) -> dict[Entity, dict[str, float]]:
     """The quotas by entity and key."""
     found: dict[Entity, dict[str, float]] = {}
     pause = Pause()
     for record in [*image.kept.of_type(records.ClientQuotaRecord)]:
         if pause.is_due():
-            yield
+            await turn()
         assert isinstance(record, records.ClientQuotaRecord)
         entity = frozenset((part.entity_type, part.entity_name) for part in record.entity)
         found.setdefault(entity, {})[record.key] = record.value
     return found
 
 
-def altered(
+async def altered(
     image: ClusterImage, entries: Sequence[AlterEntryData], is_host: Callable[[str], bool]
-) -> Steps[tuple[list[Message], Outcomes]]:
+) -> tuple[list[Message], Outcomes]:
     """The records, and by entity what speaks against an alteration: the others are made all the same.
 
     `is_host` says whether an address is one, or can be resolved. Of an entity's types that come twice the last name
     counts. Raises KafkaError (POLICY_VIOLATION) where the request as a whole makes too many records.
     """
-    known = yield from quotas_in_force(image)
+    known = await quotas_in_force(image)
     decided: list[Message] = []
     outcomes: Outcomes = {}
     pause = Pause()
     for entry in entries:
         if pause.is_due(1 + len(entry.entity) + len(entry.ops)):
-            yield
+            await turn()
         entity = frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
         try:
             wanted = _operations(entity, entry.ops, known=entity in outcomes)
@@ -181,9 +181,9 @@ def _check_value(keys: Mapping[str, int | None], key: str, value: float) -> None
         raise KafkaError(Error.INVALID_REQUEST, f"{key} cannot be a fractional value.")
 
 
-def matching(
+async def matching(
     image: ClusterImage, components: Sequence[ComponentData], *, strict: bool
-) -> Steps[dict[Entity, dict[str, float]]]:
+) -> dict[Entity, dict[str, float]]:
     """The quotas that a filter finds. Raises KafkaError (INVALID_REQUEST, UNSUPPORTED_VERSION)."""
     exact: dict[str, str | None] = {}
     named: set[str] = set()
@@ -221,9 +221,9 @@ def matching(
         )
     found = {}
     pause = Pause()
-    for entity, values in (yield from quotas_in_force(image)).items():
+    for entity, values in (await quotas_in_force(image)).items():
         if pause.is_due():
-            yield
+            await turn()
         if _matches(dict(entity), exact, named, strict):
             found[entity] = values
     return found

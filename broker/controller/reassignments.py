@@ -24,18 +24,18 @@ from protocol.messages.cluster_admin import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
     from broker.controller.partition_changes import Terms
     from protocol.messages.cluster_admin import ListPartitionReassignmentsTopics
-    from protocol.steps import Steps
     from protocol.wire.schema import Message
 
 
-def reassigned_partitions(
+async def reassigned_partitions(
     image: ClusterImage, request: AlterPartitionReassignmentsRequest, own: OwnSettings
-) -> Steps[ControllerResult[AlterPartitionReassignmentsResponse]]:
+) -> ControllerResult[AlterPartitionReassignmentsResponse]:
     """Each partition is decided on by itself.
 
     Of too many records, Kafka's loop over the partitions catches what the bound throws: those past it are answered
@@ -49,12 +49,12 @@ def reassigned_partitions(
     pause = Pause()
     for asked in request.topics:
         if pause.is_due():
-            yield
+            await turn()
         answers = ReassignableTopicResponse(name=asked.name)
         response.responses.append(answers)
         for wanted in asked.partitions:
             if pause.is_due(1 + min(len(wanted.replicas or ()), len(image.brokers))):
-                yield
+                await turn()
             answer = ReassignablePartitionResponse(partition_index=wanted.partition_index, error_message=None)
             answers.partitions.append(answer)
             try:
@@ -86,11 +86,11 @@ def reassigned_partitions(
     return ControllerResult(decided, told)
 
 
-def ongoing_reassignments(
+async def ongoing_reassignments(
     image: ClusterImage,
     topics: Sequence[ListPartitionReassignmentsTopics] | None,
     admits: Callable[[tuple[str, int]], bool] = lambda named: True,
-) -> Steps[list[OngoingTopicReassignment]]:
+) -> list[OngoingTopicReassignment]:
     """Those of the partitions that are named, or all. `admits(topic and number)` is asked of each that is under way
     whether the answer is to have it: what a request names again and again needn't be answered as often. The image may
     change meanwhile."""
@@ -103,14 +103,14 @@ def ongoing_reassignments(
     pause = Pause()
     for name, indexes in asked:
         if pause.is_due():
-            yield
+            await turn()
         topic = image.topics.get(name)
         if topic is None:
             continue
         of_topic = OngoingTopicReassignment(name=name)
         for index in [*indexes]:
             if pause.is_due():
-                yield
+                await turn()
             partition = topic.partitions.get(index)
             if partition is not None and is_under_way(partition) and admits((name, index)):
                 of_topic.partitions.append(

@@ -9,7 +9,7 @@ from broker.controller.record_serde import encode_metadata_record
 from broker.controller.record_versions import written_version
 from protocol.errors import Error, KafkaError
 from protocol.records.records import build_batch
-from protocol.steps import Steps
+from protocol.waiting import turn
 from protocol.wire.schema import Message
 
 
@@ -19,15 +19,15 @@ def encoded(decided: Iterable[Message], metadata_version: int) -> Iterator[bytes
         yield encode_metadata_record(record, written_version(type(record), metadata_version))
 
 
-def batch_of(
+async def batch_of(
     decided: Sequence[Message], metadata_version: int, now_ms: int, most_bytes: int
-) -> Steps[bytearray]:
+) -> bytearray:
     """The records in a batch. Raises KafkaError (UNKNOWN_SERVER_ERROR) where it is larger than may be."""
     values = []
     for value in encoded(decided, metadata_version):
         values.append((now_ms, None, value, ()))
         if len(values) % PER_STEP == 0:
-            yield
+            await turn()
     batch = build_batch(values)
     if len(batch) > most_bytes:
         raise too_large_to_write(f"a batch of {len(batch)} bytes")

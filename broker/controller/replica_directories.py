@@ -24,7 +24,7 @@ from protocol.messages.replicas import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
-from protocol.steps import Steps
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from protocol.wire.schema import Message
@@ -44,12 +44,12 @@ DirectoryChange: TypeAlias = Callable[[ClusterImage, ReplicaDirectory], "Message
 where nothing changes."""
 
 
-def assign_replicas(
+async def assign_replicas(
     image: ClusterImage,
     request: AssignReplicasToDirsRequest,
     change: DirectoryChange,
     updates: LeaderAndIsrUpdates,
-) -> Steps[ControllerResult[AssignReplicasToDirsResponse | KafkaError]]:
+) -> ControllerResult[AssignReplicasToDirsResponse | KafkaError]:
     """Each partition is told by itself: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where the
     broker has no replica of it. One that is in a directory that isn't online any more leaves its ISR.
 
@@ -65,19 +65,19 @@ def assign_replicas(
     pause = Pause()
     for directory in request.directories:
         if pause.is_due():
-            yield
+            await turn()
         is_online = has_online(directories, directory.id)
         directory_result = AssignedDirectoryResult(id=directory.id)
         response.directories.append(directory_result)
         for asked in directory.topics:
             if pause.is_due():
-                yield
+                await turn()
             topic = image.topics_by_id.get(asked.topic_id)
             topic_result = AssignedTopicResult(topic_id=asked.topic_id)
             directory_result.topics.append(topic_result)
             for index in (each.partition_index for each in asked.partitions):
                 if pause.is_due():
-                    yield
+                    await turn()
                 error = _refusal(topic, index, broker_id)
                 topic_result.partitions.append(
                     AssignedPartitionResult(partition_index=index, error_code=error)
@@ -88,8 +88,8 @@ def assign_replicas(
                     if not is_online:
                         offline.add(directory.id)
     if offline:
-        as_said = yield from _with(image, decided)
-        decided += yield from updates(as_said, BrokerChange(removed=broker_id, directories=offline))
+        as_said = await _with(image, decided)
+        decided += await updates(as_said, BrokerChange(removed=broker_id, directories=offline))
     return ControllerResult(decided, lambda error: response if error is None else error, may_split=True)
 
 
@@ -102,7 +102,7 @@ def _refusal(topic: TopicImage | None, index: int, broker_id: int) -> Error:
     return Error.NONE if broker_id in partition.replicas else Error.NOT_LEADER_OR_FOLLOWER
 
 
-def _with(image: ClusterImage, decided: list[Message]) -> Steps[ClusterImage]:
+async def _with(image: ClusterImage, decided: list[Message]) -> ClusterImage:
     """The image as it will be, which is where partitions are found by the directories that they are in. (Kafka has the
     partitions at hand, and goes by where each was before.)"""
     if not decided:
@@ -111,6 +111,6 @@ def _with(image: ClusterImage, decided: list[Message]) -> Steps[ClusterImage]:
     pause = Pause()
     for record in decided:
         if pause.is_due():
-            yield
+            await turn()
         after.apply(record)
     return after

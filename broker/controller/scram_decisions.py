@@ -16,7 +16,7 @@ from broker.controller.pause import Pause
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
-from protocol.steps import Steps
+from protocol.waiting import turn
 from protocol.wire.schema import Message
 
 # mechanism → its hash (ScramMechanism)
@@ -39,17 +39,17 @@ def credentials(image: ClusterImage) -> dict[tuple[str, int], records.UserScramC
     return dict(sorted(found.items()))
 
 
-def altered(
+async def altered(
     image: ClusterImage,
     deletions: Sequence[ScramCredentialDeletion],
     upsertions: Sequence[ScramCredentialUpsertion],
-) -> Steps[tuple[list[Message], Outcomes]]:
+) -> tuple[list[Message], Outcomes]:
     """The records, and by user what speaks against an alteration: the others are made all the same."""
     known = set()
     pause = Pause()
     for stored in [*image.kept.of_type(records.UserScramCredentialRecord)]:
         if pause.is_due():
-            yield
+            await turn()
         assert isinstance(stored, records.UserScramCredentialRecord)
         known.add((stored.name, stored.mechanism))
     accepted: dict[str, ScramCredentialDeletion | ScramCredentialUpsertion] = {}
@@ -57,7 +57,7 @@ def altered(
     every: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*deletions, *upsertions]
     for wanted in every:
         if pause.is_due():
-            yield
+            await turn()
         user = wanted.name
         if user in refused:
             continue
@@ -71,7 +71,7 @@ def altered(
     decided: dict[str, Message] = {}
     for user, wanted in accepted.items():
         if pause.is_due():
-            yield
+            await turn()
         try:
             decided[user] = (
                 _upserted(wanted) if isinstance(wanted, ScramCredentialUpsertion) else _deleted(wanted)

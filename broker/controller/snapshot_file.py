@@ -18,7 +18,7 @@ from protocol.errors import CodecError
 from protocol.messages.raft_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
 from protocol.records.records import Record, build_batch, read_control_type, read_records
-from protocol.steps import Steps
+from protocol.waiting import turn
 from protocol.wire.codec import decode, encode
 from protocol.wire.schema import Message
 from storage.files import Files
@@ -84,14 +84,14 @@ def newest_whole_snapshot(files: Files, directory: str) -> int:
     return -1
 
 
-def encode_snapshot(
+async def encode_snapshot(
     values: Iterable[bytes],
     quorum: Quorum,
     *,
     epoch: int,
     last_contained_log_timestamp_ms: int,
     now_ms: int,
-) -> Steps[bytes]:
+) -> bytes:
     """The whole file. `values` are framed metadata records, `record_serde.encode_metadata_record`."""
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp_ms)
     data = bytearray(_control_batch([(SNAPSHOT_HEADER, header), *quorum.control_records()], 0, epoch, now_ms))
@@ -107,7 +107,7 @@ def encode_snapshot(
         held.append(value)
         held_bytes += len(value)
         if pause.is_due():
-            yield
+            await turn()
     if held:
         data += _batch(held, offset, epoch, now_ms)
         offset += len(held)

@@ -25,7 +25,6 @@ from broker.controller.snapshot_file import (
     read_last_contained_log_timestamp_ms,
     read_snapshot,
 )
-from protocol.steps import Steps
 from storage.background import Lane
 from storage.files import File
 
@@ -160,7 +159,7 @@ class MetadataSnapshots:
         interval_ms = self._policy.max_interval_ms
         return interval_ms > 0 and self._last_ms is not None and now_ms - self._last_ms >= interval_ms
 
-    def write(self, values: Iterable[bytes], quorum: Quorum, end_offset: int, now_ms: int) -> Steps[None]:
+    async def write(self, values: Iterable[bytes], quorum: Quorum, end_offset: int, now_ms: int) -> None:
         """Begin to write the snapshot of all that is below `end_offset`, where a batch ends; `values` are its
         records."""
         epoch = self._log.leader_epochs.epoch_for(end_offset - 1)
@@ -183,7 +182,7 @@ class MetadataSnapshots:
             self._kept[snapshot_id] = (size, now_ms)
 
         try:
-            data = yield from encode_snapshot(
+            data = await encode_snapshot(
                 values,
                 quorum,
                 epoch=epoch,

@@ -17,12 +17,12 @@ from broker.controller.topic_names import invalid_name_reason
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic
+from protocol.waiting import turn
 from protocol.wire.schema import Message
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from broker.controller.pause import Pause
-    from protocol.steps import Steps
 
 TakeQuota = Callable[[int], None]
 """Takes so many partitions from a client's quota on changes, or raises KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
@@ -51,19 +51,19 @@ def check_new_name(image: ClusterImage, name: str) -> None:
         )
 
 
-def new_topic(
+async def new_topic(
     new: NewPartitions,
     wanted: CreatableTopic,
     *,
     defaults: TopicDefaults,
     check_configs: Callable[[Mapping[str, str | None]], None],
     pause: Pause,
-) -> Steps[list[Message]]:
+) -> list[Message]:
     """The records of a new topic. Raises KafkaError by the first check that fails."""
     check_new_name(new.image, wanted.name)
     configs = {config.name: config.value for config in wanted.configs}
     check_configs(configs)
-    partitions = yield from partitions_of_new_topic(new, wanted, defaults, pause)
+    partitions = await partitions_of_new_topic(new, wanted, defaults, pause)
     altered = [
         records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wanted.name, name=key, value=value)
         for key, value in configs.items()
@@ -73,7 +73,7 @@ def new_topic(
     decided += cleared_elr(new.image, altered)
     for record in partitions:
         if pause.is_due(len(record.replicas)):
-            yield
+            await turn()
         decided.append(record)
     return decided
 

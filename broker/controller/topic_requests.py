@@ -20,7 +20,7 @@ from broker.controller.topic_decisions import TakeQuota
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
-from protocol.steps import Steps
+from protocol.waiting import turn
 from protocol.wire.schema import ZERO_UUID, Message
 
 if TYPE_CHECKING:
@@ -81,8 +81,8 @@ class TopicRequests:
         whole is refused where it is too large: POLICY_VIOLATION in records, UNKNOWN_SERVER_ERROR in bytes.
         """
 
-        def decide(image: ClusterImage) -> Steps[ControllerResult[Created]]:
-            decided, results = yield from self._decide_creation(image, wanted, take)
+        async def decide(image: ClusterImage) -> ControllerResult[Created]:
+            decided, results = await self._decide_creation(image, wanted, take)
             return self._result(image, [] if validate_only else decided, by_item(decided, results).answer)
 
         return self._controller.submit(decide, reply, failed)
@@ -90,9 +90,9 @@ class TopicRequests:
     def _check_configs(self, configs: Mapping[str, str | None]) -> None:
         check(Occasion.CREATE_TOPIC, Proposal(self._config, configs))
 
-    def _decide_creation(
+    async def _decide_creation(
         self, image: ClusterImage, wanted: Sequence[CreatableTopic], take: TakeQuota
-    ) -> Steps[tuple[list[Message], Created]]:
+    ) -> tuple[list[Message], Created]:
         decided: list[Message] = []
         results: Created = []
         defaults = TopicDefaults(
@@ -103,12 +103,12 @@ class TopicRequests:
         named: set[str] = set()
         for topic in wanted:
             if pause.is_due(1 + len(topic.configs)):
-                yield
+                await turn()
             topic_id = self._new_topic_id()
             try:
                 if topic.name in named:
                     raise topic_decisions.already_exists(topic.name)
-                new = yield from topic_decisions.new_topic(
+                new = await topic_decisions.new_topic(
                     NewPartitions(image, topic.name, topic_id, self._placer),
                     topic,
                     defaults=defaults,
@@ -142,13 +142,13 @@ class TopicRequests:
         """Those past the bound of a request are told UNKNOWN_SERVER_ERROR, as in Kafka, and the others deleted. The
         whole is refused (UNKNOWN_SERVER_ERROR) where the records are too long."""
 
-        def decide(image: ClusterImage) -> Steps[ControllerResult[Deleted]]:
+        async def decide(image: ClusterImage) -> ControllerResult[Deleted]:
             decided: list[Message] = []
             refused: dict[bytes, KafkaError] = {}
             pause = Pause()
             for topic in topics:
                 if pause.is_due():
-                    yield
+                    await turn()
                 try:
                     if topic.topic_id not in image.topics_by_id:  # deleted, and not committed yet
                         raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
@@ -179,8 +179,8 @@ class TopicRequests:
         for more topics than that, with UNKNOWN_SERVER_ERROR where the records are too long.
         """
 
-        def decide(image: ClusterImage) -> Steps[ControllerResult[Extended]]:
-            decided, results = yield from self._decide_extension(image, wanted, take)
+        async def decide(image: ClusterImage) -> ControllerResult[Extended]:
+            decided, results = await self._decide_extension(image, wanted, take)
             return self._result(
                 image,
                 [] if validate_only else decided,
@@ -189,9 +189,9 @@ class TopicRequests:
 
         return self._controller.submit(decide, reply, failed)
 
-    def _decide_extension(
+    async def _decide_extension(
         self, image: ClusterImage, wanted: Sequence[CreatePartitionsTopic], take: TakeQuota
-    ) -> Steps[tuple[list[Message], Extended]]:
+    ) -> tuple[list[Message], Extended]:
         if len(wanted) > MAX_RECORDS_PER_REQUEST:
             raise too_many_records()
         decided: list[Message] = []
@@ -199,15 +199,15 @@ class TopicRequests:
         pause = Pause()
         for topic in wanted:
             if pause.is_due():
-                yield
+                await turn()
             refused = None
             found = image.topics.get(topic.name)
             topic_id = ZERO_UUID if found is None else found.topic_id
             try:
                 new = NewPartitions(image, topic.name, topic_id, self._placer)
-                for record in (yield from more_partitions_of_topic(new, topic, take, pause)):
+                for record in await more_partitions_of_topic(new, topic, take, pause):
                     if pause.is_due(len(record.replicas)):
-                        yield
+                        await turn()
                     if len(decided) == MAX_RECORDS_PER_REQUEST:
                         raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
                     decided.append(record)

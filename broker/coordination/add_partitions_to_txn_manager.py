@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from broker.network.turns import portions
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.coordination.transactions import Transactions
     from broker.environment.clock import Clock
-    from broker.network.turns import RequestSteps
     from broker.replicas.partition import Partition
     from protocol.topic_partition import TopicPartition
     from storage.producers.verification_guards import VerificationGuard
@@ -170,19 +170,19 @@ class AddPartitionsToTxnManager:
                     verified.guards[partition] = guard
         return verified
 
-    def announce_in_turns(
+    async def announce_in_turns(
         self,
         producer: TransactionalProducer,
         sequences: Mapping[Partition, int],
         operation: TransactionSupportedOperation,
-    ) -> RequestSteps[Verified]:
+    ) -> Verified:
         """The same for many."""
         verified = Verified({}, {})
         for some in portions([*sequences.items()]):
             part = self.announce(producer, dict(some), operation)
             verified.errors.update(part.errors)
             verified.guards.update(part.guards)
-            yield None
+            await turn()
         return verified
 
 

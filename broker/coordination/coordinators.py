@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from broker.shares.share_partition_manager import SharePartitionManager
     from coordinator.commit_waiters import Failed
     from coordinator.persister import Persister
-    from protocol.steps import Steps
 
 
 class Coordinators:
@@ -112,10 +111,10 @@ class Coordinators:
         """The share partitions that are led here; made as `share_persister`."""
         return self._new_shares(self.share_persister)
 
-    def follow_share_version(self) -> Steps[None]:
+    async def follow_share_version(self) -> None:
         """The metadata changed: where share groups aren't served any more nobody has a share session left."""
         if "shares" in vars(self) and not self.groups.serves_share_groups:
-            yield from self.shares.forget_all()
+            await self.shares.forget_all()
 
     def fall_silent(self) -> None:
         """Nothing is asked any more, and what isn't loaded yet won't be."""

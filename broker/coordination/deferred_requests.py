@@ -19,11 +19,12 @@ from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
+from protocol.waiting import compute
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from coordinator.group.shard import GroupShard
     from coordinator.group.streams.heartbeat_answer import StreamsAnswer
 
@@ -139,12 +140,12 @@ def join(
     return later.answer()
 
 
-def _in_turn(
+async def _in_turn(
     groups: Groups,
     request: HeartbeatRequest | JoinGroupRequest,
     begin: Begin[A],
     respond: Callable[[A | KafkaError], R],
-) -> RequestSteps[R]:
+) -> R:
     """Once it is its turn in the group. All of it is of the shard that is there as it begins: where the partition is
     given up meanwhile the answer is NOT_COORDINATOR, though it may be led here again by then."""
     group_id = request.group_id
@@ -152,26 +153,26 @@ def _in_turn(
     found: A | Later[A] | KafkaError
     try:
         with shard.deciding(request):
-            found = yield from in_line(groups.deciding, group_id, _decided(groups, shard, group_id, begin))
+            found = await in_line(groups.deciding, group_id, _decided(groups, shard, group_id, begin))
     except KafkaError as error:
         found = error.as_value()
-    answer: A | KafkaError = (yield found) if isinstance(found, Later) else found
+    answer: A | KafkaError = await found if isinstance(found, Later) else found
     if not shard.gate.is_open:
         committed: Later[KafkaError | None] = Later()
         shard.when_committed(committed.reply)
-        lost = yield committed
+        lost = await committed
         answer = answer if lost is None else lost
     return respond(answer)
 
 
-def _decided(groups: Groups, shard: GroupShard, group_id: str, begin: Begin[A]) -> RequestSteps[A | Later[A]]:
+async def _decided(groups: Groups, shard: GroupShard, group_id: str, begin: Begin[A]) -> A | Later[A]:
     """Raises KafkaError. COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again: the group doesn't keep still."""
     for _ in range(MOST_TRIES):
         _check_leads(groups, shard, group_id)
         begun = begin(shard)
         if not isinstance(begun, Deferred):
             return begun
-        yield begun.decide
+        await compute(begun.decide)
         _check_leads(groups, shard, group_id)
         answer: A | None = begun.settle()
         if answer is not None:

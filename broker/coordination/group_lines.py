@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from broker.network.lines import Lines, in_line
 from protocol.broken_invariant import stops_the_broker
+from protocol.waiting import Waiting
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
-    from broker.network.turns import RequestSteps, Turns
-    from coordinator.ports import BesideSteps
+    from broker.network.turns import Turns
+
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -27,14 +28,14 @@ def carry_out(
     groups: Groups,
     turns: Turns,
     group_id: str,
-    steps: BesideSteps,
+    steps: Waiting[None],
     failed: Callable[[BaseException], None],
 ) -> None:
     """See `coordinator.ports.Runtime.carry_out`. `failed` learns of broken invariants."""
 
-    def unasked() -> RequestSteps[None]:
+    async def unasked() -> None:
         try:
-            yield from in_line(groups.deciding, group_id, steps)
+            await in_line(groups.deciding, group_id, steps)
         finally:
             groups.unasked.pop(under_way, None)
 

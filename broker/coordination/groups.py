@@ -23,6 +23,7 @@ from coordinator.group.client import Client
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.streams.config import StreamsConfig
 from protocol.errors import Error, KafkaError
+from protocol.waiting import Waiting, turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from broker.coordination.hosted_shard import PartitionRuntime
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from coordinator.group.shard import GroupShard
     from coordinator.group.share.share_timeouts import ShareTimeouts
     from coordinator.persister import Persister
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -67,7 +67,7 @@ class Groups:
         self.deciding: dict[str, deque[Later[None]]] = {}
         """The groups that something long is being decided of, each with who waits for the end of that: see
         `group_lines`."""
-        self.unasked: dict[RequestSteps[None], None] = {}
+        self.unasked: dict[Waiting[None], None] = {}
         """What is decided in no request's name, and ends with the node."""
         self._topics = ClusterTopics(metadata)
         self._config = config
@@ -209,14 +209,14 @@ class Groups:
 
     # --- following the metadata -----------------------------------------------------------------------------
 
-    def follow(self, changes: TopicChanges) -> Steps[None]:
+    async def follow(self, changes: TopicChanges) -> None:
         """The metadata changed, and the partitions with it: shards come and go, learn of the topics that changed, and
         forget the offsets of those that were removed. No topic of such a name is created before that is over.
 
         An offset without a topic id is of the topic that has its name. Where there has been another one since, whoever
         committed it may have meant that: it stays where the removal is history, and where its shard was led elsewhere
         until now. Kafka, too, forgets nothing of what was removed before its first publishing."""
-        yield from self.hosted.follow()
+        await self.hosted.follow()
         names, created = self._topics.follow(changes)
         changed = frozenset(names)  # once: there may be a shard for each of thousands of them
         if changed:
@@ -225,7 +225,7 @@ class Groups:
         if gone:
             just_now = {each.name for each in changes.removed}
             pause = Pause()
-            yield from self.hosted.tell_in_steps(
+            await self.hosted.tell_in_steps(
                 lambda shard, is_new: self._forget(shard, gone, () if is_new else just_now, pause)
             )
 
@@ -240,13 +240,13 @@ class Groups:
             steps.close()
 
     @staticmethod
-    def _forget(
+    async def _forget(
         shard: GroupShard, topics: Sequence[tuple[str, bytes]], just_now: Container[str], pause: Pause
-    ) -> Steps[None]:
+    ) -> None:
         try:
             for cost in shard.forget_topics(topics, just_now):
                 if pause.is_due(cost):
-                    yield
+                    await turn()
         except KafkaError as error:
             log.warning("the offsets of deleted topics stay: %s", error)
 

@@ -29,6 +29,7 @@ from protocol.records.records import (
     read_control_type,
     read_records,
 )
+from protocol.waiting import Waiting
 from protocol.wire.primitives import Bytes
 from storage.files import is_shortage
 from storage.log.results import COORDINATOR
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.timers import LoopTimers
     from broker.replicas.partition import Partition
-    from coordinator.ports import BesideSteps
+
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -80,7 +81,7 @@ class PartitionRuntime:
         clock: Clock,
         timers: LoopTimers,
         new_uuid: Callable[[], bytes],
-        carry_out: Callable[[str, BesideSteps], None],
+        carry_out: Callable[[str, Waiting[None]], None],
     ) -> None:
         self._partition = partition
         self.carry_out = carry_out

@@ -27,7 +27,7 @@ from broker.replicas.leader import Leader
 from coordinator.java.hashes import partition_of_key
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
-from protocol.steps import Steps, at_once
+from protocol.waiting import Waiting, at_once, turn
 from storage.files import is_shortage
 
 if TYPE_CHECKING:
@@ -200,21 +200,21 @@ class HostedShards(Generic[ShardT]):
             elif hosted.is_loading:
                 hosted.to_tell.append(what)
 
-    def tell_in_steps(self, what: Callable[[ShardT, bool], Steps[None]]) -> Steps[None]:
+    async def tell_in_steps(self, what: Callable[[ShardT, bool], Waiting[None]]) -> None:
         """As `tell`, for what may be long; a shard that isn't loaded yet is told at once when it is.
 
         With it goes whether the shard has come with the change that is followed, as all have at a start: what it has
         read may have been written by others after that."""
         for hosted in [*self._hosted.values()]:
             if hosted.shard is not None:
-                yield from what(hosted.shard, hosted.is_new)
+                await what(hosted.shard, hosted.is_new)
             elif hosted.is_loading:
                 is_new = hosted.is_new
                 hosted.to_tell.append(lambda shard, is_new=is_new: at_once(what(shard, is_new)))  # type: ignore[misc]
 
     # --- following the partitions ---------------------------------------------------------------------------
 
-    def follow(self) -> Steps[None]:
+    async def follow(self) -> None:
         """The metadata changed: give up the shards that went, load those that are new here."""
         topic = self._partitions.by_name.get(self._topic)
         here = {} if topic is None else topic.partitions
@@ -233,7 +233,7 @@ class HostedShards(Generic[ShardT]):
         for index in new:
             self._begin(index, *led[index])
         if new:
-            yield from self._load(AT_ONCE)
+            await self._load(AT_ONCE)
 
     def stop_loading(self) -> None:
         """What isn't loaded yet won't be."""
@@ -275,7 +275,7 @@ class HostedShards(Generic[ShardT]):
         hosted.will_load(True)
         self._hosted[index] = self._to_load[index] = hosted
 
-    def _load(self, cost: int) -> Steps[None]:
+    async def _load(self, cost: int) -> None:
         """About so much in steps of this call, and the rest in turns."""
         is_short = False
         while self._to_load:
@@ -287,7 +287,7 @@ class HostedShards(Generic[ShardT]):
             if cost <= 0:
                 break
             if self._to_load:
-                yield
+                await turn()
         if self._to_load and self._turn is None:
             scheduler = self._scheduler
             self._turn = (

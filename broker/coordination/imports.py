@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
+from protocol.waiting import turn
 from storage.files import is_shortage
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
-    from protocol.steps import Steps
 
 MODULES = {
     SHARE_STATE_TOPIC: (
@@ -53,7 +53,7 @@ MODULES = {
 """What the coordinator in a topic's partitions is made of, one behind what it needs; the last has all of it."""
 
 
-def import_coordinators(topics: Container[str]) -> Steps[None]:
+async def import_coordinators(topics: Container[str]) -> None:
     """Those of the internal topics that are there: before their partitions come to be led here, and others ask. Where
     there is too little memory, or no descriptor left, the rest is imported by who needs it, who tries again then."""
     for topic, modules in MODULES.items():
@@ -66,4 +66,4 @@ def import_coordinators(topics: Container[str]) -> Steps[None]:
                         if is_shortage(failure):
                             return
                         raise
-                    yield
+                    await turn()

@@ -25,12 +25,13 @@ from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error
 from protocol.records.batch import ATTRIBUTES_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
 from protocol.records.checks import RequestFailedError
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.environment.clock import Clock
     from broker.environment.timers import LoopTimers
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.replicas.partition import Partition
 
 log = logging.getLogger("barnabas.transactions")
@@ -89,9 +90,9 @@ def transactional_producer(
     return None if first is None else (TransactionalProducer(transactional_id, *first), sequences)
 
 
-def sender_in_turns(
+async def sender_in_turns(
     transactional_id: str, batches: Sequence[tuple[Partition, memoryview]]
-) -> RequestSteps[tuple[TransactionalProducer, dict[Partition, int]] | None]:
+) -> tuple[TransactionalProducer, dict[Partition, int]] | None:
     """As `transactional_producer`, of many."""
     sender: TransactionalProducer | None = None
     sequences: dict[Partition, int] = {}
@@ -109,7 +110,7 @@ def sender_in_turns(
                     several = True
                 sender = found[0]
                 sequences.update(found[1])
-        yield None
+        await turn()
     if several:
         raise RequestFailedError(SEVERAL_SENDERS, MORE_THAN_ONE_SENDER)
     return None if sender is None else (sender, sequences)
@@ -142,12 +143,12 @@ class ProduceVerification:
             return announced
         return Verifying(self, producer, sequences, operation).ask(announced)
 
-    def verify_in_turns(
+    async def verify_in_turns(
         self, producer: TransactionalProducer, sequences: Mapping[Partition, int], version: int
-    ) -> RequestSteps[Verified | Verifying]:
+    ) -> Verified | Verifying:
         """As `verify`, of many partitions."""
         operation = TransactionSupportedOperation.of_produce(version)
-        announced = yield from self.manager.announce_in_turns(producer, sequences, operation)
+        announced = await self.manager.announce_in_turns(producer, sequences, operation)
         if not announced.guards:
             return announced
         return Verifying(self, producer, sequences, operation).ask(announced)
@@ -205,9 +206,9 @@ class Verifying:
         else:
             port.manager.add_or_verify(self._producer, self._sequences, self._operation, self._verified)
 
-    def _ask_again_in_turns(self) -> RequestSteps[None]:
+    async def _ask_again_in_turns(self) -> None:
         manager, producer, operation = self._port.manager, self._producer, self._operation
-        announced = yield from manager.announce_in_turns(producer, self._sequences, operation)
+        announced = await manager.announce_in_turns(producer, self._sequences, operation)
         if self._is_abandoned:
             return
         if announced.guards:

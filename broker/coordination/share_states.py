@@ -14,6 +14,7 @@ from broker.controller.pause import Pause
 from broker.controller.registration import serves_share_groups
 from broker.coordination.hosted_shards import HostedShards
 from protocol.errors import Error, KafkaError
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from coordinator.share.settings import ShareCoordinatorSettings
     from coordinator.share.shard import ShareShard
     from coordinator.share.share_partition_key import SharePartitionKey
-    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.coordination")
 
@@ -107,17 +107,17 @@ class ShareStates:
 
     # --- following the metadata -----------------------------------------------------------------------------
 
-    def follow(self, changes: TopicChanges) -> Steps[None]:
+    async def follow(self, changes: TopicChanges) -> None:
         """The metadata changed, and the partitions with it: shards come and go, and forget what was of topics that were
         removed. What they do by the clock they take up again once share groups are served again."""
-        yield from self.hosted.follow()
+        await self.hosted.follow()
         were_served, self._were_served = self._were_served, self._are_served()
         if self._were_served and not were_served:
             self.hosted.tell(_served_again)
         gone = [each.topic_id for each in (*changes.removed, *changes.bygone)]
         if gone:
             pause = Pause()
-            yield from self.hosted.tell_in_steps(lambda shard, _: self._forget(shard, gone, pause))
+            await self.hosted.tell_in_steps(lambda shard, _: self._forget(shard, gone, pause))
 
     def stop_loading(self) -> None:
         """What isn't loaded yet won't be."""
@@ -128,11 +128,11 @@ class ShareStates:
         self.hosted.unload()
 
     @staticmethod
-    def _forget(shard: ShareShard, topic_ids: Sequence[bytes], pause: Pause) -> Steps[None]:
+    async def _forget(shard: ShareShard, topic_ids: Sequence[bytes], pause: Pause) -> None:
         try:
             for cost in shard.forget_topics(topic_ids):
                 if pause.is_due(cost):
-                    yield
+                    await turn()
         except KafkaError as error:
             log.warning("the share groups' states of deleted topics stay: %s", error)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
     from coordinator.transaction.shard import TransactionShard
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -81,7 +81,7 @@ class Transactions:
         """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read."""
         return self.hosted.all()
 
-    def follow(self) -> Steps[None]:
+    def follow(self) -> Waiting[None]:
         """The metadata changed, and the partitions with it: shards come and go. What was prepared in those that come
         is driven on to its end."""
         return self.hosted.follow()

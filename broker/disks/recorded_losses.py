@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from broker.controller.registration import BrokerIncarnation
     from broker.disks.log_dirs import LogDirs
     from broker.replicas.partitions import Partitions
-    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.directories")
 
@@ -76,9 +75,9 @@ class RecordedLosses:
 
         self._controller.submit_own(lambda image: self._decide(image, stayed), recorded, failed)
 
-    def _decide(
+    async def _decide(
         self, image: ClusterImage, stayed: dict[tuple[bytes, int], bytes]
-    ) -> Steps[ControllerResult[KafkaError | None]]:
+    ) -> ControllerResult[KafkaError | None]:
         reverts = (
             assignment(image, topic_id, index, self._broker.node_id, directory_id)
             for (topic_id, index), directory_id in stayed.items()
@@ -88,7 +87,7 @@ class RecordedLosses:
         node_id, broker_epoch = self._broker
         lost = self._partitions.offline() | self._lost_before_followed(image)
         change = BrokerChange(removed=node_id)
-        decided += yield from updates_of(image, change, _named(image, lost), own=self._own_settings())
+        decided += await updates_of(image, change, _named(image, lost), own=self._own_settings())
         decided.append(
             BrokerRegistrationChangeRecord(
                 broker_id=node_id, broker_epoch=broker_epoch, log_dirs=sorted(self._log_dirs.ids)

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from broker.environment.scheduler import LoopScheduler
 from broker.environment.threads import Threads, tell_loop
+from protocol.waiting import Compute
 
-Compute = Callable[[], Any]
 Computed = Callable[[Any, BaseException | None], None]
 """Told of what was computed, or of what it failed with."""
 
@@ -44,7 +44,7 @@ class Brief:
 
     __slots__ = ("_compute",)
 
-    def __init__(self, compute: Compute) -> None:
+    def __init__(self, compute: Compute[Any]) -> None:
         self._compute = compute
 
     def __call__(self) -> Any:
@@ -56,7 +56,7 @@ class Alone:
 
     __slots__ = ("_compute",)
 
-    def __init__(self, compute: Compute) -> None:
+    def __init__(self, compute: Compute[Any]) -> None:
         self._compute = compute
 
     def __call__(self) -> Any:
@@ -68,7 +68,7 @@ class Outside:
 
     __slots__ = ("_compute",)
 
-    def __init__(self, compute: Compute) -> None:
+    def __init__(self, compute: Compute[Any]) -> None:
         self._compute = compute
 
     def __call__(self) -> Any:
@@ -90,7 +90,9 @@ class Asker(Protocol):
 class Computing(Protocol):
     """Where it is done."""
 
-    def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> TakeBack | None:
+    def __call__(
+        self, compute: Compute[Any], then: Computed, asker: Asker | None = None, /
+    ) -> TakeBack | None:
         """`then` is called on the loop, in a later turn. None: there is nothing to be taken back.
 
         Raises nothing but a MemoryError, and then nothing is computed: what can't be begun now, there being no thread
@@ -117,7 +119,9 @@ class ComputingThreads:
         self._outside = Threads(_THREAD_NAME, OUTSIDE_AT_ONCE, scheduler)
         self._stopped = False
 
-    def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> TakeBack | None:
+    def __call__(
+        self, compute: Compute[Any], then: Computed, asker: Asker | None = None, /
+    ) -> TakeBack | None:
         if self._stopped:
             return None
         threads = self._long
@@ -162,10 +166,10 @@ class _Work:
     __slots__ = ("_computed", "asker", "compute", "error", "is_told", "then", "took_s", "value")
 
     def __init__(
-        self, compute: Compute, then: Computed, asker: Asker | None, computed: Callable[[_Work], None]
+        self, compute: Compute[Any], then: Computed, asker: Asker | None, computed: Callable[[_Work], None]
     ) -> None:
         self._computed = computed
-        self.compute: Compute | None = compute
+        self.compute: Compute[Any] | None = compute
         self.then = then
         self.asker = asker
         self.value: Any = None
@@ -195,7 +199,7 @@ def is_under_way() -> bool:
 class ComputingAtOnce:
     """Where there are no threads: it is done before the call returns."""
 
-    def __call__(self, compute: Compute, then: Computed, asker: Asker | None = None, /) -> None:
+    def __call__(self, compute: Compute[Any], then: Computed, asker: Asker | None = None, /) -> None:
         try:
             computed = compute()
         except Exception as error:

@@ -30,15 +30,15 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from protocol.steps import Steps, at_once
 from protocol.topic_partition import TopicPartition
+from protocol.waiting import at_once, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 PRODUCER_FENCED_VERSION = 2
@@ -163,26 +163,26 @@ def _asked_by_client(
     return asked
 
 
-def _add_in_steps(
+async def _add_in_steps(
     transactions: Transactions,
     image: ClusterImage,
     asked: _Asked,
     denied: Container[str],
     later: Later[AddPartitionsToTxnResponse],
-) -> RequestSteps[AddPartitionsToTxnResponse]:
+) -> AddPartitionsToTxnResponse:
     """What is much."""
-    yield from _ask(asked, asked.answered)
-    yield from _add_or_refuse(transactions, image, asked, denied)
+    await _ask(asked, asked.answered)
+    await _add_or_refuse(transactions, image, asked, denied)
     answer = later.answer()
-    return (yield answer) if isinstance(answer, Later) else answer
+    return await answer if isinstance(answer, Later) else answer
 
 
-def _add_all(
+async def _add_all(
     transactions: Transactions,
     image: ClusterImage,
     asked: Sequence[AddPartitionsToTxnTransaction],
     version: int,
-) -> RequestSteps[AddPartitionsToTxnResponse]:
+) -> AddPartitionsToTxnResponse:
     """What brokers ask for: several transactions, and no topic is denied to them."""
     response = AddPartitionsToTxnResponse(
         results_by_transaction=[
@@ -216,30 +216,30 @@ def _add_all(
             then=partial(then, result),
         )
         if pause.is_due():
-            yield None
+            await turn()
         one.answered = first[transactional_id]
-        yield from _ask(one, last[transactional_id])
-        yield from _add_or_refuse(transactions, image, one, ())
+        await _ask(one, last[transactional_id])
+        await _add_or_refuse(transactions, image, one, ())
     answer = later.answer()
-    return (yield answer) if isinstance(answer, Later) else answer
+    return await answer if isinstance(answer, Later) else answer
 
 
-def _ask(asked: _Asked, topics: Sequence[AddPartitionsToTxnTopic]) -> RequestSteps[None]:
+async def _ask(asked: _Asked, topics: Sequence[AddPartitionsToTxnTopic]) -> None:
     pause = Pause(PER_TURN)
     for topic in topics:
         if pause.is_due():
-            yield None
+            await turn()
         asked.asks_for((topic,))
 
 
-def _add_or_refuse(
+async def _add_or_refuse(
     transactions: Transactions, image: ClusterImage, asked: _Asked, denied: Container[str]
-) -> RequestSteps[None]:
+) -> None:
     refused: Refused = {}
-    yield from in_turns([*asked.partitions], lambda some: _note_refused(refused, some, image, denied))
+    await in_turns([*asked.partitions], lambda some: _note_refused(refused, some, image, denied))
     if refused:
         rest = _with_rest(refused, asked.partitions)
-        asked.then((yield from _by_topic_in_steps(rest)))
+        asked.then(await _by_topic_in_steps(rest))
     else:
         _add(transactions, asked)
 
@@ -285,12 +285,12 @@ def _by_topic(errors: Mapping[TopicPartition, Error]) -> TopicResults:
     return at_once(_by_topic_in_steps(errors))
 
 
-def _by_topic_in_steps(errors: Mapping[TopicPartition, Error]) -> Steps[TopicResults]:
+async def _by_topic_in_steps(errors: Mapping[TopicPartition, Error]) -> TopicResults:
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
     pause = Pause(PER_TURN)
     for (name, index), error in errors.items():
         if pause.is_due():
-            yield None
+            await turn()
         topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name))
         topic.results_by_partition.append(
             AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)

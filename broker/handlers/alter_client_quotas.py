@@ -26,15 +26,15 @@ from protocol.messages.quotas import (
     AlterEntryResult,
     EntityData,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
-    from protocol.steps import Steps
 
 
 MOST_HOST_NAMES = 1_000
@@ -72,8 +72,8 @@ def handle(
                 )
             return addresses[host] is not None
 
-        def decide(image: ClusterImage) -> Steps[ControllerResult[Outcomes]]:
-            decided, outcomes = yield from altered(image, request.entries, is_host)
+        async def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
+            decided, outcomes = await altered(image, request.entries, is_host)
             return ControllerResult(
                 [] if request.validate_only else decided,
                 lambda failure: {entity: refusal or failure for entity, refusal in outcomes.items()},
@@ -112,14 +112,14 @@ def _hosts(request: AlterClientQuotasRequest) -> list[str]:
     ]
 
 
-def _response(outcomes: Outcomes) -> RequestSteps[AlterClientQuotasResponse]:
+async def _response(outcomes: Outcomes) -> AlterClientQuotasResponse:
     response = AlterClientQuotasResponse()
     pause = Pause(PER_TURN)
     for entity, refusal in outcomes.items():
         parts = []
         for kind, name in sorted(entity):
             if pause.is_due():
-                yield None
+                await turn()
             parts.append(EntityData(entity_type=kind, entity_name=name))
         response.entries.append(
             AlterEntryResult(
@@ -131,19 +131,17 @@ def _response(outcomes: Outcomes) -> RequestSteps[AlterClientQuotasResponse]:
     return response
 
 
-def _refused(
-    request: AlterClientQuotasRequest, refusal: KafkaError
-) -> RequestSteps[AlterClientQuotasResponse]:
+async def _refused(request: AlterClientQuotasRequest, refusal: KafkaError) -> AlterClientQuotasResponse:
     """The request as a whole."""
     response = AlterClientQuotasResponse()
     pause = Pause(PER_TURN)
     for entry in request.entries:
         if pause.is_due():
-            yield None
+            await turn()
         parts = []
         for part in entry.entity:
             if pause.is_due():
-                yield None
+                await turn()
             parts.append(EntityData(entity_type=part.entity_type, entity_name=part.entity_name))
         response.entries.append(
             AlterEntryResult(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.peers.cluster import Cluster
     from broker.security.authorizer import Authorizer
     from protocol.wire.schema import Message
@@ -51,36 +51,36 @@ def handle(
 
     asked = ConfigRequest(request.resources)
 
-    def altered() -> RequestSteps[AlterConfigsResponse]:
-        yield from asked.preprocess(check)
+    async def altered() -> AlterConfigsResponse:
+        await asked.preprocess(check)
         if asked.remaining and cluster.forwarding is not None:
             left = AlterConfigsRequest(
                 resources=[resource for resource, _ in asked.remaining], validate_only=request.validate_only
             )
-            told = yield from cluster.forwarding.ask(context, left)
+            told = await cluster.forwarding.ask(context, left)
             assert isinstance(told, AlterConfigsResponse)
             asked.answered(told.responses)
             return AlterConfigsResponse(responses=asked.responses)
         rights = ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS)
-        return (yield from replaced_here(asked, controller, config, rights, request))
+        return await replaced_here(asked, controller, config, rights, request)
 
     return turns.answer(altered(), context)
 
 
-def replaced_here(
+async def replaced_here(
     asked: ConfigRequest[AlterConfigsResource],
     controller: Controller,
     config: BrokerConfig,
     rights: ConfigRights,
     request: AlterConfigsRequest,
-) -> RequestSteps[AlterConfigsResponse]:
+) -> AlterConfigsResponse:
     """What this node's controller makes of what is left."""
 
     def decide(image: ClusterImage, resource: AlterConfigsResource) -> list[Message]:
         of = (resource.resource_type, resource.resource_name)
         return config_decisions.replaced(image, config, of, _wanted(resource))
 
-    yield from alter_remaining(asked, controller, rights, decide, validate_only=request.validate_only)
+    await alter_remaining(asked, controller, rights, decide, validate_only=request.validate_only)
     return AlterConfigsResponse(responses=asked.responses)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.controller.partition_terms import OwnSettings
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
 
 
 def handle(
@@ -37,7 +37,7 @@ def handle(
         return AlterPartitionResponse(error_code=refusal.error)
     later: Later[AlterPartitionResponse] = Later()
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[AlterPartitionResponse]]:
+    def decide(image: ClusterImage) -> Waiting[ControllerResult[AlterPartitionResponse]]:
         return altered_partitions(image, request, context.api_version, own_settings())
 
     def reply(answer: AlterPartitionResponse | KafkaError) -> None:

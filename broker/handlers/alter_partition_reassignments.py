@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker.controller.partition_terms import OwnSettings
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
 
 
 def handle(
@@ -46,7 +46,7 @@ def handle(
         return _refused(request, KafkaError(Error.REQUEST_TIMED_OUT))
     later: Later[AlterPartitionReassignmentsResponse] = Later()
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[AlterPartitionReassignmentsResponse]]:
+    def decide(image: ClusterImage) -> Waiting[ControllerResult[AlterPartitionReassignmentsResponse]]:
         return reassigned_partitions(image, request, own_settings())
 
     def reply(answer: AlterPartitionReassignmentsResponse | KafkaError) -> None:

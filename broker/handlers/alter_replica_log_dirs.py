@@ -23,6 +23,7 @@ from protocol.messages.cluster_admin import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.placement import Placement
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from broker.disks.moves import LogDirMoves
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
 
@@ -55,17 +56,17 @@ def handle(
     return turns.answer(_altered(asked, request, is_allowed=is_allowed), context, to_the_end=True)
 
 
-def _altered(
+async def _altered(
     asked: _Asked, request: AlterReplicaLogDirsRequest, *, is_allowed: bool
-) -> RequestSteps[AlterReplicaLogDirsResponse]:
+) -> AlterReplicaLogDirsResponse:
     wanted: dict[str, dict[int, str]] = {}  # of a partition that is named twice the last directory counts
     pause = Pause()
     for directory in request.dirs:
         if pause.is_due():
-            yield None
+            await turn()
         for topic in directory.topics:
             if pause.is_due(1 + len(topic.partitions) // 10):
-                yield None
+                await turn()
             places = wanted.setdefault(topic.name, {})
             places.update(dict.fromkeys(topic.partitions, directory.path))
     response = AlterReplicaLogDirsResponse()
@@ -76,7 +77,7 @@ def _altered(
         response.results.append(result)
         for index, path in places.items():
             if pause.is_due(4):
-                yield None
+                await turn()
             error = _move(asked, name, index, path) if is_allowed else Error.CLUSTER_AUTHORIZATION_FAILED
             result.partitions.append(
                 AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error)

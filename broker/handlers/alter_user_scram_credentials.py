@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
-    from protocol.steps import Steps
 
 
 def handle(
@@ -35,8 +34,8 @@ def handle(
 ) -> AlterUserScramCredentialsResponse | Later[AlterUserScramCredentialsResponse]:
     later: Later[AlterUserScramCredentialsResponse] = Later()
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[Outcomes]]:
-        decided, outcomes = yield from altered(image, request.deletions, request.upsertions)
+    async def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
+        decided, outcomes = await altered(image, request.deletions, request.upsertions)
         return ControllerResult(
             decided, lambda failure: {user: refusal or failure for user, refusal in outcomes.items()}
         )

@@ -12,23 +12,22 @@ if TYPE_CHECKING:
     from broker.controller.config_requests import ConfigRequest, R
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
-    from broker.network.turns import RequestSteps
     from broker.security.config_resources import ConfigRights
     from protocol.wire.schema import Message
 
 
-def alter_remaining(
+async def alter_remaining(
     asked: ConfigRequest[R],
     controller: Controller,
     rights: ConfigRights,
     decide: Callable[[ClusterImage, R], list[Message]],
     *,
     validate_only: bool,
-) -> RequestSteps[None]:
+) -> None:
     """Of those that the client may alter: each is answered by `asked.responses` then. `decide` raises KafkaError."""
-    yield from asked.authorize(rights.refusal)
+    await asked.authorize(rights.refusal)
     if asked.remaining:
-        refusal = yield from decided(
+        refusal = await decided(
             controller, lambda image: asked.decide(image, decide, validate_only=validate_only)
         )
         if refusal is not None:

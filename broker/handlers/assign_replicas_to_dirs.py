@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.controller.partition_terms import OwnSettings
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
     from protocol.wire.schema import Message
 
 
@@ -40,7 +40,7 @@ def handle(
         return AssignReplicasToDirsResponse(error_code=refusal.error)
     later: Later[AssignReplicasToDirsResponse] = Later()
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[AssignReplicasToDirsResponse | KafkaError]]:
+    def decide(image: ClusterImage) -> Waiting[ControllerResult[AssignReplicasToDirsResponse | KafkaError]]:
         own = own_settings()
         terms = PartitionTerms(image, own)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -33,9 +33,9 @@ def handle(
 ) -> AlterConfigsResponse | Later[AlterConfigsResponse]:
     asked = ConfigRequest(request.resources)
 
-    def altered() -> RequestSteps[AlterConfigsResponse]:
-        yield from asked.preprocess(check_controllers_resource)
+    async def altered() -> AlterConfigsResponse:
+        await asked.preprocess(check_controllers_resource)
         rights = ConfigRights(authorizer, context, Operation.ALTER_CONFIGS)
-        return (yield from replaced_here(asked, controller, config, rights, request))
+        return await replaced_here(asked, controller, config, rights, request)
 
     return turns.answer(altered(), context)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -36,9 +36,9 @@ def handle(
 ) -> IncrementalAlterConfigsResponse | Later[IncrementalAlterConfigsResponse]:
     asked = ConfigRequest(request.resources)
 
-    def altered() -> RequestSteps[IncrementalAlterConfigsResponse]:
-        yield from asked.preprocess(check_controllers_resource)
+    async def altered() -> IncrementalAlterConfigsResponse:
+        await asked.preprocess(check_controllers_resource)
         rights = ConfigRights(authorizer, context, Operation.ALTER_CONFIGS)
-        return (yield from altered_here(asked, controller, config, rights, request))
+        return await altered_here(asked, controller, config, rights, request)
 
     return turns.answer(altered(), context)

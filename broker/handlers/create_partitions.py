@@ -20,12 +20,13 @@ from protocol.messages.topics import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.topic_requests import Extended, TopicRequests
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
@@ -45,8 +46,8 @@ def handle(
         return CreatePartitionsResponse(results=[_result(name, late) for name in times_named])
     mutations = quotas.mutations_of(context, strict_since=3, now_ms=clock.now_ms())
 
-    def extended() -> RequestSteps[CreatePartitionsResponse]:
-        refused, wanted = yield from _chosen(authorizer, context, request, times_named)
+    async def extended() -> CreatePartitionsResponse:
+        refused, wanted = await _chosen(authorizer, context, request, times_named)
         later: Later[Extended | KafkaError] = Later()
         later.waits_for(
             topics.add_partitions(
@@ -58,7 +59,7 @@ def handle(
             )
         )
         answer = later.answer()
-        outcomes: Extended | KafkaError = (yield answer) if isinstance(answer, Later) else answer
+        outcomes: Extended | KafkaError = await answer if isinstance(answer, Later) else answer
         if isinstance(outcomes, KafkaError):
             results = [_result(topic.name, outcomes) for topic in request.topics]
         else:
@@ -68,12 +69,12 @@ def handle(
     return turns.answer(extended(), context)
 
 
-def _chosen(
+async def _chosen(
     authorizer: Authorizer,
     context: RequestContext,
     request: CreatePartitionsRequest,
     times_named: Counter[str],
-) -> RequestSteps[tuple[list[CreatePartitionsTopicResult], list[CreatePartitionsTopic]]]:
+) -> tuple[list[CreatePartitionsTopicResult], list[CreatePartitionsTopic]]:
     """What is refused by its name alone, and the others, in the order in which Kafka comes to the bound of a request:
     that of its map."""
     twice = KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
@@ -82,12 +83,12 @@ def _chosen(
     pause = Pause()
     for topic in request.topics:
         if pause.is_due():
-            yield None
+            await turn()
         by_name[topic.name] = topic
     wanted = []
     for name, topic in by_name.items():
         if pause.is_due():
-            yield None
+            await turn()
         if times_named[name] > 1:
             continue
         if authorizer.allows(context, Operation.ALTER, ResourceType.TOPIC, name):

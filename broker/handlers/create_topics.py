@@ -23,6 +23,7 @@ from protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from protocol.waiting import turn
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_requests import TopicRequests
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
@@ -75,7 +76,7 @@ def handle(
     def reply(outcomes: Created | KafkaError) -> None:
         turns.reply(answered(outcomes), later, context)
 
-    def answered(outcomes: Created | KafkaError) -> RequestSteps[CreateTopicsResponse]:
+    async def answered(outcomes: Created | KafkaError) -> CreateTopicsResponse:
         results: list[CreatableTopicResult] = []
         if isinstance(outcomes, KafkaError):
             results += (_refused(topic.name, outcomes) for topic in request.topics)
@@ -83,7 +84,7 @@ def handle(
             for topic, outcome in outcomes:
                 results.append(_result(config, topic, outcome, describable))
                 if turns.is_over:
-                    yield None
+                    await turn()
             results += refused
         return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 

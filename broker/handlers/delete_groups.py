@@ -12,11 +12,12 @@ from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_admin import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -40,13 +41,13 @@ def handle(
     return turns.answer(_deleted(groups, authorizer, turns, context, request), context, to_the_end=True)
 
 
-def _deleted(
+async def _deleted(
     groups: Groups,
     authorizer: Authorizer,
     turns: Turns,
     context: RequestContext,
     request: DeleteGroupsRequest,
-) -> RequestSteps[DeleteGroupsResponse]:
+) -> DeleteGroupsResponse:
     errors: dict[str, Error] = {}
     denied: dict[str, Error] = {}
     of_shards: dict[GroupShard, list[str]] = {}
@@ -63,17 +64,17 @@ def _deleted(
             of_shards.setdefault(shard, []).append(group_id)
     asked: list[tuple[Sequence[str], list[Error] | KafkaError | Later[list[Error] | KafkaError]]] = []
     for shard, of_shard in of_shards.items():
-        refused = yield from _states_deleted(groups, shard, of_shard)
+        refused = await _states_deleted(groups, shard, of_shard)
         errors.update(refused)
         for group_ids, is_full in _batches(shard, [each for each in of_shard if each not in refused]):
             later: Later[list[Error] | KafkaError] = Later()
             groups.ask(group_ids[0], _deletion(group_ids), later.reply)
             asked.append((group_ids, later.answer()))
             if is_full or turns.is_over:
-                yield None
+                await turn()
     for group_ids, answer in asked:
         if isinstance(answer, Later):
-            answer = yield answer
+            answer = await answer
         of_groups = [answer.error] * len(group_ids) if isinstance(answer, KafkaError) else answer
         errors.update(zip(group_ids, of_groups, strict=True))
     return DeleteGroupsResponse(
@@ -84,9 +85,7 @@ def _deleted(
     )
 
 
-def _states_deleted(
-    groups: Groups, shard: GroupShard, group_ids: Sequence[str]
-) -> RequestSteps[dict[str, Error]]:
+async def _states_deleted(groups: Groups, shard: GroupShard, group_ids: Sequence[str]) -> dict[str, Error]:
     """The share groups among them whose states can't be deleted, each with its error."""
     refused: dict[str, Error] = {}
     of_share = shard.share_groups.are_among(group_ids)
@@ -95,10 +94,10 @@ def _states_deleted(
         later: Later[dict[str, Error] | KafkaError] = Later()
         groups.ask_for_later(some[0], _deletion_of_states(some), later.reply)
         answer = later.answer()
-        found = (yield answer) if isinstance(answer, Later) else answer
+        found = await answer if isinstance(answer, Later) else answer
         refused |= dict.fromkeys(some, found.error) if isinstance(found, KafkaError) else found
         if len(some) == MOST_SHARE_GROUPS:
-            yield None
+            await turn()
     return refused
 
 

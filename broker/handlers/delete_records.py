@@ -25,11 +25,12 @@ from protocol.messages.topics import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from storage.directory.log_directory import LogDirectory
@@ -49,21 +50,21 @@ def handle(
     return turns.answer(steps, context, to_the_end=True)
 
 
-def _deleted(
+async def _deleted(
     partitions: Partitions,
     authorizer: Authorizer,
     scheduler: Scheduler,
     turns: Turns,
     context: RequestContext,
     request: DeleteRecordsRequest,
-) -> RequestSteps[DeleteRecordsResponse]:
+) -> DeleteRecordsResponse:
     """However many there are, they are waited for together."""
     wanted: dict[str, dict[int, int]] = {}  # of a partition that is named twice the last offset counts
     for topic in request.topics:
         offsets = wanted.setdefault(topic.name, {})
         offsets.update((partition.partition_index, partition.offset) for partition in topic.partitions)
         if turns.is_over:
-            yield None
+            await turn()
     response = DeleteRecordsResponse()
     delayed = DelayedDeleteRecords()
     directories: dict[LogDirectory, None] = {}
@@ -82,14 +83,14 @@ def _deleted(
                 result.low_watermark, result.error_code = INVALID_LOW_WATERMARK, error.error
             results.append(result)
             if turns.is_over:
-                yield None
+                await turn()
         response.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
     for directory in directories:
         directory.log_start_moved()
     later: Later[None] = Later()
     later.waits_for(delayed.abandon)
     delayed.start(scheduler, request.timeout_ms, lambda: later.reply(None))
-    yield later
+    await later
     return response
 
 

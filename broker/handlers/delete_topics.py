@@ -22,6 +22,7 @@ from protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from protocol.waiting import turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_requests import Deleted, TopicRequests
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
@@ -58,14 +59,14 @@ def handle(
         return DeleteTopicsResponse(responses=_all_refused(asked, Error.REQUEST_TIMED_OUT))
     mutations = quotas.mutations_of(context, strict_since=5, now_ms=clock.now_ms())
 
-    def deleted() -> RequestSteps[DeleteTopicsResponse]:
+    async def deleted() -> DeleteTopicsResponse:
         selection = _Selection(metadata.image, _Rights(authorizer, context))
-        yield from selection.choose(asked)
+        await selection.choose(asked)
         later: Later[Deleted | KafkaError] = Later()
         chosen = [*selection.chosen.values()]
         later.waits_for(topics.delete(chosen, later.reply, later.fail, take=mutations.take))
         answer = later.answer()
-        outcomes: Deleted | KafkaError = (yield answer) if isinstance(answer, Later) else answer
+        outcomes: Deleted | KafkaError = await answer if isinstance(answer, Later) else answer
         if isinstance(outcomes, KafkaError):
             results = _all_refused(asked, outcomes.error)
         else:
@@ -103,13 +104,13 @@ class _Selection:
         self._image = image
         self._rights = rights
 
-    def choose(self, asked: Sequence[DeleteTopicState]) -> RequestSteps[None]:
+    async def choose(self, asked: Sequence[DeleteTopicState]) -> None:
         pause = Pause()
         names: Counter[str] = Counter()
         ids: Counter[bytes] = Counter()
         for topic in asked:
             if pause.is_due():
-                yield None
+                await turn()
             if topic.name is None and topic.topic_id == ZERO_UUID:
                 self._refuse(
                     None, ZERO_UUID, Error.INVALID_REQUEST, "Neither topic name nor id were specified."
@@ -123,14 +124,14 @@ class _Selection:
                 self._refuse(topic.name, topic.topic_id, Error.INVALID_REQUEST, message)
         for topic_id, times in ids.items():
             if pause.is_due():
-                yield None
+                await turn()
             if times > 1:
                 self._refuse(None, topic_id, Error.INVALID_REQUEST, "Duplicate topic id.")
             else:
                 self._choose_by_id(topic_id)
         for name, times in names.items():
             if pause.is_due():
-                yield None
+                await turn()
             if times > 1:
                 self._refuse(name, ZERO_UUID, Error.INVALID_REQUEST, "Duplicate topic name.")
             else:

@@ -15,13 +15,14 @@ from protocol.messages.quotas import (
     EntryData,
     ValueData,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -39,18 +40,18 @@ def handle(
     return turns.answer(_described(metadata.image, request), context)
 
 
-def _described(
+async def _described(
     image: ClusterImage, request: DescribeClientQuotasRequest
-) -> RequestSteps[DescribeClientQuotasResponse]:
+) -> DescribeClientQuotasResponse:
     try:
-        found = yield from matching(image, request.components, strict=request.strict)
+        found = await matching(image, request.components, strict=request.strict)
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.error, error_message=error.message, entries=None)
     entries = []
     pause = Pause()
     for entity, values in found.items():
         if pause.is_due():
-            yield None
+            await turn()
         entries.append(
             EntryData(
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in sorted(entity)],

@@ -34,6 +34,7 @@ from protocol.messages.configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -60,9 +61,9 @@ def handle(
     return turns.answer(_answered(described, rights, request), context)
 
 
-def _answered(
+async def _answered(
     described: _Described, rights: ConfigRights, request: DescribeConfigsRequest
-) -> RequestSteps[DescribeConfigsResponse]:
+) -> DescribeConfigsResponse:
     unknown = next((r for r in request.resources if r.resource_type not in RESOURCE_TYPES), None)
     if unknown is not None:
         refusal = KafkaError(Error.INVALID_REQUEST, f"Unknown resource type {unknown.resource_type}")
@@ -73,7 +74,7 @@ def _answered(
     denied: list[DescribeConfigsResult] = []
     for resource in answered(request.resources, _key):
         if not resource.configuration_keys and (resource.resource_type != TOPIC_RESOURCE or results):
-            yield None  # all of its settings, in a turn of their own: a hundred clients may ask at once
+            await turn()  # all of its settings, in a turn of their own: a hundred clients may ask at once
         refused = rights.refusal(resource.resource_type, resource.resource_name)
         if refused is not None:
             denied.append(_refused(resource, refused))

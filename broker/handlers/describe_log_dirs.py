@@ -19,13 +19,14 @@ from protocol.messages.cluster_admin import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from protocol.waiting import turn
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from storage.directory.log_directory import LogDirectory
@@ -48,16 +49,16 @@ def handle(
     return turns.answer(_described(log_dirs, partitions, request), context)
 
 
-def _described(
+async def _described(
     log_dirs: LogDirs, partitions: Partitions, request: DescribeLogDirsRequest
-) -> RequestSteps[DescribeLogDirsResponse]:
+) -> DescribeLogDirsResponse:
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = set()
         pause = Pause()
         for topic in request.topics:
             if pause.is_due(1 + len(topic.partitions) // 10):
-                yield None
+                await turn()
             wanted.update((topic.topic, index) for index in topic.partitions)
     results = []
     for path, directory in log_dirs.by_path().items():
@@ -65,7 +66,7 @@ def _described(
         if directory is None or volume is None:
             results.append(DescribeLogDirsResult(error_code=Error.KAFKA_STORAGE_ERROR, log_dir=path))
             continue
-        topics = yield from _topics(directory, partitions, wanted)
+        topics = await _topics(directory, partitions, wanted)
         results.append(
             DescribeLogDirsResult(
                 log_dir=path,
@@ -86,9 +87,9 @@ def _volume(directory: LogDirectory) -> Volume | None:
         return None
 
 
-def _topics(
+async def _topics(
     directory: LogDirectory, partitions: Partitions, wanted: Container[tuple[str, int]] | None
-) -> RequestSteps[list[DescribeLogDirsTopic]]:
+) -> list[DescribeLogDirsTopic]:
     topics: dict[str, DescribeLogDirsTopic] = {}
     pause = Pause()
 
@@ -107,7 +108,7 @@ def _topics(
     for logs, is_future in ((directory.logs, False), (directory.futures, True)):
         for key, log in [*logs.items()]:
             if pause.is_due():
-                yield None
+                await turn()
             if is_wanted(key) and not log.closed:  # since
                 add(key, log.size, _lag(partitions, log, is_future), is_future=is_future)
     for key, size in directory.unopened_future_sizes().items():

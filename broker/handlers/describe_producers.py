@@ -18,12 +18,13 @@ from protocol.messages.transactions_admin import (
     DescribeProducersResponse,
     DescribeProducersTopicResponse,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from storage.producers.producer import Producer
@@ -41,14 +42,14 @@ def handle(
     return turns.answer(_described(partitions, metadata, authorizer, turns, context, request), context)
 
 
-def _described(
+async def _described(
     partitions: Partitions,
     metadata: MetadataLog,
     authorizer: Authorizer,
     turns: Turns,
     context: RequestContext,
     request: DescribeProducersRequest,
-) -> RequestSteps[DescribeProducersResponse]:
+) -> DescribeProducersResponse:
     response = DescribeProducersResponse()
     repeats = Repeats()
     for topic in request.topics:
@@ -67,10 +68,10 @@ def _described(
                     partition.error_code, partition.error_message = error.error, error.message
                 else:
                     found = partition.active_producers = []
-                    yield from in_turns([*states.values()], partial(_describe, found))
+                    await in_turns([*states.values()], partial(_describe, found))
             answer.partitions.append(partition)
             if turns.is_over:
-                yield None
+                await turn()
         if answer.partitions or not topic.partition_indexes:
             response.topics.append(answer)
     return response

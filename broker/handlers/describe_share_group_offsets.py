@@ -28,13 +28,14 @@ from protocol.messages.groups_share import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.coordination.latest_offsets import LatestOffsets
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.persister import Persister
 
@@ -77,25 +78,23 @@ class _Described:
         self._turns = turns
         self._may = partial(authorizer.allows, context)
 
-    def of_all(
-        self, request: DescribeShareGroupOffsetsRequest
-    ) -> RequestSteps[DescribeShareGroupOffsetsResponse]:
+    async def of_all(self, request: DescribeShareGroupOffsetsRequest) -> DescribeShareGroupOffsetsResponse:
         response = DescribeShareGroupOffsetsResponse()
         for group in answered(request.groups, attrgetter("group_id")):
             answer = DescribeShareGroupOffsetsResponseGroup(group_id=group.group_id)
             try:
-                yield from self._fill(answer, group)
+                await self._fill(answer, group)
             except KafkaError as error:
                 answer.topics = []
                 answer.error_code, answer.error_message = error.error, error.message
             response.groups.append(answer)
             if self._turns.is_over:
-                yield None
+                await turn()
         return response
 
-    def _fill(
+    async def _fill(
         self, answer: DescribeShareGroupOffsetsResponseGroup, group: DescribeShareGroupOffsetsRequestGroup
-    ) -> RequestSteps[None]:
+    ) -> None:
         """Raises KafkaError with what holds for all of the group. One without an id has topics that aren't there: of
         others Kafka's persister refuses to ask."""
         if not self._groups.serves_share_groups:
@@ -103,18 +102,18 @@ class _Described:
         if not self._may(DESCRIBE, GROUP, group.group_id):
             raise KafkaError(Error.GROUP_AUTHORIZATION_FAILED)
         if group.topics is None:
-            found = yield from self._initialized(group.group_id)
+            found = await self._initialized(group.group_id)
             for name, indexes in found.items():
                 # others are served in between, and may delete a topic
                 if self._may(DESCRIBE, TOPIC, name) and name in self._image.topics:
-                    topic = yield from self._topic(group.group_id, name, indexes)
+                    topic = await self._topic(group.group_id, name, indexes)
                     answer.topics.append(topic)
             return
         unknown = []
         hidden = []
         for asked in group.topics:
             if self._turns.is_over:
-                yield None
+                await turn()
             if not self._may(DESCRIBE, TOPIC, asked.topic_name):
                 hidden.append(_without_state(asked, Error.TOPIC_AUTHORIZATION_FAILED))
             elif asked.topic_name not in self._image.topics:
@@ -122,27 +121,27 @@ class _Described:
             elif not group.group_id:
                 raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "A group has to have an id.")
             else:
-                topic = yield from self._topic(group.group_id, asked.topic_name, asked.partitions)
+                topic = await self._topic(group.group_id, asked.topic_name, asked.partitions)
                 answer.topics.append(topic)
         answer.topics += unknown
         answer.topics += hidden
 
-    def _initialized(self, group_id: str) -> RequestSteps[dict[str, list[int]]]:
+    async def _initialized(self, group_id: str) -> dict[str, list[int]]:
         """All that the group has, by topic name. Raises KafkaError as `Groups.shard_of`."""
         later: Later[dict[bytes, list[int]] | KafkaError] = Later()
         self._groups.ask(
             group_id, lambda shard: shard.share_groups.offsets.initialized(group_id), later.reply
         )
         answer = later.answer()
-        found = (yield answer) if isinstance(answer, Later) else answer
+        found = await answer if isinstance(answer, Later) else answer
         if isinstance(found, KafkaError):
             raise KafkaError(found.error, found.message or "The coordinator isn't here.")
         topics = self._image.topics_by_id
         return {topics[topic_id].name: indexes for topic_id, indexes in found.items() if topic_id in topics}
 
-    def _topic(
+    async def _topic(
         self, group_id: str, name: str, indexes: Sequence[int]
-    ) -> RequestSteps[DescribeShareGroupOffsetsResponseTopic]:
+    ) -> DescribeShareGroupOffsetsResponseTopic:
         known = self._image.topics[name]
         topic_id = known.topic_id
         answer = DescribeShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id)
@@ -155,19 +154,19 @@ class _Described:
             else:
                 asked.append((index, _UNINITIALIZED))
             if self._turns.is_over:
-                yield None
+                await turn()
         for index, summary in asked:
             if isinstance(summary, Later):
-                summary = yield summary
-            result = yield from self._partition(name, index, summary)
+                summary = await summary
+            result = await self._partition(name, index, summary)
             answer.partitions.append(result)
             if self._turns.is_over:
-                yield None
+                await turn()
         return answer
 
-    def _partition(
+    async def _partition(
         self, name: str, index: int, summary: ShareStateSummary | KafkaError
-    ) -> RequestSteps[DescribeShareGroupOffsetsResponsePartition]:
+    ) -> DescribeShareGroupOffsetsResponsePartition:
         """What the share coordinator refuses is nothing that is known, and no error."""
         result = DescribeShareGroupOffsetsResponsePartition(
             partition_index=index, start_offset=NO_START_OFFSET, leader_epoch=UNKNOWN_LEADER_EPOCH
@@ -181,7 +180,7 @@ class _Described:
         later: Later[int | KafkaError] = Later()
         self._latest_offsets.ask(name, index, later.reply)
         answer = later.answer()
-        latest = (yield answer) if isinstance(answer, Later) else answer
+        latest = await answer if isinstance(answer, Later) else answer
         if isinstance(latest, KafkaError):
             return DescribeShareGroupOffsetsResponsePartition(
                 partition_index=index, error_code=latest.error, error_message=latest.message

@@ -21,6 +21,7 @@ from protocol.messages.metadata import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -52,9 +53,9 @@ class _Asked(NamedTuple):
     authorizer: Authorizer
 
 
-def _described(
+async def _described(
     asked: _Asked, context: RequestContext, request: DescribeTopicPartitionsRequest
-) -> RequestSteps[DescribeTopicPartitionsResponse]:
+) -> DescribeTopicPartitionsResponse:
     config, metadata, authorizer = asked
     pause = Pause()
     image = metadata.image
@@ -74,7 +75,7 @@ def _described(
     denied: list[str] = []
     for name in sorted(names):
         if pause.is_due():
-            yield None
+            await turn()
         if name < first_topic:
             continue
         may_see = authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
@@ -83,7 +84,7 @@ def _described(
     response = DescribeTopicPartitionsResponse()
     for name in allowed:
         if pause.is_due():
-            yield None
+            await turn()
         if left <= 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -108,7 +109,7 @@ def _described(
         left -= len(indexes)
     for described in response.topics:
         if pause.is_due():
-            yield None
+            await turn()
         described.topic_authorized_operations = authorized_operations(
             authorizer, context, ResourceType.TOPIC, described.name or ""
         )

@@ -18,12 +18,13 @@ from protocol.messages.transactions_admin import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -37,13 +38,13 @@ def handle(
     return turns.answer(_all(transactions, authorizer, turns, context, request), context)
 
 
-def _all(
+async def _all(
     transactions: Transactions,
     authorizer: Authorizer,
     turns: Turns,
     context: RequestContext,
     request: DescribeTransactionsRequest,
-) -> RequestSteps[DescribeTransactionsResponse]:
+) -> DescribeTransactionsResponse:
     described = []
     for transactional_id in answered(request.transactional_ids, str):
         resource = (ResourceType.TRANSACTIONAL_ID, transactional_id)
@@ -51,12 +52,12 @@ def _all(
             denied = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             described.append(DescribedTransaction(error_code=denied, transactional_id=transactional_id))
             continue
-        found = yield from _described(transactions, transactional_id)
+        found = await _described(transactions, transactional_id)
         topics, found.topics = found.topics, []
-        yield from in_turns(topics, partial(_show, authorizer, context, found.topics))
+        await in_turns(topics, partial(_show, authorizer, context, found.topics))
         described.append(found)
         if turns.is_over:
-            yield None
+            await turn()
     return DescribeTransactionsResponse(transaction_states=described)
 
 
@@ -72,7 +73,7 @@ def _show(
             shown.append(topic)
 
 
-def _described(transactions: Transactions, transactional_id: str) -> RequestSteps[DescribedTransaction]:
+async def _described(transactions: Transactions, transactional_id: str) -> DescribedTransaction:
     try:
         if not transactional_id:
             raise KafkaError(Error.INVALID_REQUEST)
@@ -93,6 +94,6 @@ def _described(transactions: Transactions, transactional_id: str) -> RequestStep
         for name, index in partitions:
             topics.setdefault(name, DescribedTransactionTopic(topic=name)).partitions.append(index)
 
-    yield from in_turns([*metadata.partitions], take)
+    await in_turns([*metadata.partitions], take)
     found.topics = [*topics.values()]
     return found

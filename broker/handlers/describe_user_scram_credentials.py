@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -45,9 +45,9 @@ def handle(
     return turns.answer(_described(metadata, request), context)
 
 
-def _described(
+async def _described(
     metadata: MetadataLog, request: DescribeUserScramCredentialsRequest
-) -> RequestSteps[DescribeUserScramCredentialsResponse]:
+) -> DescribeUserScramCredentialsResponse:
     known: dict[str, list[CredentialInfo]] = {}
     for (user, mechanism), record in credentials(metadata.image).items():
         info = CredentialInfo(mechanism=mechanism, iterations=record.iterations)
@@ -58,7 +58,7 @@ def _described(
     def describe(some: Sequence[tuple[str, int]]) -> None:
         response.results += [_result(user, times, known.get(user)) for user, times in some]
 
-    yield from in_turns([*asked.items()], describe)
+    await in_turns([*asked.items()], describe)
     return response
 
 

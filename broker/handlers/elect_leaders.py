@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.controller.partition_terms import OwnSettings
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
 
 
 def handle(
@@ -49,7 +49,7 @@ def handle(
         return _refused(context, request, refused.as_value())
     later: Later[ElectLeadersResponse] = Later()
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[ElectLeadersResponse]]:
+    def decide(image: ClusterImage) -> Waiting[ControllerResult[ElectLeadersResponse]]:
         return elected_leaders(image, request, own_settings())
 
     def reply(answer: ElectLeadersResponse | KafkaError) -> None:

@@ -38,12 +38,13 @@ from protocol.messages.fetch import (
     FetchRequest,
     FetchResponse,
 )
+from protocol.waiting import Waiting, turn
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.quotas.replication_quotas import ReplicationQuotas
     from broker.replicas.current_leaders import CurrentLeaders
@@ -157,7 +158,7 @@ def _fetch(
             return authorizer.allows(context, READ, TOPIC, topic)
 
     if len(plan.targets) > PER_TURN:
-        reads = read_in_turns(partitions, parameters, plan.targets, may_read)
+        reads = partial(read_in_turns, partitions, parameters, plan.targets, may_read)
         return turns.answer(_in_turns(reads, scheduler, turns, answers, context, plan, request), context)
     reading = Reading(partitions, parameters, plan.targets, may_read)
     if _fails(request, reading):
@@ -192,52 +193,52 @@ def _names_many(request: FetchRequest) -> bool:
     return named > PER_TURN
 
 
-def _once_begun(
-    begins: RequestSteps[FetchPlan], go_on: Callable[[FetchPlan], FetchResponse | Later[FetchResponse]]
-) -> RequestSteps[FetchResponse]:
-    plan = yield from begins
-    yield None
+async def _once_begun(
+    begins: Waiting[FetchPlan], go_on: Callable[[FetchPlan], FetchResponse | Later[FetchResponse]]
+) -> FetchResponse:
+    plan = await begins
+    await turn()
     response = go_on(plan)
     if isinstance(response, Later):
-        response = yield response
+        response = await response
     return response
 
 
-def _in_turns(
-    reads: RequestSteps[Reading],
+async def _in_turns(
+    reads: Callable[[], Waiting[Reading]],
     scheduler: Scheduler,
     turns: Turns,
     answers: FetchAnswers,
     context: RequestContext,
     plan: FetchPlan,
     request: FetchRequest,
-) -> RequestSteps[FetchResponse]:
+) -> FetchResponse:
     """As `handle`, of many partitions."""
-    yield None
-    reading = yield from reads
+    await turn()
+    reading = await reads()
     if _fails(request, reading):
-        return (yield from failed_fetch(request, by_id=plan.by_id))
+        return await failed_fetch(request, by_id=plan.by_id)
     if reading.may_wait:
         fetch = LongFetch(reading, scheduler, turns)
-        return (yield from _once_waited(fetch, answers, turns, context, plan, reading))
-    return (yield from answers.answer_in_turns(turns, context, plan, reading.results, reading.parameters))
+        return await _once_waited(fetch, answers, turns, context, plan, reading)
+    return await answers.answer_in_turns(turns, context, plan, reading.results, reading.parameters)
 
 
-def _once_waited(
+async def _once_waited(
     fetch: LongFetch,
     answers: FetchAnswers,
     turns: Turns,
     context: RequestContext,
     plan: FetchPlan,
     reading: Reading,
-) -> RequestSteps[FetchResponse]:
-    yield from fetch.wait()
-    return (yield from answers.answer_in_turns(turns, context, plan, reading.results, reading.parameters))
+) -> FetchResponse:
+    await fetch.wait()
+    return await answers.answer_in_turns(turns, context, plan, reading.results, reading.parameters)
 
 
-def _refuse_all(
+async def _refuse_all(
     answers: FetchAnswers, turns: Turns, context: RequestContext, plan: FetchPlan, parameters: FetchParameters
-) -> RequestSteps[FetchResponse]:
+) -> FetchResponse:
     """The answer to a follower that may not be one."""
     denied = Error.TOPIC_AUTHORIZATION_FAILED
     refusals: Results = []
@@ -245,8 +246,8 @@ def _refuse_all(
     def refuse(targets: Sequence[FetchTarget]) -> None:
         refusals.extend([(target, refusal(target, denied)) for target in targets])
 
-    yield from in_turns(plan.targets, refuse)
-    return (yield from answers.answer_in_turns(turns, context, plan, refusals, parameters))
+    await in_turns(plan.targets, refuse)
+    return await answers.answer_in_turns(turns, context, plan, refusals, parameters)
 
 
 def _max_bytes(

@@ -18,12 +18,13 @@ from protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from protocol.waiting import turn
 from protocol.wire.codec import encoder, encoder_in_steps
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.fetch_sessions import FetchPlan, FetchSessions
@@ -41,13 +42,13 @@ FETCHED_PARTITIONS = EntryList("topics", "responses", "partitions", "partitions"
 """What one turn goes through of a request."""
 
 
-def failed_fetch(request: FetchRequest, *, by_id: bool) -> RequestSteps[FetchResponse]:
+async def failed_fetch(request: FetchRequest, *, by_id: bool) -> FetchResponse:
     """Kafka's answer where it fails on a request: below v13 each partition that was *asked for* says so as well."""
     topics: list[FetchableTopicResponse] = []
     if not by_id:
         for part, goes_on in pieces(request, FETCHED_PARTITIONS):
             if topics:
-                yield None
+                await turn()
             failed = [_failed(topic) for topic in part.topics]
             if goes_on:
                 topics[-1].partitions += failed.pop(0).partitions
@@ -98,28 +99,28 @@ class FetchAnswers:
             self._tell_leaders(response, listed, context, parameters)
         return response
 
-    def answer_in_turns(
+    async def answer_in_turns(
         self,
         turns: Turns,
         context: RequestContext,
         plan: FetchPlan,
         results: Results,
         parameters: FetchParameters,
-    ) -> RequestSteps[FetchResponse]:
+    ) -> FetchResponse:
         """The same of many."""
         if self._quotas.enforced:
-            throttle_ms = yield from self._throttled_in_turns(turns, context, plan, results)
+            throttle_ms = await self._throttled_in_turns(turns, context, plan, results)
             if throttle_ms > 0:
                 return _withheld(plan, throttle_ms)
-            yield None
-        session_id, listed = yield from self._sessions.finish_in_turns(plan, results, self._clock.now_ms())
+            await turn()
+        session_id, listed = await self._sessions.finish_in_turns(plan, results, self._clock.now_ms())
         response = FetchResponse.of(session_id=session_id, responses=[])
         for some in portions(listed):
             _by_topic(some, response.responses)
             if context.api_version >= FIRST_VERSION_TOLD_LEADERS:
                 self._tell_leaders(response, some, context, parameters)
             if len(some) == PER_TURN:
-                yield None
+                await turn()
         return response
 
     def _tell_leaders(
@@ -155,10 +156,10 @@ class FetchAnswers:
         """For how long the consumer has to wait instead of being answered; what it isn't given isn't charged."""
         return self._charge(context, self._size(context, news_of(plan, results)))
 
-    def _throttled_in_turns(
+    async def _throttled_in_turns(
         self, turns: Turns, context: RequestContext, plan: FetchPlan, results: Results
-    ) -> RequestSteps[int]:
-        size = yield from self._size_in_turns(turns, context, results, lambda some: news_of(plan, some))
+    ) -> int:
+        size = await self._size_in_turns(turns, context, results, lambda some: news_of(plan, some))
         return self._charge(context, size)
 
     def _size(self, context: RequestContext, listed: Listed) -> int:
@@ -167,15 +168,15 @@ class FetchAnswers:
         encoder(FetchResponse, context.api_version)(FetchResponse(responses=_by_topic(listed, [])), chunks)
         return FRAME_SIZE_BYTES + sum(map(len, chunks))
 
-    def _size_in_turns(
+    async def _size_in_turns(
         self, turns: Turns, context: RequestContext, results: Results, listed_of: Callable[[Listed], Listed]
-    ) -> RequestSteps[int]:
+    ) -> int:
         """The same of many: `listed_of` says of some results which of them count."""
         topics: list[FetchableTopicResponse] = []
         for some in portions(results):
             _by_topic(listed_of(some), topics)
             if len(some) == PER_TURN:
-                yield None
+                await turn()
         size = FRAME_SIZE_BYTES
         chunks: list[bytes | bytearray | memoryview] = []
         for _ in encoder_in_steps(FetchResponse, context.api_version)(
@@ -184,7 +185,7 @@ class FetchAnswers:
             size += sum(map(len, chunks))
             chunks.clear()
             if turns.is_over:
-                yield None
+                await turn()
         return size + sum(map(len, chunks))
 
     def _charge(self, context: RequestContext, size: int) -> int:

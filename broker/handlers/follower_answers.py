@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.handlers.fetch_answers import FetchAnswers, Listed, news_of
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
     from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.current_leaders import CurrentLeaders
@@ -45,22 +46,22 @@ class FollowerAnswers(FetchAnswers):
             self._replication.record(self._size(context, self._throttled_of(plan, results)))
         return super().answer(context, plan, results, parameters)
 
-    def answer_in_turns(
+    async def answer_in_turns(
         self,
         turns: Turns,
         context: RequestContext,
         plan: FetchPlan,
         results: Results,
         parameters: FetchParameters,
-    ) -> RequestSteps[FetchResponse]:
+    ) -> FetchResponse:
         """See `FetchAnswers`."""
         if self._replication.throttled:
-            size = yield from self._size_in_turns(
+            size = await self._size_in_turns(
                 turns, context, results, lambda some: self._throttled_of(plan, some)
             )
             self._replication.record(size)
-            yield None
-        return (yield from super().answer_in_turns(turns, context, plan, results, parameters))
+            await turn()
+        return await super().answer_in_turns(turns, context, plan, results, parameters)
 
     def _throttled_of(self, plan: FetchPlan, results: Listed) -> Listed:
         """What the answer will list of throttled partitions, be their replicas in sync or not."""
@@ -70,8 +71,7 @@ class FollowerAnswers(FetchAnswers):
     def _throttled(self, context: RequestContext, plan: FetchPlan, results: Results) -> int:
         return 0
 
-    def _throttled_in_turns(
+    async def _throttled_in_turns(
         self, turns: Turns, context: RequestContext, plan: FetchPlan, results: Results
-    ) -> RequestSteps[int]:
-        yield from ()
+    ) -> int:
         return 0

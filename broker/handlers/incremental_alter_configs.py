@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.dispatch import Dispatcher
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.peers.cluster import Cluster
     from broker.security.authorizer import Authorizer
     from protocol.wire.schema import Message
@@ -79,28 +79,28 @@ def handle(
 
     asked = ConfigRequest(request.resources)
 
-    def altered() -> RequestSteps[IncrementalAlterConfigsResponse]:
-        yield from asked.preprocess(check)
+    async def altered() -> IncrementalAlterConfigsResponse:
+        await asked.preprocess(check)
         if asked.remaining and cluster.forwarding is not None:
             left = IncrementalAlterConfigsRequest(
                 resources=[resource for resource, _ in asked.remaining], validate_only=request.validate_only
             )
-            told = yield from cluster.forwarding.ask(context, left)
+            told = await cluster.forwarding.ask(context, left)
             assert isinstance(told, IncrementalAlterConfigsResponse)
             asked.answered(told.responses)
             return IncrementalAlterConfigsResponse(responses=asked.responses)
-        return (yield from altered_here(asked, controller, config, rights, request))
+        return await altered_here(asked, controller, config, rights, request)
 
     return turns.answer(altered(), context)
 
 
-def altered_here(
+async def altered_here(
     asked: ConfigRequest[IncrementalAlterConfigsResource],
     controller: Controller,
     config: BrokerConfig,
     rights: ConfigRights,
     request: IncrementalAlterConfigsRequest,
-) -> RequestSteps[IncrementalAlterConfigsResponse]:
+) -> IncrementalAlterConfigsResponse:
     """What this node's controller makes of what is left."""
     has_unknown_operation = any(
         each.config_operation not in _OPERATIONS
@@ -114,7 +114,7 @@ def altered_here(
         of = (resource.resource_type, resource.resource_name)
         return config_decisions.altered(image, config, of, _alterations(resource))
 
-    yield from alter_remaining(asked, controller, rights, decide, validate_only=request.validate_only)
+    await alter_remaining(asked, controller, rights, decide, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(responses=asked.responses)
 
 

@@ -19,11 +19,12 @@ from protocol.messages.groups_classic import (
     MemberIdentity,
     MemberResponse,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -67,21 +68,21 @@ def _at_once(groups: Groups, group_id: str) -> int:
     return shard.leaving_in_passing(group_id) or PER_TURN
 
 
-def _in_turns(groups: Groups, request: LeaveGroupRequest, at_once: int) -> RequestSteps[LeaveGroupResponse]:
+async def _in_turns(groups: Groups, request: LeaveGroupRequest, at_once: int) -> LeaveGroupResponse:
     """Of many members: some leave after the others, as if they were asked for one request behind the other."""
     left: list[MemberResponse] = []
     for start in range(0, len(request.members), at_once):
         some = LeaveGroupRequest(group_id=request.group_id, members=request.members[start : start + at_once])
         later: Later[tuple[Error, list[MemberResponse]] | KafkaError] = Later()
         groups.ask(request.group_id, partial(_leave, some), later.reply)
-        found = yield later
+        found = await later
         if isinstance(found, KafkaError):
             return LeaveGroupResponse(error_code=found.error)
         error, answered = found
         if error is not Error.NONE:
             return LeaveGroupResponse(error_code=error)
         left += answered
-        yield None
+        await turn()
     return LeaveGroupResponse(members=left)
 
 

@@ -15,6 +15,7 @@ from broker.security.authorizer import Operation
 from broker.security.denials import allows_on_cluster
 from protocol.errors import Error
 from protocol.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -43,9 +44,9 @@ def handle(
     return turns.answer(_listed(metadata.image, context.listener_name, wanted), context)
 
 
-def _listed(
+async def _listed(
     image: ClusterImage, listener_name: str, wanted: Collection[int]
-) -> RequestSteps[ListConfigResourcesResponse]:
+) -> ListConfigResourcesResponse:
     pause = Pause()
     brokers = [str(node_id) for node_id in ListenerView(image, listener_name).nodes]
     names: dict[int, list[str]] = {
@@ -59,7 +60,7 @@ def _listed(
     if kinds:
         for kind, name in [*image.configs]:  # which may change in between
             if pause.is_due():
-                yield None
+                await turn()
             if kind in kinds:
                 names[kind].append(name)
     response = ListConfigResourcesResponse()
@@ -68,6 +69,6 @@ def _listed(
             continue
         for name in found:
             if pause.is_due():
-                yield None
+                await turn()
             response.config_resources.append(ConfigResource(resource_name=name, resource_type=resource_type))
     return response

@@ -10,11 +10,12 @@ from broker.network.turns import portions
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import KafkaError
 from protocol.messages.groups_admin import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -39,12 +40,12 @@ def handle(
     return turns.answer(_listed(shards, turns, request, may_see), context)
 
 
-def _listed(
+async def _listed(
     shards: Sequence[GroupShard],
     turns: Turns,
     request: ListGroupsRequest,
     may_see: Callable[[ListedGroup], bool],
-) -> RequestSteps[ListGroupsResponse]:
+) -> ListGroupsResponse:
     def listed_of(group_ids: Sequence[str]) -> Callable[[GroupShard], list[ListedGroup]]:
         return lambda shard: shard.list_groups(request.states_filter, request.types_filter, group_ids)
 
@@ -54,10 +55,10 @@ def _listed(
             asked: Later[list[ListedGroup] | KafkaError] = Later()
             shard.ask(listed_of(some), asked.reply)
             answer = asked.answer()
-            found: list[ListedGroup] | KafkaError = (yield answer) if isinstance(answer, Later) else answer
+            found: list[ListedGroup] | KafkaError = await answer if isinstance(answer, Later) else answer
             if isinstance(found, KafkaError):
                 return ListGroupsResponse(error_code=found.error)
             response.groups += filter(may_see, found)
             if turns.is_over:
-                yield None
+                await turn()
     return response

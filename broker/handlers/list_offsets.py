@@ -25,11 +25,12 @@ from protocol.messages.offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
 
@@ -66,13 +67,13 @@ def handle(
     return turns.answer(_answered(partitions, authorizer, turns, context, request), context)
 
 
-def _answered(
+async def _answered(
     partitions: Partitions,
     authorizer: Authorizer,
     turns: Turns,
     context: RequestContext,
     request: ListOffsetsRequest,
-) -> RequestSteps[ListOffsetsResponse]:
+) -> ListOffsetsResponse:
     version = context.api_version
     asked = Counter(
         (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
@@ -94,7 +95,7 @@ def _answered(
                 answer.error_code = Error.INVALID_REQUEST
                 continue
             try:
-                answer.timestamp, answer.offset, leader_epoch = yield from _look_up(
+                answer.timestamp, answer.offset, leader_epoch = await _look_up(
                     partitions, topic.name, wanted, version, request
                 )
             except KafkaError as error:
@@ -103,7 +104,7 @@ def _answered(
                 if version >= 4:
                     answer.leader_epoch = leader_epoch
             if turns.is_over:
-                yield None
+                await turn()
     answered = [
         ListOffsetsTopicResponse(name=name, partitions=[*answers.values()])
         for name, answers in topics.items()
@@ -113,13 +114,13 @@ def _answered(
     return ListOffsetsResponse(topics=answered)
 
 
-def _look_up(
+async def _look_up(
     partitions: Partitions,
     topic: str,
     wanted: ListOffsetsPartition,
     version: int,
     request: ListOffsetsRequest,
-) -> RequestSteps[tuple[int, int, int]]:
+) -> tuple[int, int, int]:
     """(timestamp, offset, leader epoch), each −1 where there is none."""
     timestamp = wanted.timestamp
     if timestamp < 0 and not FIRST_VERSIONS.get(timestamp, version + 1) <= version:
@@ -149,7 +150,7 @@ def _look_up(
         return -1, log.log_start_offset, epoch
     if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
         return _NOTHING
-    found = yield from search_by_time(log, timestamp)
+    found = await search_by_time(log, timestamp)
     if found is None or found.offset >= bound:
         if lags:
             raise _not_available(version)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -34,8 +34,8 @@ def handle(
     return turns.answer(_listed(metadata, request), context)
 
 
-def _listed(
+async def _listed(
     metadata: MetadataLog, request: ListPartitionReassignmentsRequest
-) -> RequestSteps[ListPartitionReassignmentsResponse]:
-    ongoing = yield from ongoing_reassignments(metadata.image, request.topics, Repeats().admits)
+) -> ListPartitionReassignmentsResponse:
+    ongoing = await ongoing_reassignments(metadata.image, request.topics, Repeats().admits)
     return ListPartitionReassignmentsResponse(error_message=None, topics=ongoing)

@@ -22,12 +22,13 @@ from protocol.messages.transactions_admin import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
+from protocol.waiting import compute, turn
 
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.transaction.shard import TransactionShard
 
@@ -55,15 +56,15 @@ def handle(
     return turns.answer(_listed(shards, turns, request, may_see), context)
 
 
-def _listed(
+async def _listed(
     shards: Sequence[TransactionShard],
     turns: Turns,
     request: ListTransactionsRequest,
     may_see: Callable[[str], bool],
-) -> RequestSteps[ListTransactionsResponse]:
+) -> ListTransactionsResponse:
     pause = _Pause(turns)
     try:
-        pattern = yield from _pattern(request, shards, pause)
+        pattern = await _pattern(request, shards, pause)
     except PatternSyntaxError:
         return ListTransactionsResponse(error_code=Error.INVALID_REGULAR_EXPRESSION)
     states, unknown = states_named([*dict.fromkeys(request.state_filters)])
@@ -72,11 +73,11 @@ def _listed(
     for shard in shards:
         for metadata in [*shard.transactions.values()]:
             if pause.is_due():
-                yield None
+                await turn()
             if not shard.is_listed(metadata, wanted):
                 continue
             transactional_id = metadata.transactional_id
-            if pattern is not None and not (yield from _matches(pattern, transactional_id, pause)):
+            if pattern is not None and not await _matches(pattern, transactional_id, pause):
                 continue
             if may_see(transactional_id):
                 response.transaction_states.append(
@@ -101,17 +102,17 @@ class _Pause:
         return self._by_entries.is_due(1 + work // WORK_PER_ENTRY) or self._turns.is_over
 
 
-def _matches(pattern: Pattern, transactional_id: str, pause: _Pause) -> RequestSteps[bool]:
+async def _matches(pattern: Pattern, transactional_id: str, pause: _Pause) -> bool:
     before = pattern.work
-    found = yield from pattern.matching(transactional_id)
+    found = await pattern.matching(transactional_id)
     if pause.is_due(pattern.work - before):
-        yield None
+        await turn()
     return found
 
 
-def _pattern(
+async def _pattern(
     request: ListTransactionsRequest, shards: Sequence[TransactionShard], pause: _Pause
-) -> RequestSteps[Pattern | None]:
+) -> Pattern | None:
     """None lets every id pass. Raises PatternSyntaxError."""
     text = request.transactional_id_pattern
     if not text:
@@ -121,8 +122,8 @@ def _pattern(
         for transactional_id in [*shard.transactions]:
             chars.update(transactional_id)
             if pause.is_due(len(transactional_id)):
-                yield None
+                await turn()
     compile_it = partial(compile_pattern, text, frozenset(chars))
     if len(text) <= MOST_COMPILED_IN_PASSING and len(chars) <= MOST_COMPILED_IN_PASSING:
         return compile_it()
-    return (yield compile_it)  # type: ignore[no-any-return]
+    return await compute(compile_it)

@@ -15,12 +15,13 @@ from broker.replicas.delayed_fetch import Readable
 from broker.replicas.fetching import Reading
 from protocol.errors import KafkaError
 from protocol.records.batch import CorruptRecordError
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.environment.scheduler import Scheduler
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.replicas.fetch_targets import FetchTarget
     from broker.replicas.fetching import FetchParameters
     from broker.replicas.partition import Partition
@@ -32,18 +33,18 @@ MOST_READ_IN_PASSING = 20
 """Partitions of a Fetch that waits and is read in the turn of whoever moves one of them: many may wait for that one."""
 
 
-def read_in_turns(
+async def read_in_turns(
     partitions: Partitions,
     parameters: FetchParameters,
     targets: Sequence[FetchTarget],
     may_read: Callable[[str], bool],
-) -> RequestSteps[Reading]:
+) -> Reading:
     """All that there is."""
     whole = Reading(partitions, parameters, [], may_read)
     for some in portions(targets):
         part = Reading(partitions, parameters, [*some], may_read, whole)
         whole.add(part)
-        yield None
+        await turn()
     return whole
 
 
@@ -59,30 +60,30 @@ class LongFetch:
         self._moved: dict[int, None] = {}
         self._told: Later[None] | None = None
 
-    def wait(self) -> RequestSteps[None]:
+    async def wait(self) -> None:
         """Until there is enough, or its time is over; then what is read is what there is by then."""
         reading = self._reading
         reading.forget()
         timer = self._scheduler.call_later(reading.parameters.max_wait_ms / 1000, self._end)
         every = range(len(reading.waited_for))
         try:
-            yield from in_turns(every, self._begin_to_wait)
+            await in_turns(every, self._begin_to_wait)
             readable = Readable(reading)
-            is_enough = yield from self._is_enough_with(readable, every)
+            is_enough = await self._is_enough_with(readable, every)
             while not (self.is_over or is_enough):
                 if not self._moved:
                     self._told = Later()
-                    yield self._told
+                    await self._told
                 moved, self._moved = self._moved, {}
-                is_enough = yield from self._is_enough_with(readable, [*moved])
+                is_enough = await self._is_enough_with(readable, [*moved])
                 if is_enough and not self.is_over:
-                    is_enough = yield from self._is_enough_with(readable, every)
+                    is_enough = await self._is_enough_with(readable, every)
         finally:
             self.is_over = True
             timer.cancel()
             # also where the client has hung up, and this is to end now
             self._turns.carry_out(in_turns(reading.waited_for, _wait_no_more(self)), _failed)
-        yield from reading.read_in_parts(PER_TURN)
+        await reading.read_in_parts(PER_TURN)
 
     def recheck(self, place: int) -> None:
         """One of the partitions moved."""
@@ -104,7 +105,7 @@ class LongFetch:
         for place in places:
             found[place][1].waiting.add(self, place)
 
-    def _is_enough_with(self, readable: Readable, places: Sequence[int]) -> RequestSteps[bool]:
+    async def _is_enough_with(self, readable: Readable, places: Sequence[int]) -> bool:
         is_enough = False
         for some in portions(places):
             try:
@@ -112,7 +113,7 @@ class LongFetch:
             except (KafkaError, OSError, CorruptRecordError):
                 return True  # reading finds the same fault, and says it with its partition
             if len(some) == PER_TURN:
-                yield None
+                await turn()
         return is_enough
 
 

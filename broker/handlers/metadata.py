@@ -29,6 +29,7 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from protocol.waiting import turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.topic_requests import TopicRequests
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -57,7 +58,7 @@ class _Topics(NamedTuple):
     authorizer: Authorizer
     context: RequestContext
 
-    def all(self) -> RequestSteps[_Described]:
+    async def all(self) -> _Described:
         found, pause = _Described(), Pause(PARTITIONS_PER_TURN)
         for topic in [*self.metadata.image.topics.values()]:
             cost = TOPIC_COST
@@ -65,10 +66,10 @@ class _Topics(NamedTuple):
                 found.known.append(self._described(topic))
                 cost += len(topic.partitions)
             if pause.is_due(cost):
-                yield None
+                await turn()
         return found
 
-    def by_id(self, ids: Sequence[bytes]) -> RequestSteps[_Described]:
+    async def by_id(self, ids: Sequence[bytes]) -> _Described:
         found, pause = _Described(), Pause(PARTITIONS_PER_TURN)
         for topic_id in ids:
             topic = self.metadata.image.topics_by_id.get(topic_id)
@@ -79,10 +80,10 @@ class _Topics(NamedTuple):
             else:
                 found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, None, topic_id))
             if pause.is_due(TOPIC_COST if topic is None else TOPIC_COST + len(topic.partitions)):
-                yield None
+                await turn()
         return found
 
-    def by_name(self, asked: Sequence[MetadataRequestTopic], *, create: bool) -> RequestSteps[_Described]:
+    async def by_name(self, asked: Sequence[MetadataRequestTopic], *, create: bool) -> _Described:
         """All have a name, and each name counts once. What is missing is created, a portion at a time, and told once
         that is committed: whoever is told of it finds it there."""
         found, pause = _Described(), Pause(PARTITIONS_PER_TURN)
@@ -91,17 +92,15 @@ class _Topics(NamedTuple):
             new = dict.fromkeys(topic.name for topic in some if topic.name not in seen)
             seen.update(new)
             names = cast("Sequence[str]", [*new])
-            missing = yield from self._find_by_name(names, found, pause)
+            missing = await self._find_by_name(names, found, pause)
             if missing and create:
-                missing = yield from self._create(missing, found)
+                missing = await self._create(missing, found)
             self._tell_missing(missing, found)
             if len(some) == PER_TURN:
-                yield None
+                await turn()
         return found
 
-    def _find_by_name(
-        self, names: Sequence[str], found: _Described, pause: Pause
-    ) -> RequestSteps[Sequence[str]]:
+    async def _find_by_name(self, names: Sequence[str], found: _Described, pause: Pause) -> Sequence[str]:
         """Returns those that are missing."""
         missing = []
         for name in names:
@@ -113,10 +112,10 @@ class _Topics(NamedTuple):
             else:
                 found.known.append(self._described(topic))
                 if pause.is_due(len(topic.partitions)):
-                    yield None
+                    await turn()
         return missing
 
-    def _create(self, missing: Sequence[str], found: _Described) -> RequestSteps[Sequence[str]]:
+    async def _create(self, missing: Sequence[str], found: _Described) -> Sequence[str]:
         """Goes on once it is decided and committed. Returns those that the client may create."""
         denied = self._not_to_be_created(missing)
         found.refused[:0] = [
@@ -130,7 +129,7 @@ class _Topics(NamedTuple):
             creation.waits_for(self.topics.auto_create(wanted, then, creation.fail))
             under_way = creation.answer()
             if under_way is not None:
-                yield under_way
+                await under_way
         return allowed
 
     def _tell_missing(self, missing: Sequence[str], found: _Described) -> None:
@@ -233,30 +232,30 @@ class _Cluster(NamedTuple):
     config: BrokerConfig
 
 
-def _answer(topics: _Topics, cluster: _Cluster, request: MetadataRequest) -> RequestSteps[MetadataResponse]:
+async def _answer(topics: _Topics, cluster: _Cluster, request: MetadataRequest) -> MetadataResponse:
     authorizer, context = topics.authorizer, topics.context
     version, asked = context.api_version, request.topics
     if asked is None or (version == 0 and not asked):
-        found = yield from topics.all()
+        found = await topics.all()
     else:
         if version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
             return _error(request, Error.INVALID_REQUEST)
         if any(topic.topic_id != ZERO_UUID for topic in asked):
             ids: dict[bytes, None] = {}
-            yield from in_turns(
+            await in_turns(
                 asked,
                 lambda some: ids.update(
                     (topic.topic_id, None) for topic in some if topic.topic_id != ZERO_UUID
                 ),
             )
-            found = yield from topics.by_id([*ids])
+            found = await topics.by_id([*ids])
         elif any(topic.name is None for topic in asked):
             return _error(request, Error.UNKNOWN_SERVER_ERROR)
         else:
             create = request.allow_auto_topic_creation and cluster.config.get_boolean(
                 "auto.create.topics.enable"
             )
-            found = yield from topics.by_name(asked, create=create)
+            found = await topics.by_name(asked, create=create)
     response = MetadataResponse(
         cluster_id=cluster.cluster_id, controller_id=cluster.controller_id, brokers=[]
     )
@@ -266,7 +265,7 @@ def _answer(topics: _Topics, cluster: _Cluster, request: MetadataRequest) -> Req
             authorized_operations(authorizer, context, CLUSTER, CLUSTER_NAME) if may_describe else 0
         )
     if version >= 8 and request.include_topic_authorized_operations:
-        yield from in_turns(found.known + found.missing, topics.tell_operations)
+        await in_turns(found.known + found.missing, topics.tell_operations)
     response.topics = found.in_order()
     response.brokers = [
         MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)

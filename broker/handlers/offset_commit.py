@@ -29,6 +29,7 @@ from protocol.messages.groups_offsets import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicImage
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -70,7 +71,7 @@ class _Answers:
             (asked, [each.partition_index for each in asked.partitions]) for asked in request.topics
         ]
 
-    def response(self, found: Sequence[Error] | KafkaError) -> RequestSteps[OffsetCommitResponse]:
+    async def response(self, found: Sequence[Error] | KafkaError) -> OffsetCommitResponse:
         """With the coordinator's answer: an error for each of `awaited`, or one for all."""
         errors = repeat(found.error) if isinstance(found, KafkaError) else iter(found)
         pause = Pause(STAGED_PER_TURN)
@@ -81,7 +82,7 @@ class _Answers:
                     OffsetCommitResponsePartition.of(partition_index=index, error_code=next(errors))
                 )
                 if pause.is_due():
-                    yield None
+                    await turn()
         return OffsetCommitResponse.of(topics=self.topics)
 
     def _partitions(self, asked: OffsetCommitRequestTopic) -> list[OffsetCommitResponsePartition]:
@@ -117,19 +118,19 @@ def handle(
     return turns.answer(steps, context, to_the_end=True)
 
 
-def _committed(
+async def _committed(
     groups: Groups,
     image: ClusterImage,
     authorizer: Authorizer,
     staged: StagedOffsets,
     context: RequestContext,
     request: OffsetCommitRequest,
-) -> RequestSteps[OffsetCommitResponse]:
+) -> OffsetCommitResponse:
     by_id = context.api_version >= TOPIC_ID_VERSION
     answers = _Answers(by_id=by_id)
     if not authorizer.allows(context, READ, GROUP, request.group_id):
         answers.await_all(request)
-        return (yield from answers.response(KafkaError(Error.GROUP_AUTHORIZATION_FAILED)))
+        return await answers.response(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
     pause = Pause(STAGED_PER_TURN)
     for asked in request.topics:
         topic = image.topics_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
@@ -137,7 +138,7 @@ def _committed(
         known: list[int] = []
         for wanted in asked.partitions:
             if pause.is_due():
-                yield None
+                await turn()
             index = wanted.partition_index
             if error or topic is None:
                 answers.refuse(asked, index, error)
@@ -171,8 +172,8 @@ def _committed(
 
     found = groups.answer(request.group_id, question, _as_it_is)
     if isinstance(found, Later):
-        found = yield found
-    return (yield from answers.response(found))
+        found = await found
+    return await answers.response(found)
 
 
 def _error_of(

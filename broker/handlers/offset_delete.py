@@ -18,13 +18,14 @@ from protocol.messages.groups_offsets import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -56,13 +57,13 @@ class _Answers:
         return OffsetDeleteResponse(topics=[*self._topics.values()])
 
 
-def _deleted(
+async def _deleted(
     groups: Groups,
     image: ClusterImage,
     authorizer: Authorizer,
     context: RequestContext,
     request: OffsetDeleteRequest,
-) -> RequestSteps[OffsetDeleteResponse]:
+) -> OffsetDeleteResponse:
     group_id = request.group_id
     if not authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
         return OffsetDeleteResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
@@ -84,8 +85,8 @@ def _deleted(
             left -= 1
             if not left:
                 left = PER_TURN
-                yield None
-    found = yield from _written(groups, group_id, known)
+                await turn()
+    found = await _written(groups, group_id, known)
     if isinstance(found, KafkaError):
         return OffsetDeleteResponse(error_code=found.error)
     answered = iter(zip(known, found, strict=True))
@@ -94,13 +95,13 @@ def _deleted(
         for (name, index), error in islice(answered, len(some)):
             answers.add(name, index, error)
 
-    yield from in_turns(found, answer)
+    await in_turns(found, answer)
     return answers.response()
 
 
-def _written(
+async def _written(
     groups: Groups, group_id: str, partitions: Sequence[tuple[str, int]]
-) -> RequestSteps[list[Error] | KafkaError]:
+) -> list[Error] | KafkaError:
     """Each partition's error, or one for all of them."""
     staged = Tombstones()
 
@@ -108,11 +109,11 @@ def _written(
         with suppress(KafkaError):  # which is answered once the shard is asked
             groups.shard_of(group_id).stage_deletion(staged, group_id, some)
 
-    yield from in_turns(partitions, stage)
+    await in_turns(partitions, stage)
     found = groups.answer(
         group_id, lambda shard: shard.delete_offsets(group_id, partitions, staged), _as_it_is
     )
-    return (yield found) if isinstance(found, Later) else found
+    return await found if isinstance(found, Later) else found
 
 
 def _as_it_is(found: list[Error] | KafkaError) -> list[Error] | KafkaError:

@@ -29,6 +29,7 @@ from protocol.messages.groups_offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from protocol.waiting import turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -77,23 +78,23 @@ def handle(
     return gathered([fetch.answer(asked)], respond)
 
 
-def _in_pieces(
+async def _in_pieces(
     fetch: _Fetch,
     groups: Sequence[OffsetFetchRequestGroup],
     respond: Callable[[list[OffsetFetchResponseGroup]], OffsetFetchResponse],
-) -> RequestSteps[OffsetFetchResponse]:
+) -> OffsetFetchResponse:
     """Group by group, and a group's topics piece by piece."""
     answers = []
     for group in fetch.answered(groups):
         is_long = fetch.is_long(group)
         asked = fetch.named(group) if is_long else group
         if is_long and asked.topics:  # else the client may see none of them
-            answers.append((yield from in_pieces(asked, _TOPICS_OF_GROUP, fetch.answer)))
+            answers.append(await in_pieces(asked, _TOPICS_OF_GROUP, fetch.answer))
         else:
             answer = fetch.answer(asked)
-            answers.append((yield answer) if isinstance(answer, Later) else answer)
+            answers.append(await answer if isinstance(answer, Later) else answer)
             if len(answers) % MOST_OF_PIECE == 0:
-                yield None
+                await turn()
     return respond(answers)
 
 

@@ -42,6 +42,7 @@ from protocol.messages.produce import (
 )
 from protocol.records.checks import RequestFailedError, check_shape
 from protocol.records.effort import ANY, BRIEF, MODERATE, MOST_OF_REQUEST, Unpacked
+from protocol.waiting import Waiting, compute, turn
 
 if TYPE_CHECKING:
     from broker.coordination.add_partitions_to_txn_manager import Verified
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
@@ -190,7 +191,7 @@ class Producing:
         connection's next request waits, and others may append before."""
         self._carry_out(self._append_rest(appends, rest, refusals, guards, later), later)
 
-    def _carry_out(self, steps: RequestSteps[None], later: Later[ProduceAnswer]) -> None:
+    def _carry_out(self, steps: Waiting[None], later: Later[ProduceAnswer]) -> None:
         """To the end, for what is written counts, whether its client waits or not. They reply to `later` by
         themselves, unless they fail."""
         ended = self._turns.answer(steps, self._context, to_the_end=True)
@@ -204,13 +205,13 @@ class Producing:
 
             ended.when_answered(then)
 
-    def _long(
+    async def _long(
         self,
         found: SortedRequest,
         verification: ProduceVerification,
         authorizer: Authorizer,
         later: Later[ProduceAnswer],
-    ) -> RequestSteps[None]:
+    ) -> None:
         request, context = self._request, self._context
         gone_through: list[list[TopicProduceData]] = []
         shapes: list[list[int | Error]] = []
@@ -222,26 +223,26 @@ class Producing:
                 transactional = transactional or any_of_piece
                 gone_through.append(piece)
                 shapes.append(sizes)
-                yield None
+                await turn()
         except RequestFailedError as failure:
-            yield from self._fail_all(failure, later)
+            await self._fail_all(failure, later)
             return
         if transactional and not may_use_id(request, authorizer, context):
-            yield from self._fail_all(ID_REFUSED, later)
+            await self._fail_all(ID_REFUSED, later)
             return
         for piece, sizes in zip(gone_through, shapes, strict=True):
             found.take(piece, iter(sizes))
-            yield None
+            await turn()
         if transactional:
             assert request.transactional_id is not None
             try:
                 batches = [*found.batches.values()]
-                sender = yield from sender_in_turns(request.transactional_id, batches)
+                sender = await sender_in_turns(request.transactional_id, batches)
             except RequestFailedError as failure:
-                yield from self._fail_all(failure, later)
+                await self._fail_all(failure, later)
                 return
             if sender is not None:
-                verified = yield from verification.verify_in_turns(*sender, context.api_version)
+                verified = await verification.verify_in_turns(*sender, context.api_version)
                 if isinstance(verified, Verifying):
                     verifying = self.append_once_verified(verified, found)
                     if isinstance(verifying, Later):
@@ -249,50 +250,50 @@ class Producing:
                     else:
                         later.reply(verifying)
                     return
-                yield None
-                yield from self._append_verified(found, verified, later)
+                await turn()
+                await self._append_verified(found, verified, later)
                 return
-        yield from self._append(found, NO_GUARDS, later)
+        await self._append(found, NO_GUARDS, later)
 
-    def _append_verified(
+    async def _append_verified(
         self, found: SortedRequest, verified: Verified, later: Later[ProduceAnswer]
-    ) -> RequestSteps[None]:
+    ) -> None:
         """What the transaction's coordinator doesn't refuse."""
         if verified.errors:
             batches, version = found.batches, self._context.api_version
             take_out = partial(
                 refuse, batches=batches, verified=verified, refusals=found.refusals, version=version
             )
-            yield from in_turns([*batches], take_out)
-        yield from self._append(found, verified.guards, later)
+            await in_turns([*batches], take_out)
+        await self._append(found, verified.guards, later)
 
-    def _append(
+    async def _append(
         self, found: SortedRequest, guards: Mapping[Partition, VerificationGuard], later: Later[ProduceAnswer]
-    ) -> RequestSteps[None]:
+    ) -> None:
         appends = Appends(self._request.acks, self._context.client_id == ADMIN_CLIENT_ID)
         rest = appends.append_for_a_turn(found.batches, self._clock, guards)
-        yield from self._append_rest(appends, rest, found.refusals, guards, later)
+        await self._append_rest(appends, rest, found.refusals, guards, later)
 
-    def _append_rest(
+    async def _append_rest(
         self,
         appends: Appends,
         rest: Batches,
         refusals: Answers,
         guards: Mapping[Partition, VerificationGuard],
         later: Later[ProduceAnswer],
-    ) -> RequestSteps[None]:
+    ) -> None:
         while rest:
-            yield None
+            await turn()
             rest = appends.append_for_a_turn(rest, self._clock, guards)
-        yield from self._append_left(appends, refusals, guards, later)
+        await self._append_left(appends, refusals, guards, later)
 
-    def _append_left(
+    async def _append_left(
         self,
         appends: Appends,
         refusals: Answers,
         guards: Mapping[Partition, VerificationGuard],
         later: Later[ProduceAnswer],
-    ) -> RequestSteps[None]:
+    ) -> None:
         unpacked_bytes = 0
         for key, (partition, batch) in appends.left.items():
             if unpacked_bytes > MOST_OF_REQUEST:
@@ -300,11 +301,13 @@ class Producing:
                 appends.append_checked(key, refusal, self._clock.now_ms(), guards)
                 continue
             unpacked = Unpacked()
-            checked = yield Brief(checking(partition, batch, self._clock.now_ms(), BRIEF, unpacked))
+            checked = await compute(Brief(checking(partition, batch, self._clock.now_ms(), BRIEF, unpacked)))
             if checked is None:
-                checked = yield checking(partition, batch, self._clock.now_ms(), MODERATE, unpacked)
+                checked = await compute(checking(partition, batch, self._clock.now_ms(), MODERATE, unpacked))
             if checked is None:
-                checked = yield Alone(checking(partition, batch, self._clock.now_ms(), ANY, unpacked))
+                checked = await compute(
+                    Alone(checking(partition, batch, self._clock.now_ms(), ANY, unpacked))
+                )
             unpacked_bytes += unpacked.size_bytes
             appends.append_checked(key, checked, self._clock.now_ms(), guards)
         self.reply(appends, refusals, later)
@@ -361,9 +364,9 @@ class Producing:
                         self._tell_leader(response, topic, each)
         return response
 
-    def _told_in_turns(self, answers: Answers) -> RequestSteps[ProduceAnswer]:
+    async def _told_in_turns(self, answers: Answers) -> ProduceAnswer:
         """As `_told`, of many."""
-        yield None
+        await turn()
         if self._request.acks == 0:
             return self._told(answers)
         whole = ProduceResponse.of(responses=[])
@@ -372,16 +375,16 @@ class Producing:
             part = self._told(dict(some))
             assert part is not None
             put_behind(whole, part, topics)
-            yield None
+            await turn()
         return whole
 
-    def _fail_all(self, failure: RequestFailedError, later: Later[ProduceAnswer]) -> RequestSteps[None]:
+    async def _fail_all(self, failure: RequestFailedError, later: Later[ProduceAnswer]) -> None:
         """As `fail_all`, of many."""
         answers: Answers = {}
         for part, _ in pieces(self._request, PARTITIONS_OF_TOPICS):
             answers.update(failures(part, failure, self._context))
-            yield None
-        later.reply((yield from self._told_in_turns(answers)))
+            await turn()
+        later.reply(await self._told_in_turns(answers))
 
     def _tell_leader(
         self, response: ProduceResponse, topic: TopicProduceResponse, answer: PartitionProduceResponse

@@ -17,11 +17,12 @@ from broker.security.denials import denied
 from coordinator.java.maps import JavaMap
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import KafkaError
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.share_states import ShareStates
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.share.shard import ShareShard
 
@@ -86,21 +87,19 @@ def share_state_answer(
     )
 
 
-def _response(
+async def _response(
     share_states: ShareStates,
     authorizer: Authorizer,
     turns: Turns,
     context: RequestContext,
     request: Any,
     api: ShareStateApi[R],
-) -> RequestSteps[R]:
-    results = yield from _results(
-        share_states, authorizer, turns, context, request.group_id, request.topics, api
-    )
+) -> R:
+    results = await _results(share_states, authorizer, turns, context, request.group_id, request.topics, api)
     return api.response(results=results)
 
 
-def _results(
+async def _results(
     share_states: ShareStates,
     authorizer: Authorizer,
     turns: Turns,
@@ -108,7 +107,7 @@ def _results(
     group_id: str,
     topics: Sequence[Any],
     api: ShareStateApi[R],
-) -> RequestSteps[list[Any]]:
+) -> list[Any]:
     """What is answered for each topic."""
     if not authorizer.allows(context, CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return _all_refused(topics, api)
@@ -121,14 +120,14 @@ def _results(
             key = SharePartitionKey(group_id, topic.topic_id, asked.partition)
             _ask(share_states, key, asked, api, found)
             if turns.is_over:
-                yield None
+                await turn()
     for shard, places in found.of_shards.items():
         if shard.gate.is_open:
             continue
         later: Later[KafkaError | None] = Later()
         shard.ask(lambda _: None, later.reply)
         answer = later.answer()
-        lost = (yield answer) if isinstance(answer, Later) else answer
+        lost = await answer if isinstance(answer, Later) else answer
         if lost is not None:
             for of_topic, partition in places:
                 of_topic[partition] = KafkaError(lost.error, lost.message or _NOT_HERE)
@@ -137,7 +136,7 @@ def _results(
         results = [api.result(partition, said) for partition, said in of_topic.items()]
         answered.append(api.of_topic(topic_id=topic_id, partitions=results))
         if turns.is_over:
-            yield None
+            await turn()
     return answered
 
 

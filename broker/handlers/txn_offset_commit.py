@@ -34,6 +34,7 @@ from protocol.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 from protocol.records.batch import NO_SEQUENCE
+from protocol.waiting import turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.environment.clock import Clock
     from broker.network.context import RequestContext
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
@@ -67,18 +68,18 @@ def handle(
     )
     answer = _Answer(staged)
 
-    def committed() -> RequestSteps[TxnOffsetCommitResponse]:
+    async def committed() -> TxnOffsetCommitResponse:
         refused = _refused(authorizer, context, request)
         if refused:
             answer.await_all(request)
-            return (yield from answer.response(KafkaError(refused)))
-        yield from _checked(answer, metadata.image, authorizer, context, request)
+            return await answer.response(KafkaError(refused))
+        await _checked(answer, metadata.image, authorizer, context, request)
         if not answer.awaited:
             return TxnOffsetCommitResponse.of(topics=answer.topics)
-        found = yield from _written(
+        found = await _written(
             answer.staged, metadata.image, partitions, groups, add_partitions_manager, context, request
         )
-        return (yield from answer.response(found))
+        return await answer.response(found)
 
     return turns.answer(committed(), context, to_the_end=True)
 
@@ -92,13 +93,13 @@ def _refused(authorizer: Authorizer, context: RequestContext, request: TxnOffset
     return NO_ERROR
 
 
-def _checked(
+async def _checked(
     answer: _Answer,
     image: ClusterImage,
     authorizer: Authorizer,
     context: RequestContext,
     request: TxnOffsetCommitRequest,
-) -> RequestSteps[None]:
+) -> None:
     """What there is of topics and partitions is made ready to be written, the rest is refused."""
     pause = Pause(STAGED_PER_TURN)
     for asked in request.topics:
@@ -109,7 +110,7 @@ def _checked(
         known: list[int] = []
         for wanted in asked.partitions:
             if pause.is_due():
-                yield None
+                await turn()
             index = wanted.partition_index
             if error or topic is None:
                 answer.refuse(asked.name, index, error)
@@ -131,7 +132,7 @@ def _checked(
             answer.awaited.append((asked.name, known))
 
 
-def _written(
+async def _written(
     staged: StagedOffsets,
     image: ClusterImage,
     partitions: Partitions,
@@ -139,7 +140,7 @@ def _written(
     add_partitions_manager: AddPartitionsToTxnManager,
     context: RequestContext,
     request: TxnOffsetCommitRequest,
-) -> RequestSteps[list[Error] | KafkaError]:
+) -> list[Error] | KafkaError:
     """Once the transaction's coordinator knows of the partition: each offset's error, or one for all of them."""
     if not request.group_id:
         return KafkaError(Error.INVALID_GROUP_ID)
@@ -152,7 +153,7 @@ def _written(
     operation = TransactionSupportedOperation.of_txn_offset_commit(context.api_version)
     add_partitions_manager.add_or_verify(producer, {partition: NO_SEQUENCE}, operation, verifying.reply)
     answered = verifying.answer()
-    verified = (yield answered) if isinstance(answered, Later) else answered
+    verified = await answered if isinstance(answered, Later) else answered
     error = verified.errors.get(partition)
     if error is not None:
         return _as_known(context, KafkaError(append_error(error)))
@@ -165,7 +166,7 @@ def _written(
         return shard.commit_offsets_in_transaction(committer, staged, by)
 
     found = groups.answer(request.group_id, question, partial(_as_known, context))
-    return (yield found) if isinstance(found, Later) else found
+    return await found if isinstance(found, Later) else found
 
 
 def _as_known(context: RequestContext, found: list[Error] | KafkaError) -> list[Error] | KafkaError:
@@ -201,7 +202,7 @@ class _Answer:
             (asked.name, [each.partition_index for each in asked.partitions]) for asked in request.topics
         ]
 
-    def response(self, found: Sequence[Error] | KafkaError) -> RequestSteps[TxnOffsetCommitResponse]:
+    async def response(self, found: Sequence[Error] | KafkaError) -> TxnOffsetCommitResponse:
         """With the group's answer: an error for each of `awaited`, or one for all."""
         errors = repeat(found.error) if isinstance(found, KafkaError) else iter(found)
         pause = Pause(STAGED_PER_TURN)
@@ -210,7 +211,7 @@ class _Answer:
             for index in indexes:
                 partitions.append(_partition(index, next(errors)))
                 if pause.is_due():
-                    yield None
+                    await turn()
         return TxnOffsetCommitResponse.of(topics=self.topics)
 
     def _partitions(self, name: str) -> list[TxnOffsetCommitResponsePartition]:

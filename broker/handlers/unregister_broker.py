@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.controller.partition_terms import OwnSettings
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
 
 
 def handle(
@@ -39,7 +39,7 @@ def handle(
     broker_id = request.broker_id
     later: Later[UnregisterBrokerResponse] = Later()
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[KafkaError | None]]:
+    def decide(image: ClusterImage) -> Waiting[ControllerResult[KafkaError | None]]:
         if broker_id == node_id and broker_id in image.brokers:
             raise KafkaError(
                 Error.INVALID_REQUEST, "The broker in the controller's own process can't be unregistered"

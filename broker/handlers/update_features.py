@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
-    from protocol.steps import Steps
 
 
 def handle(
@@ -49,9 +48,9 @@ def handle(
     static = config.static.get("min.insync.replicas")
     later: Later[UpdateFeaturesResponse] = Later()
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[KafkaError | None]]:
+    async def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
         try:
-            decided = yield from updated(
+            decided = await updated(
                 image,
                 updates,
                 kraft_version=metadata.quorum.kraft_version,

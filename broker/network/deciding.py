@@ -8,17 +8,16 @@ from broker.network.later import Later
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller, Decide
-    from broker.network.turns import RequestSteps
     from protocol.errors import KafkaError
 
 T = TypeVar("T")
 
 
-def decided(controller: Controller, decide: Decide[T]) -> RequestSteps[T | KafkaError]:
+async def decided(controller: Controller, decide: Decide[T]) -> T | KafkaError:
     """What `Controller.submit` replies; the turn ends only where that isn't known at once."""
     later: Later[T | KafkaError] = Later()
     later.waits_for(controller.submit(decide, later.reply, later.fail))
     answer = later.answer()
     if isinstance(answer, Later):
-        return cast("T | KafkaError", (yield answer))
+        return cast("T | KafkaError", (await answer))
     return answer

@@ -220,7 +220,7 @@ class Dispatcher:
                 api_key, api_version
             )
             assert route is not None  # but for ApiVersions
-            next(route.decode_in_steps(frame, body_pos))
+            route.decode_in_steps(frame, body_pos).send(None)
         except (CodecError, CloseConnectionError):
             return False
         except StopIteration as end:

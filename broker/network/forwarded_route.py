@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from broker.network.routes import SIZE_AND_CORRELATION_ID, Route
-
-if TYPE_CHECKING:
-    from broker.network.turns import RequestSteps
+from protocol.waiting import turn
 
 _CORRELATION_ID_BYTES = 4
 
@@ -42,8 +40,8 @@ class ForwardedRoute(Route):
         self.short_bytes = sys.maxsize
         self.head = SIZE_AND_CORRELATION_ID
 
-    def decode_in_steps(self, frame: memoryview, pos: int) -> RequestSteps[tuple[ForwardedRequest, int]]:
-        yield None
+    async def decode_in_steps(self, frame: memoryview, pos: int) -> tuple[ForwardedRequest, int]:
+        await turn()
         return _whole(frame, pos, len(frame))
 
 

@@ -14,7 +14,7 @@ of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
@@ -141,6 +141,10 @@ class Later(Generic[R]):
             outcome: R = self._outcome
             return outcome
         return self if self._state is _OPEN else self.result()
+
+    def __await__(self) -> Generator[Later[R], R, R]:
+        """Its answer, once it is there; in the same call where it is already. Raises what it failed with."""
+        return self.result() if self._state is _REPLIED or self._state is _FAILED else (yield self)
 
     # --- for the dispatcher ---------------------------------------------------------------------------------
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from broker.network.later import Later
-
-if TYPE_CHECKING:
-    from broker.network.turns import RequestSteps
+from protocol.waiting import Waiting
 
 A = TypeVar("A")
 K = TypeVar("K", bound=Hashable)
@@ -18,7 +16,7 @@ Lines = dict[K, deque[Later[None]]]
 """Who waits for its turn, by what it is of; what nothing is under way of isn't in it."""
 
 
-def in_line(lines: Lines[K], key: K, steps: RequestSteps[A]) -> RequestSteps[A]:
+async def in_line(lines: Lines[K], key: K, steps: Waiting[A]) -> A:
     """The steps, once it is their turn."""
     place: Later[None] = Later()
     waiting = lines.get(key)
@@ -29,9 +27,10 @@ def in_line(lines: Lines[K], key: K, steps: RequestSteps[A]) -> RequestSteps[A]:
         waiting.append(place)
     try:
         if not is_first:
-            yield place
-        return (yield from steps)
+            await place
+        return await steps
     finally:
+        steps.close()  # where it never began
         if place in waiting:  # it has hung up before its turn came
             waiting.remove(place)
         elif waiting:

@@ -15,10 +15,10 @@ from broker.network.frames import MOST_PRODUCED
 from broker.network.later import Later
 from broker.network.repeats import Repeats
 from protocol.errors import CodecError
+from protocol.waiting import Waiting, turn
 from protocol.wire.compile_decoder import ENTRIES_PER_STEP
 
 if TYPE_CHECKING:
-    from broker.network.turns import RequestSteps
     from protocol.messages.produce import ProduceRequest
     from protocol.wire.schema import Message
 
@@ -83,7 +83,7 @@ class EntryList(NamedTuple):
     """Fewer where an entry's answer may be large by itself: all members of a group, all settings of a topic."""
 
 
-def bounded(request: type[Message], decoding: RequestSteps[T]) -> RequestSteps[T]:
+def bounded(request: type[Message], decoding: Waiting[T]) -> Waiting[T]:
     """What decodes such a request, ended with CodecError where it has more entries than may be."""
     most = MOST_ENTRIES_BY_API.get(request.__name__.removesuffix("Request"))
     if most is None:
@@ -91,17 +91,17 @@ def bounded(request: type[Message], decoding: RequestSteps[T]) -> RequestSteps[T
     return _bounded(decoding, most)
 
 
-def _bounded(decoding: RequestSteps[T], most: int) -> RequestSteps[T]:
+async def _bounded(decoding: Waiting[T], most: int) -> T:
     found = 0
     while True:
         try:
-            next(decoding)
+            decoding.send(None)
         except StopIteration as end:
             return cast("T", end.value)
         found += ENTRIES_PER_STEP
         if found > most:
             raise CodecError(f"more than {most} entries")
-        yield None
+        await turn()
 
 
 def produced(request: ProduceRequest) -> int:
@@ -124,23 +124,23 @@ def is_long(request: Any, entries: EntryList) -> bool:
     return False
 
 
-def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], Any]) -> RequestSteps[Any]:
+async def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], Any]) -> Any:
     """The answer of all pieces. The first one that fails as a whole is the answer."""
     whole: Any = None
     for piece, goes_on in pieces(request, entries):
         if piece is None:
-            yield None
+            await turn()
             continue
         answer = handle(piece)
         if isinstance(answer, Later):
-            answer = yield answer
+            answer = await answer
         if whole is None:
             whole = answer
         elif answer is not None:
             if getattr(answer, "error_code", 0):
                 return answer
             _add(whole, answer, entries, goes_on)
-        yield None
+        await turn()
     return whole
 
 

@@ -14,12 +14,13 @@ from broker.network.frames import joined
 from broker.network.pieces import ENTRY_LISTS, LIST_BYTES, bounded
 from protocol.apis import APIS
 from protocol.errors import CodecError
+from protocol.waiting import Waiting, turn
 from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_steps
 from protocol.wire.schema import LATEST
 
 if TYPE_CHECKING:
     from broker.early_requests import Need
-    from broker.network.turns import RequestSteps
+
 
 PRODUCE_KEY = 0
 
@@ -91,7 +92,7 @@ class Route:
         self.encode = cast("Callable[[Any, list[Any]], None]", encoder(self.response, self.api_version))
         self.encode(response, chunks)
 
-    def decode_in_steps(self, frame: memoryview, pos: int) -> RequestSteps[tuple[Any, int]]:
+    def decode_in_steps(self, frame: memoryview, pos: int) -> Waiting[tuple[Any, int]]:
         decode = decoder_in_steps(self._request, self.api_version)
         return bounded(self._request, decode(frame, pos, len(frame)))
 
@@ -143,9 +144,9 @@ def frame_answer(route: Route, correlation_id: int, response: Any) -> Answer:
     return _with_head(route, correlation_id, chunks)
 
 
-def framed_in_steps(
+async def framed_in_steps(
     route: Route, correlation_id: int, response: Any, turn_is_over: Callable[[], bool]
-) -> RequestSteps[Answer]:
+) -> Answer:
     """The same for an answer that may be long."""
     chunks: list[Chunk] = [b""]
     done = 1
@@ -154,7 +155,7 @@ def framed_in_steps(
             chunks[done:] = joined(chunks[done:])
             done = len(chunks)
             if turn_is_over():
-                yield None
+                await turn()
     except CodecError as error:
         raise RuntimeError(f"an answer of ours can't be encoded: {error}") from error
     return _with_head(route, correlation_id, chunks)

@@ -3,31 +3,32 @@
     def handle(turns, …, request):
         return turns.answer(_described(request.names))
 
-    def _described(names):
+    async def _described(names):
         found = []
-        yield from in_turns(names, lambda some: found.extend(map(describe, some)))
+        await in_turns(names, lambda some: found.extend(map(describe, some)))
         return Response(found)
 
-The generator goes on after each `yield` in a later turn of the loop: one step of one request in each turn, and those
+It goes on after each `await turn()` in a later turn of the loop: one step of one request in each turn, and those
 that wait take turns. What is long to compute and looks at no state goes beside the loop:
 
-    checked = yield partial(validate, batch)
+    checked = await compute(partial(validate, batch))
 
-One that never yields, as with a list that isn't long, is done when `answer` returns, and costs no
-more than the generator. What it reads may change between two steps: it takes a copy of what it walks over, and looks up
+One that never waits, as with a list that isn't long, is done when `answer` returns, and costs no
+more than the coroutine. What it reads may change between two steps: it takes a copy of what it walks over, and looks up
 the rest as it is by then.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.environment.computing import Compute, Computing, ComputingAtOnce, TakeBack
+from broker.environment.computing import Computing, ComputingAtOnce, TakeBack
 from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S
 from broker.network.later import Later
+from protocol.waiting import Compute, Waiting, turn
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 T = TypeVar("T")
 
-RequestSteps = Generator[Compute | Later[Any] | None, Any, R]
-"""A request's work. It yields where a turn may end, or what is to be computed or waited for; it returns the answer."""
+Wish = Compute[Any] | Later[Any] | None
+"""What a coroutine waits for: see `protocol.waiting`."""
 
 PER_TURN = 1_000
 """So many entries of a list are gone through in one turn of the loop, at some 10 µs each."""
@@ -53,12 +54,12 @@ def portions(entries: Sequence[T]) -> Iterator[Sequence[T]]:
         yield entries[start : start + PER_TURN]
 
 
-def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> RequestSteps[None]:
+async def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> None:
     """Takes the entries by portions; after each that is whole a turn may end."""
     for some in portions(entries):
         take(some)
         if len(some) == PER_TURN:
-            yield None
+            await turn()
 
 
 class _UnderWay:
@@ -66,7 +67,7 @@ class _UnderWay:
 
     __slots__ = ("awaited", "context", "error", "found", "later", "steps", "take_back", "to_the_end")
 
-    def __init__(self, steps: RequestSteps[Any], context: RequestContext | None, *, to_the_end: bool) -> None:
+    def __init__(self, steps: Waiting[Any], context: RequestContext | None, *, to_the_end: bool) -> None:
         self.steps = steps
         self.to_the_end = to_the_end
         self.context = context
@@ -76,14 +77,17 @@ class _UnderWay:
         self.found: Any = None
         self.error: BaseException | None = None
 
-    def step(self) -> Compute | Later[Any] | None:
+    def step(self) -> Wish:
         """One step; what is to be computed or waited for before the next. Raises StopIteration with the answer."""
         found, self.found, self.awaited = self.found, None, None
         error, self.error = self.error, None
+        wish: Wish
         if error is None:
-            return self.steps.send(found)
+            wish = self.steps.send(found)
+            return wish
         try:
-            return self.steps.throw(error)
+            wish = self.steps.throw(error)
+            return wish
         finally:
             del error  # its traceback holds this frame
 
@@ -108,7 +112,7 @@ class Turns:
 
     def answer(
         self,
-        steps: RequestSteps[R],
+        steps: Waiting[R],
         context: RequestContext | None = None,
         *,
         to_the_end: bool = False,
@@ -124,7 +128,7 @@ class Turns:
         if not is_within:
             self._begin()
         try:
-            wanted = next(steps)
+            wanted = steps.send(None)
         except StopIteration as end:
             answer: R = end.value
             return answer
@@ -138,7 +142,7 @@ class Turns:
         self._go_on(under_way, wanted)
         return later
 
-    def reply(self, steps: RequestSteps[R], later: Later[R], context: RequestContext | None = None) -> None:
+    def reply(self, steps: Waiting[R], later: Later[R], context: RequestContext | None = None) -> None:
         """The steps make what is answered: in this call where one does."""
         try:
             answer = self.answer(steps, context)
@@ -150,7 +154,7 @@ class Turns:
         else:
             later.reply(answer)
 
-    def carry_out(self, steps: RequestSteps[None], failed: Callable[[BaseException], None]) -> None:
+    def carry_out(self, steps: Waiting[None], failed: Callable[[BaseException], None]) -> None:
         """Steps that nobody waits for. Raises what the first raises; `failed` is told of what a later one does."""
         later = self.answer(steps, to_the_end=True)
         if isinstance(later, Later):
@@ -187,7 +191,7 @@ class Turns:
             under_way.take_back()
         under_way.steps.close()
 
-    def _go_on(self, under_way: _UnderWay, wanted: Compute | Later[Any] | None) -> None:
+    def _go_on(self, under_way: _UnderWay, wanted: Wish) -> None:
         if wanted is None:
             self._waiting.append(under_way)
             self._again()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.network.answers import CloseConnectionError
 from broker.network.forwarded_route import ForwardedRequest, ForwardedRoute
@@ -18,6 +18,7 @@ from protocol.apis import APIS
 from protocol.errors import CodecError, Error, KafkaError, error_name
 from protocol.headers import decode_request_header, encode_request_frame, response_body
 from protocol.messages.envelope import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
+from protocol.waiting import compute
 from protocol.wire.codec import decode, decoder, encode
 from protocol.wire.primitives import Bytes
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
     from broker.network.routes import Route
-    from broker.network.turns import RequestSteps
     from broker.peers.controller_channel import ToController
     from broker.security.principal import Principal
     from protocol.wire.schema import Message
@@ -91,14 +91,14 @@ class Forwarding:
         self._go_on()
         return later.answer()
 
-    def ask(self, context: RequestContext, request: Message) -> RequestSteps[Message]:
+    async def ask(self, context: RequestContext, request: Message) -> Message:
         """The controller's answer to what is left of a client's request; what it can't be asked is refused as by
         `forward`. Both are in the client's version."""
-        asked = cast("ForwardedRequest", (yield partial(_framed, context, request)))
+        asked = await compute(partial(_framed, context, request))
         answer = self.forward(context, asked)
         if isinstance(answer, Later):
-            answer = cast("ForwardedAnswer", (yield answer))
-        return cast("Message", (yield partial(_decoded, context, request, answer)))
+            answer = await answer
+        return await compute(partial(_decoded, context, request, answer))
 
     def _go_on(self) -> None:
         while self._waiting and not self._to_controller.is_busy:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.controller.partition_terms import OwnSettings
     from broker.environment.scheduler import Scheduler
     from broker.peers.peer import PeerReply
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
     from protocol.wire.schema import Message
 
 log = logging.getLogger("barnabas.peers")
@@ -56,7 +56,7 @@ class OwnController:
             self._answered(KafkaError(Error.UNSUPPORTED_VERSION))
             return
 
-        def decide(image: ClusterImage) -> Steps[ControllerResult[AlterPartitionResponse]]:
+        def decide(image: ClusterImage) -> Waiting[ControllerResult[AlterPartitionResponse]]:
             return altered_partitions(image, request, MEMBERS_HAVE_EPOCHS_SINCE, self._settings())
 
         self._controller.submit_own(decide, self._answered_later, self._failed)

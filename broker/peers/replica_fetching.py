@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION
 from protocol.messages.fetch import FetchRequest
+from protocol.waiting import step
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.peers.peer import Peer
     from broker.replicas.replica_fetcher import ReplicaFetcher
     from protocol.errors import KafkaError
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
     from protocol.wire.schema import Message
 
 
@@ -80,18 +81,17 @@ class ReplicaFetching:
         self._timer = None
         self.wake()
 
-    def _answered(self, answer: Message | KafkaError, steps: Steps[None] | None = None) -> None:
+    def _answered(self, answer: Message | KafkaError, steps: Waiting[None] | None = None) -> None:
         """As much of it as one turn takes, the rest in the next ones; nothing is asked before all of it is there."""
         self._timer = None
         try:
             if steps is None:
                 steps = self._fetcher.answered(self._request, answer)  # type: ignore[arg-type]
-            next(steps)
-            if not self._is_stopped:
+            if step(steps):
+                self._request = None
+                self.wake()
+            elif not self._is_stopped:
                 self._timer = self._scheduler.call_soon(self._answered, answer, steps)
-        except StopIteration:
-            self._request = None
-            self.wake()
         except MemoryError:
             self._request = None
             self._wake_in(self._fetcher.backoff_s)  # what wasn't taken is asked for again

@@ -31,7 +31,7 @@ from broker.environment.chance import Chance
 from broker.environment.threads import only_in_this_thread
 from protocol.messages.metadata_records import FeatureLevelRecord
 from protocol.messages.raft_records import VotersRecord
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import Message
 from storage.checkpoints import META_PROPERTIES_FILE, encode_properties, read_meta_properties

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
     from coordinator.commit_waiters import Failed
     from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest, BrokerRegistrationRequest
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
     from protocol.wire.schema import Message
 
 log = logging.getLogger("barnabas.controller")
@@ -114,7 +114,7 @@ class ClusterControl:
 
         def decide(
             image: ClusterImage,
-        ) -> ControllerResult[bool | KafkaError] | Steps[ControllerResult[bool | KafkaError]]:
+        ) -> ControllerResult[bool | KafkaError] | Waiting[ControllerResult[bool | KafkaError]]:
             return fence_stale_broker(image, self._heartbeats, self._now_ms(), self._updates())
 
         self._decide_by_clock(
@@ -123,7 +123,7 @@ class ClusterControl:
 
     def _elect(
         self,
-        elections: Callable[[ClusterImage, OwnSettings], Steps[ControllerResult[bool | KafkaError]]],
+        elections: Callable[[ClusterImage, OwnSettings], Waiting[ControllerResult[bool | KafkaError]]],
         done: Callable[[bool], None],
     ) -> None:
         self._decide_by_clock(
@@ -161,7 +161,7 @@ class ClusterControl:
     ) -> Withdraw | None:
         """`reply` is told the broker epoch, or why not (`broker_registration.register`)."""
 
-        def decide(image: ClusterImage) -> Steps[ControllerResult[int | KafkaError]]:
+        def decide(image: ClusterImage) -> Waiting[ControllerResult[int | KafkaError]]:
             metadata = self._metadata
             terms = RegistrationTerms(
                 self._cluster_id,

@@ -21,7 +21,7 @@ from broker.quorum.controller_server import ControllerServer
 from broker.quorum.controller_upkeep import ControllerUpkeep
 from broker.quotas.client_quotas import ClientQuotas
 from broker.security.authorizer import AllowEverything
-from protocol.steps import at_once
+from protocol.waiting import Waiting, at_once
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
     from broker.security.authorizer import Authorizer
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
 
 
 class OpenedController(NamedTuple):
@@ -99,11 +99,11 @@ class ControllerNode:
         """What counts where neither a topic nor the cluster says anything."""
         return own_settings(self.config)
 
-    def _carry_out(self, steps: Steps[None]) -> None:
+    def _carry_out(self, steps: Waiting[None]) -> None:
         self.turns.carry_out(steps, self.stop_on_failure)
 
-    def _publish(self) -> Steps[None]:
-        yield from self._settings.publish(self.metadata.image)
+    async def _publish(self) -> None:
+        await self._settings.publish(self.metadata.image)
         self.metadata.image.take_changes()
 
     @property

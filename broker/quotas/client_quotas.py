@@ -19,7 +19,7 @@ from broker.quotas.measures import Measures
 from broker.quotas.rates import Rate, TokenBucket, Windows
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ClientQuotaRecord
-from protocol.steps import Steps
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -165,7 +165,7 @@ class ClientQuotas:
 
         return forget
 
-    def follow(self, image: ClusterImage) -> Steps[None]:
+    async def follow(self, image: ClusterImage) -> None:
         """Take over the quotas of the metadata. What clients used so far stays."""
         by_key: dict[str, Limits] = {
             PRODUCER_BYTE_RATE: Limits(),
@@ -177,7 +177,7 @@ class ClientQuotas:
         pause = Pause()
         for record in [*image.kept.of_type(ClientQuotaRecord)]:
             if pause.is_due():
-                yield
+                await turn()
             assert isinstance(record, ClientQuotaRecord)
             entity = {part.entity_type: part.entity_name for part in record.entity}
             if "ip" in entity:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.pause import Pause
 from broker.quotas.rates import SimpleRate, Windows
+from protocol.waiting import turn
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage, TopicChanges
     from broker.environment.clock import Clock
-    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.quotas")
 
@@ -84,7 +84,7 @@ class ReplicationQuotas:
             partial(config.get_int, ALTER_LOG_DIRS_RATE),
         )
 
-    def follow(self, image: ClusterImage, changes: TopicChanges) -> Steps[None]:
+    async def follow(self, image: ClusterImage, changes: TopicChanges) -> None:
         """Take over which replicas are throttled. A change of a rate needs nobody to be told of it."""
         pause = Pause()
         for topic in changes.removed:
@@ -92,7 +92,7 @@ class ReplicationQuotas:
                 self._take(topic.name, {})
         for name in changes.touched:
             if pause.is_due():
-                yield
+                await turn()
             self._take(name, image.config_of_topic(name))
 
     def _take(self, topic: str, config: Mapping[str, str]) -> None:

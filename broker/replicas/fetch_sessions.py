@@ -25,9 +25,9 @@ from broker.replicas.fetch_targets import (
     take_wanted,
 )
 from protocol.errors import Error
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from broker.network.turns import RequestSteps
     from protocol.messages.fetch import ForgottenTopic, PartitionData
 
 SHARDS = (
@@ -134,7 +134,7 @@ class FetchSessions:
                 self._partitions += len(targets)
         return self._go_on(session, fits, now_ms)
 
-    def begin_in_turns(
+    async def begin_in_turns(
         self,
         *,
         session_id: int,
@@ -143,7 +143,7 @@ class FetchSessions:
         wanted: Wanted,
         forgotten: Sequence[ForgottenTopic],
         now_ms: int,
-    ) -> RequestSteps[FetchPlan]:
+    ) -> FetchPlan:
         """As `begin`, of a request that names many partitions."""
         is_full = session_epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH)
         session = None
@@ -158,11 +158,11 @@ class FetchSessions:
         fits = True
         for some in parts_of(wanted):
             fits = take_wanted(targets, some, of_session=not is_full) and fits
-            yield None
+            await turn()
         if session is not None:
             for gone in parts_of(by_topic(forgotten, by_id)):
                 drop_forgotten(targets, gone)
-                yield None
+                await turn()
         if session is None:
             may_be_kept = fits and session_epoch == INITIAL_SESSION_EPOCH
             return FetchPlan(
@@ -202,9 +202,7 @@ class FetchSessions:
             target.tell(answer)
         return self._create(plan.of_new_session, plan.by_id, now_ms), answers
 
-    def finish_in_turns(
-        self, plan: FetchPlan, answers: Answered, now_ms: int
-    ) -> RequestSteps[tuple[int, Answered]]:
+    async def finish_in_turns(self, plan: FetchPlan, answers: Answered, now_ms: int) -> tuple[int, Answered]:
         """As `finish`, of many partitions."""
         session = plan.session
         if session is not None:
@@ -212,7 +210,7 @@ class FetchSessions:
             for some in portions(answers):
                 news += _news(session, some)
                 if len(some) == PER_TURN:
-                    yield None
+                    await turn()
             return session.session_id, news
         if plan.of_new_session is None:
             return NO_SESSION, answers
@@ -220,7 +218,7 @@ class FetchSessions:
             for target, answer in some:
                 target.tell(answer)
             if len(some) == PER_TURN:
-                yield None
+                await turn()
         return self._create(plan.of_new_session, plan.by_id, now_ms), answers
 
     def _get(self, session_id: int) -> Session | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from broker.replicas.aborted_transactions import aborted_in
@@ -11,6 +11,7 @@ from broker.replicas.replica import NO_BROKER_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.records.batch import CorruptRecordError
+from protocol.waiting import turn
 from storage.log.leader_epochs import UNDEFINED_OFFSET
 from storage.log.log_config import LONG_MAX
 
@@ -200,14 +201,14 @@ class Reading:
         self.refused = self.unknown_ids + refused
         self.results += self.refused
 
-    def read_in_parts(self, at_once: int) -> Iterator[None]:
+    async def read_in_parts(self, at_once: int) -> None:
         """As `read`, so many partitions at a time."""
         self._begin()
         for start in range(0, len(self.found), at_once):
             for target, _ in self.found[start : start + at_once]:
                 partition = self._partitions.find(target.topic_name, target.index)
                 self.results.append((target, self._read(partition, target)))
-            yield
+            await turn()
         self.results += self.refused
 
     def forget(self) -> None:

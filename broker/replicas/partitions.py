@@ -15,7 +15,7 @@ from broker.controller.pause import Pause
 from broker.replicas.partition import HostedTopic, Partition
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
-from protocol.steps import Steps, at_once
+from protocol.waiting import at_once, turn
 from storage.checkpoints import CheckpointError
 from storage.log.log_config import LogConfig
 from storage.log.recovery import InconsistentTopicIdError
@@ -119,7 +119,7 @@ class Partitions:
         self._replicated = {each: None for each in self._replicated if each.is_replicated}
         return [*self._replicated]
 
-    def follow(self, image: ClusterImage) -> Steps[TopicChanges]:
+    async def follow(self, image: ClusterImage) -> TopicChanges:
         """Make the partitions what the metadata says, as far as it changed since the last call: what is returned, with
         what was tried again.
 
@@ -132,15 +132,15 @@ class Partitions:
         for partition in retried:
             self._delete(partition)
             if pause.is_due():
-                yield
+                await turn()
         for topic in changes.removed:
-            yield from self._remove(topic, pause)
+            await self._remove(topic, pause)
         again = {name: None for name in self._to_follow if name in image.topics}
         changes = changes._replace(touched=changes.touched | again)
         self._to_follow = {}
         for name in changes.touched:
             if name in image.topics:
-                yield from self._follow_topic(image.topics[name], pause)
+                await self._follow_topic(image.topics[name], pause)
         return changes
 
     def open_all(self, image: ClusterImage) -> TopicChanges:
@@ -151,12 +151,12 @@ class Partitions:
             at_once(self._follow_topic(image.topics[name], Pause(), at_start=True))
         return changes
 
-    def configure_all(self) -> Steps[None]:
+    async def configure_all(self) -> None:
         """A setting of the broker changed that topics inherit."""
         pause = Pause()
         for topic in [*self.by_name.values()]:
             if pause.is_due(TOPIC_COST + len(topic.partitions)):
-                yield
+                await turn()
             self._configure(topic)
 
     def _configure(self, topic: HostedTopic) -> None:
@@ -171,12 +171,12 @@ class Partitions:
                     *(topic.name, COMPRESSION_TYPE, packed, REMEDY),
                 )
 
-    def _follow_topic(self, topic: TopicImage, pause: Pause, *, at_start: bool = False) -> Steps[None]:
+    async def _follow_topic(self, topic: TopicImage, pause: Pause, *, at_start: bool = False) -> None:
         hosted = self.by_name.get(topic.name)
         if hosted is not None and hosted.topic_id != topic.topic_id:
             return  # deleted and created anew since: that is followed next
         if pause.is_due(TOPIC_COST):
-            yield
+            await turn()
         if hosted is None:
             hosted = HostedTopic(topic.name, topic.topic_id, self._is_internal(topic.name), self._replication)
             self.by_name[topic.name] = hosted
@@ -184,7 +184,7 @@ class Partitions:
         self._configure(hosted)
         for index, wanted in [*topic.partitions.items()]:
             if pause.is_due():
-                yield
+                await turn()
             hosted.to_open.discard(index)
             if self._node_id not in wanted.replicas:
                 self._let_go(hosted, index)
@@ -261,7 +261,7 @@ class Partitions:
         """Those in a log directory that can't be used, by topic id and number."""
         return {(topic.topic_id, index) for topic in self.by_name.values() for index in topic.offline}
 
-    def _remove(self, topic: TopicImage, pause: Pause) -> Steps[None]:
+    async def _remove(self, topic: TopicImage, pause: Pause) -> None:
         hosted = self.by_id.pop(topic.topic_id, None)
         if hosted is None:
             return
@@ -272,7 +272,7 @@ class Partitions:
             partition.give_up(Error.NOT_LEADER_OR_FOLLOWER)  # first: else who waits is told of a closed log
             self._delete(partition)
             if pause.is_due():
-                yield
+                await turn()
         self._discard_unopened_futures(hosted.name)
 
     def _discard_unopened_futures(self, topic: str) -> None:

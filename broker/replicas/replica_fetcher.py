@@ -36,6 +36,7 @@ from protocol.messages.offsets import (
     ListOffsetsTopic,
 )
 from protocol.records.batch import CorruptRecordError
+from protocol.waiting import turn
 from storage.log.following import append_as_follower, sync_cut
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.follower import Follower
     from broker.replicas.replication import PartitionKey
-    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.replicas")
 
@@ -233,16 +233,16 @@ class ReplicaFetcher:
 
     # --- answers --------------------------------------------------------------------------------------------
 
-    def answered(
+    async def answered(
         self,
         request: FetchRequest | ListOffsetsRequest,
         answer: FetchResponse | ListOffsetsResponse | KafkaError,
-    ) -> Steps[None]:
+    ) -> None:
         """Takes over what it says, as far as it is followed by then. What this node's disk refuses isn't raised, and
         costs its partition alone. Raises BrokenInvariantError."""
         if isinstance(request, FetchRequest):
             if isinstance(answer, FetchResponse) and not answer.error_code:
-                yield from self._fetched(request, answer)
+                await self._fetched(request, answer)
             else:
                 asked = [
                     (topic.topic_id, each.partition) for topic in request.topics for each in topic.partitions
@@ -284,7 +284,7 @@ class ReplicaFetcher:
             log.exception("%s-%d can't be followed", followed.name, followed.log.partition)
             self._fail(followed, repr(error))
 
-    def _fetched(self, request: FetchRequest, answer: FetchResponse) -> Steps[None]:
+    async def _fetched(self, request: FetchRequest, answer: FetchResponse) -> None:
         pause = Pause()
         asked = {
             (topic.topic_id, each.partition): each for topic in request.topics for each in topic.partitions
@@ -294,7 +294,7 @@ class ReplicaFetcher:
                 key = topic.topic_id, data.partition_index
                 each = self._followed.get(key)
                 if each is not None and pause.is_due(each.cost_of(data)):
-                    yield
+                    await turn()
                 each, wanted = self._followed.get(key), asked.get(key)
                 if each is not None and wanted is not None and each.awaits(wanted):
                     with self._at_its_own_cost(each):

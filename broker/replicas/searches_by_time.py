@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, cast
 
 from broker.environment.computing import Alone
 from protocol.records.effort import ANY, LITTLE, MODERATE, TooMuchEffortError
+from protocol.waiting import compute, turn
 from storage.log import lookups
 from storage.log.storage_errors import storage_error
 
 if TYPE_CHECKING:
-    from broker.network.turns import RequestSteps
     from storage.log.partition_log import PartitionLog
     from storage.log.results import TimestampOffset
 
@@ -22,7 +22,7 @@ _IN_PASSING = LITTLE._replace(records=2_000)
 """Of a search by time, some milliseconds: it makes an object of each record."""
 
 
-def search_by_time(log: PartitionLog, timestamp: int) -> RequestSteps[TimestampOffset | None]:
+async def search_by_time(log: PartitionLog, timestamp: int) -> TimestampOffset | None:
     """The first record at or after a time.
 
     What of a search is long goes on in turns; a batch that is much to unpack is searched beside the loop.
@@ -46,9 +46,9 @@ def search_by_time(log: PartitionLog, timestamp: int) -> RequestSteps[TimestampO
         except OSError as failure:
             raise storage_error(log, failure) from failure
         if wanted is None:
-            yield None
+            await turn()
             continue
         try:
-            found = yield partial(wanted.find, MODERATE)
+            found = await compute(partial(wanted.find, MODERATE))
         except TooMuchEffortError:
-            found = yield Alone(partial(wanted.find, ANY))
+            found = await compute(Alone(partial(wanted.find, ANY)))

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING
 from broker.network.later import Later
 from broker.network.lines import in_line
 from broker.shares.share_fetching import MOST_ACQUIRED_IN_PASSING
-from protocol.steps import at_once
+from protocol.waiting import at_once, step, turn
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.lines import Lines
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.shares.share_fetching import Acquirable, Answers, ShareReading
-    from protocol.steps import Steps
 
 MOST_RECHECKED_IN_PASSING = 20
 """Share partitions of a fetch that is looked after in the turn of whoever moves one of them: a producer, perhaps, whose
@@ -102,13 +101,13 @@ class DelayedShareFetch:
         else:
             self._recheck()
 
-    def _recheck_in_its_turn(self) -> RequestSteps[None]:
+    async def _recheck_in_its_turn(self) -> None:
         """Of many that wait for one record each has a turn, or some: others are served in between."""
-        yield None
+        await turn()
         group_id = self._reading.parameters.group_id
         while self._waits and self._has_moved:
             if self._is_long:
-                yield from in_line(self._lines, group_id, self._look_in_turns())
+                await in_line(self._lines, group_id, self._look_in_turns())
             else:
                 self._recheck()
         self._next_turn = None
@@ -123,7 +122,7 @@ class DelayedShareFetch:
         finally:
             self._is_rechecking = False
 
-    def _look_in_turns(self) -> RequestSteps[None]:
+    async def _look_in_turns(self) -> None:
         """What it wakes itself, as it lets go, has it not look once more: else it might do so for ever."""
         self._has_moved = False
         steps = self._look()
@@ -131,12 +130,11 @@ class DelayedShareFetch:
             while True:
                 self._is_rechecking = True
                 try:
-                    next(steps)
+                    if step(steps):
+                        return
                 finally:
                     self._is_rechecking = False
-                yield None
-        except StopIteration:
-            return
+                await turn()
         except Exception as error:
             self._go_wrong(error)
         finally:
@@ -147,18 +145,18 @@ class DelayedShareFetch:
         self._wait_no_more()
         self._fail(error)
 
-    def _look(self) -> Steps[None]:
+    async def _look(self) -> None:
         """Answer if there is enough, or if the time is over with whatever there is."""
         reading = self._reading
         held: Acquirable | None = []
         if not reading.is_hopeless:
-            held = yield from (reading.hold() if self._is_time_over else reading.is_enough())
+            held = await (reading.hold() if self._is_time_over else reading.is_enough())
         if held is None:
             return
         self._wait_no_more()
         answers: Answers = {}
         if held:
-            answers = yield from reading.acquire(held)
+            answers = await reading.acquire(held)
         self.is_over = True
         self._reply(answers)
 

@@ -11,13 +11,11 @@ was acknowledged before its end, and a new session acquires nothing that the old
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from broker.network.lines import Lines, in_line
 from broker.shares.share_session_cache import SessionKey, ShareKey
-
-if TYPE_CHECKING:
-    from broker.network.turns import RequestSteps
+from protocol.waiting import Waiting, turn
 
 MOST_ASKED_IN_PASSING = 100
 """Share partitions that are asked in one turn of the loop, at some 60 µs each, of which most are a write. Fewer, where
@@ -31,7 +29,7 @@ class MemberLines:
 
     def __init__(
         self,
-        carry_out: Callable[[RequestSteps[None]], None],
+        carry_out: Callable[[Waiting[None]], None],
         turn_is_over: Callable[[], bool],
         over: Callable[[str], None],
     ) -> None:
@@ -66,30 +64,28 @@ class MemberLines:
             steps = in_line(self._left, left_by, steps)
         self._carry_out(self._asking(member, steps, then))
 
-    def _asking(
-        self, member: SessionKey, steps: RequestSteps[None], then: Callable[[], None]
-    ) -> RequestSteps[None]:
-        yield from self._in_line(member, steps)
+    async def _asking(self, member: SessionKey, steps: Waiting[None], then: Callable[[], None]) -> None:
+        await self._in_line(member, steps)
         then()
 
-    def _asking_each(self, keys: Collection[ShareKey], ask: Callable[[ShareKey], None]) -> RequestSteps[None]:
+    async def _asking_each(self, keys: Collection[ShareKey], ask: Callable[[ShareKey], None]) -> None:
         in_this_turn = 0
         for key in [*keys]:
             if in_this_turn == MOST_ASKED_IN_PASSING or self._turn_is_over():
-                yield None
+                await turn()
                 in_this_turn = 0
             ask(key)
             in_this_turn += 1
 
-    def behind(self, member: SessionKey, steps: RequestSteps[A]) -> RequestSteps[A]:
+    def behind(self, member: SessionKey, steps: Waiting[A]) -> Waiting[A]:
         """The steps, once all is done that the member has asked before."""
         return self._in_line(member, steps) if member[1] in self._lines.get(member[0], ()) else steps
 
-    def _in_line(self, member: SessionKey, steps: RequestSteps[A]) -> RequestSteps[A]:
+    async def _in_line(self, member: SessionKey, steps: Waiting[A]) -> A:
         group_id, member_id = member
         of_group = self._lines.setdefault(group_id, {})
         try:
-            return (yield from in_line(of_group, member_id, steps))
+            return await in_line(of_group, member_id, steps)
         finally:
             if not of_group:
                 self._lines.pop(group_id, None)  # it may be gone where all is given up

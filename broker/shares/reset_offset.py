@@ -9,10 +9,10 @@ from broker.replicas.leader import Leader
 from broker.replicas.searches_by_time import search_by_time
 from broker.shares.share_settings import duration_ms
 from protocol.errors import Error, KafkaError
+from protocol.waiting import Waiting
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
-    from broker.network.turns import RequestSteps
     from broker.replicas.partition import Partition
 
 _BY_DURATION = "by_duration:"
@@ -22,7 +22,7 @@ def find_reset_offset(
     partition: Partition,
     reset: str,
     clock: Clock,
-    carry_out: Callable[[RequestSteps[None]], None],
+    carry_out: Callable[[Waiting[None]], None],
     then: Callable[[int | KafkaError], None],
 ) -> None:
     """By `share.auto.offset.reset`; `then` with the offset, or NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE,
@@ -44,13 +44,11 @@ def find_reset_offset(
         then(log.high_watermark)
 
 
-def _first_since(
-    partition: Partition, since_ms: int, then: Callable[[int | KafkaError], None]
-) -> RequestSteps[None]:
+async def _first_since(partition: Partition, since_ms: int, then: Callable[[int | KafkaError], None]) -> None:
     """The first committed record at or after a time."""
     start: int | KafkaError
     try:
-        found = yield from search_by_time(partition.log, since_ms)
+        found = await search_by_time(partition.log, since_ms)
     except KafkaError as error:
         start = error.as_value()
     else:

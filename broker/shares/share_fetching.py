@@ -17,15 +17,15 @@ from protocol.messages import share_fetch
 from protocol.messages.fetch import FetchPartition, PartitionData
 from protocol.messages.share_fetch import FetchedPartition
 from protocol.records.batch import CorruptRecordError
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.environment.chance import Chance
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.shares.share_partition_manager import LedSharePartition, SharePartitionManager
     from broker.shares.share_session_cache import ShareKey
     from coordinator.share_partition.states import AcquireMode
-    from protocol.steps import Steps
 
 log = logging.getLogger("barnabas.shares")
 
@@ -111,7 +111,7 @@ class ShareReading:
         self._shares = shares
         self._chance = chance
 
-    def want(self, keys: Sequence[ShareKey], turns: Turns) -> RequestSteps[None]:
+    async def want(self, keys: Sequence[ShareKey], turns: Turns) -> None:
         """Find the share partitions, or make them, which reads the durable state of each."""
         for key in keys:
             try:
@@ -122,7 +122,7 @@ class ShareReading:
             self.wanted.append(led)
             self._initialize(key, led)
             if turns.is_over:
-                yield None
+                await turn()
 
     def _initialize(self, key: ShareKey, led: LedSharePartition) -> None:
         is_done = False
@@ -144,14 +144,14 @@ class ShareReading:
         """Whether nothing can be acquired any more, however long it waits."""
         return not any(led.is_led and not led.share.is_over for led in self.wanted)
 
-    def is_enough(self) -> Steps[Acquirable | None]:
+    async def is_enough(self) -> Acquirable | None:
         """What can be acquired, and is held then, if all together is as much as is asked for or reading it fails; None
         where it isn't."""
-        acquirable = yield from self.hold()
+        acquirable = await self.hold()
         if not acquirable:
             return None
         try:
-            if (yield from self._is_readable(acquirable)):
+            if await self._is_readable(acquirable):
                 return acquirable
         except BaseException:
             self.let_go(acquirable)
@@ -159,13 +159,13 @@ class ShareReading:
         self.let_go(acquirable)
         return None
 
-    def _is_readable(self, acquirable: Acquirable) -> Steps[bool]:
+    async def _is_readable(self, acquirable: Acquirable) -> bool:
         parameters = self.parameters.reading
         readable = 0
         try:
             for number, (led, target) in enumerate(acquirable, 1):
                 if number % PER_TURN == 0:
-                    yield None
+                    await turn()
                 if target.fetch_offset < led.partition.log.log_start_offset:
                     return True
                 # An unclean election, or a power loss, has left the log shorter than the state. In Kafka each fetch is
@@ -177,20 +177,20 @@ class ShareReading:
             return True  # reading finds the same fault, and says it with its partition
         return readable >= parameters.min_bytes
 
-    def hold(self) -> Steps[Acquirable]:
+    async def hold(self) -> Acquirable:
         """Those that something can be acquired of, from which offset, and how many bytes of each may be read."""
         held: list[LedSharePartition] = []
         acquirable: Acquirable = []
         try:
             for number, led in enumerate(self.wanted, 1):
                 if number % PER_TURN == 0:
-                    yield None
+                    await turn()
                 if led.share.begin_fetch(self):
                     held.append(led)
             for led, size in zip(held, self._sizes(len(held)), strict=True):
                 acquirable.append((led, _target(led, size)))
                 if len(acquirable) % PER_TURN == 0:
-                    yield None
+                    await turn()
         except BaseException:
             self._let_go(held)
             raise
@@ -221,7 +221,7 @@ class ShareReading:
         for led in refusing:
             self._shares.wake(led)
 
-    def acquire(self, held: Acquirable) -> Steps[Answers]:
+    async def acquire(self, held: Acquirable) -> Answers:
         """Read what is held, acquire of it, and let it go."""
         answers: Answers = {}
         try:
@@ -231,7 +231,7 @@ class ShareReading:
             refused: Results = []
             for start in range(0, len(held), MOST_ACQUIRED_IN_PASSING):
                 if part is not None:
-                    yield None
+                    await turn()
                 targets = [target for _, target in held[start : start + MOST_ACQUIRED_IN_PASSING]]
                 part = Reading(self._partitions, self.parameters.reading, targets, lambda topic: True, part)
                 refused += part.refused

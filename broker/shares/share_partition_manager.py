@@ -23,6 +23,7 @@ from broker.shares.share_settings import share_settings
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
+from protocol.waiting import Waiting, turn
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.environment.clock import Clock
     from broker.network.lines import Lines
-    from broker.network.turns import RequestSteps, Turns
+    from broker.network.turns import Turns
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from coordinator.commit_waiters import CommitWaiter
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from coordinator.ports import WhenCommitted
     from coordinator.share_partition.ports import ShareRuntime, ShareSettings
     from protocol.messages.share_fetch import AcknowledgementBatch
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
 
 log = logging.getLogger("barnabas.shares")
 
@@ -87,7 +88,7 @@ class SharePartitionManager:
         clock: Clock,
         share_settings_of: Callable[[str], ShareSettings],
         most_sessions: int,
-        carry_out: Callable[[RequestSteps[None]], None],
+        carry_out: Callable[[Waiting[None]], None],
         turn_is_over: Callable[[], bool],
     ) -> None:
         """`carry_out`: steps that nobody waits for, in turns; `turn_is_over`: as that of MemberLines."""
@@ -195,11 +196,11 @@ class SharePartitionManager:
         self._given_back_of.update(filter(self.lines.has_any, group_ids))
         self._carry_out(self._forgetting(group_ids))
 
-    def _forgetting(self, group_ids: Sequence[str]) -> RequestSteps[None]:
+    async def _forgetting(self, group_ids: Sequence[str]) -> None:
         for group_id in group_ids:
             for led in [*self._groups.get(group_id, {}).values()]:
                 if self._turn_is_over() and not self._is_used(group_id):
-                    yield None
+                    await turn()
                 if self._is_used(group_id):
                     break
                 self.drop(led)
@@ -212,7 +213,7 @@ class SharePartitionManager:
             self._given_back_of.discard(group_id)
             self.forget([group_id])
 
-    def forget_all(self) -> Steps[None]:
+    async def forget_all(self) -> None:
         """Share groups aren't served any more: all sessions end, and nothing is given back. (Kafka:
         `onShareVersionToggle`.)"""
         self.sessions.clear()
@@ -221,12 +222,12 @@ class SharePartitionManager:
             for led in [*of_group.values()]:
                 self.drop(led)
                 if pause.is_due():
-                    yield
+                    await turn()
 
-    def _dropping_unused(self) -> RequestSteps[None]:
+    async def _dropping_unused(self) -> None:
         self._is_dropping_unused = True
         try:
-            yield from self._forgetting([*self._groups])
+            await self._forgetting([*self._groups])
         finally:
             self._is_dropping_unused = False
 
@@ -342,11 +343,10 @@ class SharePartitionManager:
         All stand in their members' lines at once, ahead of what these ask next."""
         self._carry_out(self._giving_back(sessions, left_by=object()))
 
-    def _giving_back(self, sessions: Iterable[ShareSession], left_by: object) -> RequestSteps[None]:
+    async def _giving_back(self, sessions: Iterable[ShareSession], left_by: object) -> None:
         for session in sessions:
             group_id, member_id = session.key
             self.release(group_id, member_id, session.partitions, _released, left_by=left_by)
-        yield from ()
 
 
 def manager_of(
@@ -369,7 +369,7 @@ def manager_of(
         overrides = image.configs.get((GROUP_RESOURCE, group_id), {})
         return own_settings(config.generation, tuple(overrides.items()))
 
-    def carry_out(steps: RequestSteps[None]) -> None:
+    def carry_out(steps: Waiting[None]) -> None:
         turns.carry_out(steps, failed)
 
     most_sessions = config.get_int("group.share.max.share.sessions")

@@ -22,10 +22,12 @@ size of a known one isn't looked at. Source: Kafka's MessageDataGenerator; KIP-4
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator
+import types
+from collections.abc import Callable
 from typing import Any, Final
 
 from protocol.errors import CodecError
+from protocol.waiting import Waiting
 from protocol.wire.primitives import (
     MAX_INT32,
     MAX_STRING_BYTES,
@@ -50,7 +52,7 @@ FORMATS: Final = {
 """The struct codes of the kinds of fixed width."""
 
 Decode = Callable[[Bytes, int, int], tuple[Any, int]]
-DecodeInSteps = Callable[[Bytes, int, int], Generator[None, None, tuple[Any, int]]]
+DecodeInSteps = Callable[[Bytes, int, int], Waiting[tuple[Any, int]]]
 
 ENTRIES_PER_STEP = 4_096
 """Entries of lists that are decoded, or encoded, in one step of those who do it in steps: some milliseconds."""
@@ -66,7 +68,7 @@ def compile_decoder(cls: type[Message], version: int) -> Decode:
 
 
 def compile_decoder_in_steps(cls: type[Message], version: int) -> DecodeInSteps:
-    """The same as a generator, which yields now and then. CodecError for a message of more than `MOST_ENTRIES`."""
+    """The same as a coroutine. CodecError for a message of more than `MOST_ENTRIES`."""
     decode: DecodeInSteps = _compiled(_Writer(cls, version, in_steps=True), cls, version)
     return decode
 
@@ -89,7 +91,8 @@ def _compiled(writer: _Writer, cls: type[Message], version: int) -> Any:
         ]
     )
     exec(compile(source, f"<decoder of {cls.__name__} v{version}>", "exec"), writer.names)  # noqa: S102
-    return writer.names["decode"]
+    decode = writer.names["decode"]
+    return types.coroutine(decode) if writer.in_steps else decode
 
 
 class _Writer:

@@ -16,6 +16,7 @@ from itertools import islice
 
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, CorruptRecordError
+from protocol.waiting import step
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log import producer_replay
 from storage.log.log_state import LogState
@@ -216,7 +217,8 @@ def _aborted_in(log: LogState, slot: int) -> Iterator[list[AbortedTxn] | None]:
     else:
         states.reset((), begins)
     for before in log.segments.row[max(bisect_right(log.segments.base_offsets, begins) - 1, 0) : slot]:
-        for _ in producer_replay.replay_in_steps(before, states, base_offset):
+        replaying = producer_replay.replay_in_steps(before, states, base_offset)
+        while not step(replaying):
             yield None
     aborted: list[AbortedTxn] = []
     end = 0

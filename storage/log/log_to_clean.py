@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from protocol.steps import Steps
+from protocol.waiting import turn
 from storage.cleaning.plan import CleaningPlan, CleaningSettings, SegmentSizes
 from storage.indexes import offset_index, time_index
 from storage.log.log_state import LogState
@@ -49,7 +49,7 @@ def cleaning_plan(
     )
 
 
-def producers_in_steps(log: LogState) -> Steps[array[int]]:
+async def producers_in_steps(log: LogState) -> array[int]:
     """The plan's `producers`. Each is as it is at its step: where one has written since the plan was made, what it
     wrote before isn't its last batch any more, and what it wrote lies above all that is cleaned."""
     ids, epochs, last_data_offsets = array("q"), array("q"), array("q")
@@ -60,5 +60,5 @@ def producers_in_steps(log: LogState) -> Steps[array[int]]:
             epochs.append(producer.epoch)
             last_data_offsets.append(producer.last_data_offset)
         if number % PRODUCERS_PER_TURN == 0:
-            yield
+            await turn()
     return ids + epochs + last_data_offsets

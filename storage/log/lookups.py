@@ -1,9 +1,11 @@
 """Finding offsets by time. Source: org.apache.kafka.storage UnifiedLog.fetchOffsetByTimestamp, LogSegment.
 
-A search may be long, and is a generator: it yields each batch that has to be searched, and is sent what was found in
-it; and None once in a while on its way over many headers. What was found in a batch may be all of a step, too: whoever
-carries a search out on the loop looks into one batch between two pauses.
+A search may be long: it awaits each batch that has to be searched, and a turn once in a while on its way over many
+headers. To search one batch may be all of a turn, too: whoever carries a search out on the loop looks into one between
+two of them.
 """
+
+from __future__ import annotations
 
 from collections.abc import Generator
 from typing import NamedTuple, TypeAlias, cast
@@ -14,7 +16,7 @@ from protocol.records.batch import BATCH_OVERHEAD, BatchHeader, CorruptRecordErr
 from protocol.records.compression import CodecUnavailableError, DecompressionError
 from protocol.records.effort import ANY, Effort, TooMuchEffortError
 from protocol.records.records import parse_stretch
-from protocol.steps import Steps
+from protocol.waiting import Waiting, turn
 from protocol.wire.primitives import Bytes
 from protocol.wire.varint import VarintTooLongError
 from storage.log.log_state import LogState
@@ -28,13 +30,19 @@ _HEADERS_PER_SEGMENT = 20
 
 
 class BatchSearch(NamedTuple):
-    """What finds the first record of a batch at or after a time, from an offset on. It looks at nothing else."""
+    """What finds the first record of a batch at or after a time, from an offset on. It looks at nothing else.
+
+    Who awaits it is given what `find` returned, called by whoever carries the search out.
+    """
 
     batch: Bytes
     header: BatchHeader
     timestamp_ms: int
     start_offset: int
     place: str
+
+    def __await__(self) -> Generator[BatchSearch, TimestampOffset | None, TimestampOffset | None]:
+        return (yield self)
 
     def find(self, effort: Effort = ANY) -> TimestampOffset | None:
         """Raises KafkaError (CORRUPT_MESSAGE); TooMuchEffortError."""
@@ -58,7 +66,7 @@ class BatchSearch(NamedTuple):
         return None
 
 
-Search: TypeAlias = Generator[BatchSearch | None, TimestampOffset | None, TimestampOffset | None]
+Search: TypeAlias = Waiting["TimestampOffset | None"]
 
 
 def carried_out(search: Search, effort: Effort = ANY) -> TimestampOffset | None:
@@ -96,7 +104,7 @@ class _Passed:
         return True
 
 
-def search_for_timestamp(log: LogState, timestamp_ms: int) -> Search:
+async def search_for_timestamp(log: LogState, timestamp_ms: int) -> TimestampOffset | None:
     """The first record, in log order and from the log start on, whose timestamp is at or after the given one.
 
     Only the first segment that reaches that time is searched, as in Kafka. Cleaning leaves batches that have a
@@ -111,7 +119,7 @@ def search_for_timestamp(log: LogState, timestamp_ms: int) -> Search:
     passed = _Passed()
     for segment in [*log.segments]:
         if passed.must_pause(_HEADERS_PER_SEGMENT):
-            yield None
+            await turn()
         _check_is_there(log, segment)
         if segment.load_max_timestamp() < timestamp_ms:
             continue
@@ -119,14 +127,14 @@ def search_for_timestamp(log: LogState, timestamp_ms: int) -> Search:
         is_reached = False
         for position, header in segment.batches(begin):
             if passed.must_pause():
-                yield None
+                await turn()
                 _check_is_there(log, segment)
             if header.max_timestamp < timestamp_ms or not header.records_count:
                 continue
             is_reached = True
             if header.last_offset < start_offset:
                 continue
-            offset = yield _search_of(segment, (position, header), timestamp_ms, start_offset)
+            offset = await _search_of(segment, (position, header), timestamp_ms, start_offset)
             if offset is not None:
                 return offset
             _check_is_there(log, segment)
@@ -134,14 +142,14 @@ def search_for_timestamp(log: LogState, timestamp_ms: int) -> Search:
             return None  # below the log start
         for _position, header in segment.batches(0, begin):
             if passed.must_pause():
-                yield None
+                await turn()
                 _check_is_there(log, segment)
             if header.max_timestamp >= timestamp_ms and header.records_count:
                 return None
     return None
 
 
-def search_for_max_timestamp(log: LogState) -> Search:
+async def search_for_max_timestamp(log: LogState) -> TimestampOffset | None:
     """The first record that has the log's largest timestamp; possibly below the log start, as in Kafka.
 
     Kafka finds nothing where the batch that has it was emptied by cleaning. Raises as `search_for_timestamp`.
@@ -152,7 +160,7 @@ def search_for_max_timestamp(log: LogState) -> Search:
     segments = [*log.segments]
     for segment in segments:
         if passed.must_pause(_HEADERS_PER_SEGMENT):
-            yield None
+            await turn()
         _check_is_there(log, segment)
         segment.load_max_timestamp()
     best: tuple[Segment, int, BatchHeader] | None = None
@@ -161,25 +169,25 @@ def search_for_max_timestamp(log: LogState) -> Search:
         if best is not None and segment.load_max_timestamp() <= best[2].max_timestamp:
             break
         if passed.must_pause(_HEADERS_PER_SEGMENT):
-            yield None
+            await turn()
         _check_is_there(log, segment)
-        found = yield from _latest_batch(log, segment, passed)
+        found = await _latest_batch(log, segment, passed)
         if found is not None and (best is None or found[1].max_timestamp > best[2].max_timestamp):
             best = segment, *found
     if best is None:
         return None
     segment, position, header = best
     _check_is_there(log, segment)
-    return (yield _search_of(segment, (position, header), header.max_timestamp, 0))
+    return await _search_of(segment, (position, header), header.max_timestamp, 0)
 
 
-def _latest_batch(log: LogState, segment: Segment, passed: _Passed) -> Steps[tuple[int, BatchHeader] | None]:
+async def _latest_batch(log: LogState, segment: Segment, passed: _Passed) -> tuple[int, BatchHeader] | None:
     """Position and header of the first batch that has the largest timestamp of the segment's records; None without
     one."""
     max_timestamp_ms = segment.load_max_timestamp()
     for position, header in segment.batches(segment.position_for(segment.max_timestamp_offset)):
         if passed.must_pause():
-            yield None
+            await turn()
             _check_is_there(log, segment)
         if header.max_timestamp == max_timestamp_ms:
             if header.records_count:
@@ -188,7 +196,7 @@ def _latest_batch(log: LogState, segment: Segment, passed: _Passed) -> Steps[tup
     latest: tuple[int, BatchHeader] | None = None
     for position, header in segment.batches():
         if passed.must_pause():
-            yield None
+            await turn()
             _check_is_there(log, segment)
         if header.records_count and (latest is None or header.max_timestamp > latest[1].max_timestamp):
             latest = position, header

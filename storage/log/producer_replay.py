@@ -3,9 +3,8 @@
 Source: org.apache.kafka.storage UnifiedLog.rebuildProducerState.
 """
 
-from collections.abc import Iterator
-
 from protocol.records.batch import CONTROL_BIT, BatchHeader
+from protocol.waiting import at_once, turn
 from protocol.wire.primitives import Bytes
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log.log_state import LogState
@@ -42,11 +41,10 @@ def rebuild(log: LogState, end_offset: int, now_ms: int) -> None:
 
 def replay(segment: Segment, states: ProducerStates, end_offset: int) -> None:
     """Applies the segment's batches from the state's end up to the offset."""
-    for _ in replay_in_steps(segment, states, end_offset):
-        pass
+    at_once(replay_in_steps(segment, states, end_offset))
 
 
-def replay_in_steps(segment: Segment, states: ProducerStates, end_offset: int) -> Iterator[None]:
+async def replay_in_steps(segment: Segment, states: ProducerStates, end_offset: int) -> None:
     """As `replay`, a batch at a time."""
     start_offset = states.map_end_offset
     position = segment.offset_index.lookup(start_offset) if start_offset > segment.base_offset else 0
@@ -59,7 +57,7 @@ def replay_in_steps(segment: Segment, states: ProducerStates, end_offset: int) -
             needed = header.size_bytes if header.attributes & CONTROL_BIT else 0
             apply(states, header, segment.files.read(segment.log, needed, at) if needed else b"")
         states.map_end_offset = header.last_offset + 1
-        yield
+        await turn()
 
 
 def apply(states: ProducerStates, header: BatchHeader, batch: Bytes) -> AbortedTxn | None:

@@ -37,7 +37,7 @@ from protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,
 )
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from protocol.wire.schema import Message
 from tests.compare.plain import plain
 from tests.interop.observing import PATIENCE_S, Node, registration, until

@@ -23,7 +23,7 @@ from protocol.messages.offsets import (
     ListOffsetsTopicResponse,
 )
 from protocol.records.records import build_batch
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from protocol.wire.codec import decode, encode
 from storage.log.partition_log import PartitionLog
 from tests.support.manual_clock import ManualClock

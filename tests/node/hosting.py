@@ -10,10 +10,9 @@ from broker.coordination.hosted_shard import PartitionRuntime
 from broker.coordination.hosted_shards import HostedShards
 from broker.replicas.partition import Partition
 from broker.server import Server
-from coordinator.ports import BesideSteps
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata_records import PartitionChangeRecord
-from protocol.steps import at_once
+from protocol.waiting import Waiting, at_once
 from protocol.wire.primitives import Bytes
 from tests.support.whole_server import clock_of
 
@@ -50,7 +49,7 @@ class RecordedShard:
         self._events.append("unload")
 
 
-def not_carried_out(group_id: str, steps: BesideSteps) -> None:
+def not_carried_out(group_id: str, steps: Waiting[None]) -> None:
     """These shards compute nothing."""
 
 

@@ -31,7 +31,7 @@ from protocol.messages.cluster_admin import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from protocol.wire.schema import Message
 from tests.support.leadership import elect, take_leadership_away
 

@@ -13,16 +13,16 @@ from broker.controller.image import ClusterImage
 from broker.handlers import find_coordinator, metadata
 from broker.network.later import Later
 from broker.server import Server
-from protocol.steps import Steps
+from protocol.waiting import turn
 from tests.node.metadata_requests import Request, Requests, asked, begun, told
 from tests.support.submitting import unexpected
 from tests.support.whole_server import take_turns
 
 
 def begin_long_decision(node: Server, steps: int = 5) -> None:
-    def decide(image: ClusterImage) -> Steps[ControllerResult[None]]:
+    async def decide(image: ClusterImage) -> ControllerResult[None]:
         for _ in range(steps):
-            yield
+            await turn()
         return ControllerResult([], lambda failure: None)
 
     node.controller.submit(decide, lambda reply: None, unexpected)

@@ -21,6 +21,7 @@ from storage.log.segment import Segment
 from tests.node.compacted import checkpoint, cleaned, create, delete, fill, partition_of, until, with_topic
 from tests.support.disk import files
 from tests.support.whole_server import clock_of, started
+from tests.support.wishes import pauses, wishes
 
 
 class EndlessPasses:
@@ -174,14 +175,14 @@ async def test_retention_of_many_segments_ends_where_a_pass_has_begun_between_tw
     log = partition_of(node).log
     _first, second, third, *_others = log.base_offsets
     turns = node.cleaner._retain(partition_of(node))
-    next(turns)
+    turns.send(None)
     assert log.base_offsets[0] == second
-    next(turns)
+    turns.send(None)
     assert log.base_offsets[0] == third
     node.cleaner._passes = EndlessPasses()
     node.cleaner.clean_now(partition_of(node), lambda error: None)
     await until(lambda: log.cleaning is not None)
-    assert not [*turns]
+    assert pauses(turns) == 0
     assert log.base_offsets[0] == third
     await node.stop()
 
@@ -225,7 +226,7 @@ async def test_the_times_of_a_long_log_are_read_a_segment_at_a_time(
 
     monkeypatch.setattr(Segment, method, reading)
     most = before = 0
-    for _ in node.cleaner._a_round():
+    for _ in wishes(node.cleaner._a_round()):
         most = max(most, len(read) - before)
         before = len(read)
     assert most == 1
@@ -237,9 +238,9 @@ async def test_segments_that_go_while_their_times_are_read_are_not_opened_again(
     fill(node, count=60)
     clock_of(node).advance_ms(10)
     steps = node.cleaner._a_round()
-    next(steps)
+    steps.send(None)
     delete(node, "t")
-    for _ in steps:
+    for _ in wishes(steps):
         pass
     assert not node.cleaner.uncleanable
     await node.stop()

@@ -16,7 +16,7 @@ from broker.controller.snapshot_file import read_snapshot
 from broker.controller.snapshots import SnapshotPolicy
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.steps import Steps
+from protocol.waiting import turn
 from protocol.wire.schema import Message
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
@@ -220,10 +220,10 @@ def test_who_loses_the_log_tells_those_that_wait_and_those_that_come(metadata: M
 
 
 def test_what_is_decided_amid_one_epoch_is_not_written_in_a_later_one(metadata: MetadataLog) -> None:
-    def decide(image: ClusterImage) -> Steps[ControllerResult[str | Error]]:
+    async def decide(image: ClusterImage) -> ControllerResult[str | Error]:
         metadata.resign()
         metadata.become_leader(NODE)
-        yield
+        await turn()
         return result_of(setting("a"))
 
     replies: list[object] = []

@@ -24,6 +24,7 @@ from protocol.messages.topics import (
     DeleteTopicState,
 )
 from protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from protocol.waiting import turn
 from tests.node.admin_requests import create
 from tests.node.transactional import Producer, coordinating
 from tests.support.straight import Straight
@@ -133,8 +134,8 @@ async def test_an_error_of_ours_in_a_decision_is_logged_though_its_client_has_go
     begun: list[Any] = []
 
     def submitted(self: Controller, decide: Any, *more: Any) -> Any:
-        def stumbles(_image: Any) -> Any:
-            yield
+        async def stumbles(_image: Any) -> Any:
+            await turn()
             raise KeyError("ours")
 
         begun.append(decide)

@@ -18,7 +18,7 @@ from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.offsets import ListOffsetsRequest
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from storage.log.partition_log import PartitionLog
 from tests.node.followers import (
     FAILED,

@@ -234,7 +234,7 @@ def _in_turns(steps: Any) -> tuple[Any, int]:
     turns = 0
     while True:
         try:
-            next(steps)
+            steps.send(None)
         except StopIteration as end:
             return end.value, turns
         turns += 1
@@ -277,7 +277,7 @@ def test_who_hangs_up_before_all_is_taken_over_has_changed_nothing(turns_taken: 
     session_id = sessions.open(("a", 0))
     steps = sessions.sessions.begin_in_turns(**wanting(sessions, session_id, 1, 7))
     for _ in range(turns_taken):
-        next(steps)
+        steps.send(None)
     steps.close()
     plan = sessions.fetch(session_id, 1)
     assert [target.index for target in plan.targets] == [0]
@@ -289,12 +289,12 @@ def test_of_two_requests_of_a_session_the_one_that_is_taken_over_first_counts() 
     sessions = Sessions()
     session_id = sessions.open(("a", 0))
     steps = sessions.sessions.begin_in_turns(**wanting(sessions, session_id, 1, 7))
-    next(steps)
+    steps.send(None)
     assert sessions.fetch(session_id, 1, ("a", 9)).error == Error.NONE
     plan, _ = _in_turns(steps)
     assert plan.error == Error.INVALID_FETCH_SESSION_EPOCH
     steps = sessions.sessions.begin_in_turns(**wanting(sessions, session_id, 2, 7))
-    next(steps)
+    steps.send(None)
     sessions.fetch(session_id, -1)
     plan, _ = _in_turns(steps)
     assert plan.error == Error.FETCH_SESSION_ID_NOT_FOUND

@@ -14,7 +14,7 @@ from broker.controller.record_serde import encode_metadata_record
 from broker.controller.snapshot_file import SnapshotId, encode_snapshot
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from tests.node.metadata_logs import ALWAYS, LEVEL, begin, open_log, topic
 from tests.node.observers import Controller, catch_up, names, observer_in
 
@@ -90,7 +90,7 @@ def test_a_snapshot_of_its_own_that_a_fetched_one_overtakes_is_none_of_the_log(t
     own = observer._metadata.snapshots
     held = [encode_metadata_record(LEVEL, 0)] * 2 * PER_STEP
     written = own.write(held, Quorum(), observer._log.log_end_offset, 0)
-    next(written)
+    written.send(None)
     metadata.append(topic("later"))
     fetched = SnapshotId(metadata.epoch, metadata.log.log_end_offset)
     data = at_once(

@@ -19,6 +19,7 @@ from protocol.messages.transactions_admin import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from protocol.waiting import at_once
 from tests.node.replicated import without_a_controller
 from tests.node.transactional import Producer, ask, committed, coordinating, markers, state
 from tests.support.whole_server import clock_of
@@ -55,7 +56,7 @@ def resign(node: Server, topic: str) -> None:
     leader = partition.leader()
     partition.role = Follower(partition.log, partition.waiting)
     leader.resign(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
-    node.transactions.follow()
+    at_once(node.transactions.follow())
 
 
 def end_of(producer: Producer) -> Any:
@@ -179,7 +180,7 @@ async def test_what_a_loaded_coordinator_found_prepared_is_marked_once_it_is_com
     assert markers(node) == []
 
     lead(node, leader, leader.leader_epoch + 1, [node.node_id, OTHER])
-    node.transactions.follow()  # loads the shard anew, with a Prepare that isn't committed
+    at_once(node.transactions.follow())  # loads the shard anew, with a Prepare that isn't committed
     assert markers(node) == []
 
     fetch(leader)

@@ -27,7 +27,7 @@ from protocol.messages.fetch import FetchPartition
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import CreatableTopic
 from protocol.records.batch import walk_batches
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from storage.disk_files import DiskFiles
 from storage.files import MOST_RETIRED_FILES
 from tests.node import log_dir_moves

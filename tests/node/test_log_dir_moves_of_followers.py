@@ -19,7 +19,7 @@ from broker.replicas.replica_fetcher import FollowState, ReplicaFetcher
 from broker.server import Server
 from protocol.messages.metadata_records import PartitionChangeRecord
 from protocol.messages.topics import CreatableTopic
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from storage.directory import future_log_copying
 from storage.log.following import append_as_follower
 from tests.node.followers import Leading, bytes_of

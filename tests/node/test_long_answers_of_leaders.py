@@ -21,7 +21,7 @@ from protocol.messages.fetch import (
     PartitionData,
 )
 from protocol.records.batch import patch_offset_and_epoch
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from storage.log.partition_log import PartitionLog
 from tests.node.followers import TOPIC, batch
 from tests.support.manual_clock import ManualClock
@@ -152,7 +152,7 @@ def test_a_cut_is_more_work_than_a_record(many: Many) -> None:
         each.records, each.diverging_epoch = b"", EpochEndOffset(epoch=1, end_offset=0)
 
     steps = many.fetcher.answered(request, answer)
-    next(steps)
+    steps.send(None)
     assert PARTITIONS - 5 <= many.taken() < PARTITIONS
     at_once(steps)
     assert many.taken() == 0
@@ -165,7 +165,7 @@ def test_large_records_are_fewer_in_a_step(many: Many) -> None:
         each.records = bytes(batch("a" * 1_000_000))
     steps = many.fetcher.answered(request, answer)
 
-    next(steps)
+    steps.send(None)
     assert many.taken() == 1
     at_once(steps)
     assert many.taken() == PARTITIONS

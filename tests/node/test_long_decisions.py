@@ -21,7 +21,7 @@ from broker.server import Server
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.steps import Steps, at_once
+from protocol.waiting import Waiting, at_once, turn
 from protocol.wire.schema import Message
 from tests.node.metadata_logs import begin
 from tests.node.metadata_requests import Request, asked
@@ -49,14 +49,14 @@ def settings(metadata: MetadataLog) -> set[str]:
 def test_decisions_that_are_asked_for_amid_a_long_one_wait_for_it_and_see_what_it_decided(
     metadata: MetadataLog,
 ) -> None:
-    long: list[Steps[None]] = []
+    long: list[Waiting[None]] = []
     metadata.carry_out = long.append
     controller = Controller(metadata)
     replies: list[object] = []
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[str]]:
+    async def decide(image: ClusterImage) -> ControllerResult[str]:
         assert "a" not in settings(metadata)
-        yield
+        await turn()
         return ControllerResult([setting("a")], lambda failure: "first")
 
     def second(image: ClusterImage) -> ControllerResult[str]:
@@ -66,7 +66,7 @@ def test_decisions_that_are_asked_for_amid_a_long_one_wait_for_it_and_see_what_i
     controller.submit(decide, replies.append, unexpected)
     controller.submit(second, replies.append, unexpected)
     (steps,) = long
-    next(steps)
+    steps.send(None)
     assert replies == []
     metadata.carry_out = at_once
     at_once(steps)
@@ -76,19 +76,19 @@ def test_decisions_that_are_asked_for_amid_a_long_one_wait_for_it_and_see_what_i
 def test_a_long_decision_that_fails_is_told_to_who_asked_and_the_next_ones_are_taken(
     metadata: MetadataLog,
 ) -> None:
-    long: list[Steps[None]] = []
+    long: list[Waiting[None]] = []
     metadata.carry_out = long.append
     controller = Controller(metadata)
     told: list[object] = []
     failure = RuntimeError("ours")
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[str]]:
-        yield
+    async def decide(image: ClusterImage) -> ControllerResult[str]:
+        await turn()
         raise failure
 
-    def refused(image: ClusterImage) -> Steps[ControllerResult[str]]:
+    async def refused(image: ClusterImage) -> ControllerResult[str]:
         raise KafkaError(Error.INVALID_REQUEST)
-        yield
+        await turn()
 
     controller.submit(decide, told.append, told.append)
     controller.submit(refused, told.append, told.append)
@@ -105,8 +105,8 @@ def test_what_a_node_that_stops_was_deciding_is_given_up(metadata: MetadataLog) 
     controller = Controller(metadata)
     replies: list[object] = []
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[str]]:
-        yield
+    async def decide(image: ClusterImage) -> ControllerResult[str]:
+        await turn()
         return ControllerResult([setting("a")], lambda failure: "never")
 
     controller.submit(decide, replies.append, unexpected)
@@ -119,12 +119,12 @@ def test_what_a_node_that_stops_was_deciding_is_given_up(metadata: MetadataLog) 
 def test_what_is_committed_while_a_change_is_followed_is_followed_and_told_then(
     metadata: MetadataLog,
 ) -> None:
-    long: list[Steps[None]] = []
+    long: list[Waiting[None]] = []
     events: list[str] = []
 
-    def follow() -> Steps[None]:
+    async def follow() -> None:
         events.append("begun")
-        yield
+        await turn()
         events.append("followed")
 
     metadata.on_change = follow
@@ -134,7 +134,7 @@ def test_what_is_committed_while_a_change_is_followed_is_followed_and_told_then(
         metadata.when_committed(end, lambda error, name=name: events.append(f"{name} {error}"))
         if name == "a":
             (steps,) = long
-            next(steps)
+            steps.send(None)
     at_once(steps)
     assert events == ["begun", "followed", "a None", "begun", "followed", "b None"]
 
@@ -146,15 +146,15 @@ async def test_an_error_of_ours_in_a_decision_that_waits_is_told_to_who_asked_an
     told: list[object] = []
     failure = KeyError("ours")
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[str]]:
-        yield
+    async def decide(image: ClusterImage) -> ControllerResult[str]:
+        await turn()
         return ControllerResult([], lambda _: "first")
 
     def stumbles(image: ClusterImage) -> ControllerResult[str]:
         raise failure
 
-    def stumbles_later(image: ClusterImage) -> Steps[ControllerResult[str]]:
-        yield
+    async def stumbles_later(image: ClusterImage) -> ControllerResult[str]:
+        await turn()
         raise failure
 
     node.controller.submit(decide, told.append, unexpected)
@@ -168,8 +168,8 @@ async def test_an_error_of_ours_in_a_decision_that_waits_is_told_to_who_asked_an
 async def test_a_broken_invariant_in_a_decision_that_waits_stops_the_node_whoever_asked(node: Server) -> None:
     told: list[object] = []
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[str]]:
-        yield
+    async def decide(image: ClusterImage) -> ControllerResult[str]:
+        await turn()
         return ControllerResult([], lambda _: "first")
 
     def breaks(image: ClusterImage) -> ControllerResult[str]:
@@ -189,8 +189,8 @@ async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ou
 ) -> None:
     told: list[object] = []
 
-    def decide(image: ClusterImage) -> Steps[ControllerResult[str]]:
-        yield
+    async def decide(image: ClusterImage) -> ControllerResult[str]:
+        await turn()
         return ControllerResult([], lambda _: "long")
 
     def stumble(*_: object, **__: object) -> NoReturn:

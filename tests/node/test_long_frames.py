@@ -46,6 +46,7 @@ from storage.files import File
 from tests.support.disk import files
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome
+from tests.support.wishes import pauses
 
 COUNT = 5 * ENTRIES_PER_STEP
 
@@ -83,7 +84,7 @@ def test_an_answer_is_written_on_until_the_turn_is_over(is_over: bool) -> None:
     topics = [MetadataResponseTopic(name=f"topic-{number}") for number in range(COUNT)]
     response = MetadataResponse(cluster_id="cluster", controller_id=1, brokers=[], topics=topics)
     steps = framed_in_steps(Route(MetadataRequest.API_KEY, 12), 1, response, lambda: is_over)
-    assert len([*steps]) == (COUNT // ENTRIES_PER_STEP if is_over else 0)
+    assert pauses(steps) == (COUNT // ENTRIES_PER_STEP if is_over else 0)
 
 
 def _fetched(records: Any) -> Any:
@@ -120,7 +121,7 @@ def test_what_is_fetched_of_many_is_joined_as_it_is_written_but_for_what_is_in_a
     route.encode(response, whole)
     framed = framed_in_steps(route, 1, response, lambda: False)
     with pytest.raises(StopIteration) as end:
-        next(framed)
+        framed.send(None)
     chunks = end.value.value
     assert len(chunks) < len(whole) // 4
     assert [each for each in chunks if isinstance(each, FileRange)] == ranges

@@ -19,7 +19,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from tests.node.admin_requests import create
 from tests.node.computing import Held
 from tests.node.replicated import without_a_controller

@@ -39,6 +39,7 @@ from protocol.messages.transactions_admin import DescribeTransactionsRequest
 from tests.node.transactional import Producer, ask, coordinating
 from tests.support.topics import topics_of
 from tests.support.whole_server import started, take_turns
+from tests.support.wishes import wishes
 
 
 def begun(node: Server, handler: ModuleType, version: int, request: Any) -> Any:
@@ -160,7 +161,7 @@ async def test_the_offsets_of_a_deleted_topic_go_in_turns(
     commit(shard, keys)
     left: list[int] = []
     gone = TopicChanges({}, [node.metadata.image.topics["t"]], [])
-    for _ in node.groups.follow(gone):
+    for _ in wishes(node.groups.follow(gone)):
         left.append(len(shard.offsets.committed))
     assert left == [3 * PER_STEP, 2 * PER_STEP, PER_STEP, 0]
 
@@ -229,9 +230,9 @@ async def test_no_offset_of_a_deleted_topic_stays_though_its_transaction_ends_me
     keys = [OffsetKey(f"g{number}", "t", 0) for number in range(2 * PER_STEP)]
     commit(shard, keys)
     steps = node.groups.follow(TopicChanges({}, [node.metadata.image.topics["t"]], []))
-    next(steps)
+    steps.send(None)
     assert producer.end() is Error.NONE
-    for _ in steps:
+    for _ in wishes(steps):
         pass
     assert shard.offsets.committed == {}
 

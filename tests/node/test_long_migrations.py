@@ -18,7 +18,7 @@ from protocol.messages.groups_classic import (
     MemberIdentity,
     SyncGroupRequest,
 )
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from tests.node.admin_requests import create
 from tests.node.computing import Held
 from tests.node.test_long_heartbeats import end_of_offsets, join, told

@@ -14,7 +14,7 @@ from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error
 from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from tests.node.admin_requests import create
 from tests.node.compacted import until
 from tests.node.computing import Held

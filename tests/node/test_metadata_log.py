@@ -25,7 +25,7 @@ from protocol.messages.topics import (
     CreatePartitionsTopic,
 )
 from protocol.records.records import build_batch
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from protocol.wire.schema import Message
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig

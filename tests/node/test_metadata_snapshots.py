@@ -16,11 +16,12 @@ from broker.controller.record_versions import fitted, written_version
 from broker.controller.snapshot_file import SnapshotId, read_snapshot
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
 from protocol.messages import metadata_records as records
-from protocol.steps import Steps
+from protocol.waiting import Waiting
 from protocol.wire.schema import Message
 from tests.node.metadata_logs import ALWAYS, DIRECTORY, NODE, begin, open_log, topic
 from tests.support.manual_clock import ManualClock
 from tests.support.partition_logs import HeldBackground
+from tests.support.wishes import pauses, wishes
 
 
 def state(image: ClusterImage) -> Any:
@@ -185,10 +186,10 @@ def test_a_large_snapshot_is_made_in_steps_and_says_what_was_so_when_it_began(tm
     metadata = begin(tmp_path, SnapshotPolicy(50, 0, -1, -1))
     metadata.append(topic("many", 4 * PER_STEP))
     already = metadata.snapshots.newest
-    under_way: list[Steps[None]] = []
+    under_way: list[Waiting[None]] = []
 
-    def hold(steps: Steps[None]) -> None:
-        if next(steps, "done") is None:
+    def hold(steps: Waiting[None]) -> None:
+        if next(wishes(steps), "done") is None:
             under_way.append(steps)
 
     metadata.carry_out = hold
@@ -201,7 +202,7 @@ def test_a_large_snapshot_is_made_in_steps_and_says_what_was_so_when_it_began(tm
     )
     assert under_way == [writing]
     assert metadata.snapshots.newest == already
-    steps = 1 + sum(1 for _ in writing)
+    steps = 1 + pauses(writing)
     assert steps >= 3
     newest = metadata.snapshots.newest
     assert newest is not None

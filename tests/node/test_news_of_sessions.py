@@ -51,7 +51,7 @@ def _in_turns(sessions: FetchSessions, plan: FetchPlan, answers: fetch_sessions.
     steps = sessions.finish_in_turns(plan, answers, 0)
     while True:
         try:
-            next(steps)
+            steps.send(None)
         except StopIteration as end:
             return end.value
 

@@ -106,7 +106,10 @@ async def test_what_is_named_again_is_left_out_over_all_pieces(node: Server) -> 
 
 async def test_who_hangs_up_is_not_gone_on_for_where_nothing_changes(node: Server) -> None:
     turns: Turns = node.turns
-    for name, goes_on in (("ListOffsetsRequest v11 topics", False), ("DeleteRecordsRequest v2 topics", True)):
+    for name, goes_on in (
+        ("ListOffsetsRequest v11 topics", False),
+        ("WriteTxnMarkersRequest v2 markers", True),
+    ):
         large = LARGE[name]
         client = Client(Straight(node))
         client.send(large.message, large.version)

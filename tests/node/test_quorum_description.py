@@ -21,7 +21,7 @@ from protocol.messages.cluster_admin import (
 )
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.raft_records import Endpoint, Voter, VotersRecord
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from protocol.wire.codec import decode, encode
 from protocol.wire.schema import ZERO_UUID
 from tests.node.metadata_logs import begin, topic
@@ -246,7 +246,7 @@ def test_others_are_served_while_many_observers_or_partitions_are_told_of(tmp_pa
     quorum = QuorumOfOne(NODE, metadata, replicas, [CONFIGURED])
     for asked in (request((METADATA, [0])), request(("a", [*range(1_298)])), request(*[("a", [])] * 1_298)):
         steps = describe_quorum(quorum, asked, 2, NOW_MS)
-        assert next(steps) is next(steps) is None
+        assert steps.send(None) is steps.send(None) is None
         replicas.pop((2, A), None)  # what changes meanwhile does no harm
         with pytest.raises(StopIteration):
-            next(steps)
+            steps.send(None)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.network.later import Later
-from broker.network.turns import PER_TURN, RequestSteps
+from broker.network.turns import PER_TURN
 from broker.replicas.append_records import checking
 from broker.server import Server
 from protocol.errors import Error, KafkaError
@@ -19,6 +19,7 @@ from protocol.records.checks import validate
 from protocol.records.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD
 from protocol.records.effort import ANY, LITTLE, MODERATE, Effort, TooMuchEffortError
 from protocol.records.rules import RecordRules
+from protocol.waiting import turn
 from tests.node.admin_requests import create
 from tests.support.cycles import nothing_in_a_cycle
 from tests.support.record_bytes import NOW_MS, batch, record
@@ -112,14 +113,14 @@ async def test_no_refused_request_leaves_a_cycle(node: Server, kind: str, acks: 
 
 
 async def test_a_step_that_fails_because_of_what_it_waited_for_leaves_no_cycle(node: Server) -> None:
-    def fails() -> RequestSteps[None]:
-        yield None
+    async def fails() -> None:
+        await turn()
         raise KafkaError(Error.INVALID_RECORD)
 
-    def waits() -> RequestSteps[None]:
+    async def waits() -> None:
         awaited = node.turns.answer(fails())
         assert isinstance(awaited, Later)
-        yield awaited
+        await awaited
 
     with nothing_in_a_cycle():
         answer = node.turns.answer(waits())

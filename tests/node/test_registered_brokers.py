@@ -24,7 +24,7 @@ from protocol.messages.broker_lifecycle import (
     SupportedFeature,
 )
 from protocol.messages.metadata_records import FeatureLevelRecord
-from protocol.steps import Steps
+from protocol.waiting import Waiting, turn
 from protocol.wire.schema import Message
 from tests.node.metadata_logs import begin, open_log
 from tests.support.submitting import unexpected
@@ -33,8 +33,8 @@ CLUSTER = "fPZv1VBsRFmnlRvmGcOW9w"
 DIRECTORIES = [b"a" * 16, b"b" * 16]
 
 
-def no_partitions(image: ClusterImage, change: BrokerChange) -> Steps[list[Message]]:
-    yield
+async def no_partitions(image: ClusterImage, change: BrokerChange) -> list[Message]:
+    await turn()
     return []
 
 
@@ -72,10 +72,10 @@ class Quorum:
         return reply
 
     @staticmethod
-    def _noted(
-        deciding: Steps[ControllerResult[Any]], note: Callable[[Sequence[Message]], None]
-    ) -> Steps[ControllerResult[Any]]:
-        result = yield from deciding
+    async def _noted(
+        deciding: Waiting[ControllerResult[Any]], note: Callable[[Sequence[Message]], None]
+    ) -> ControllerResult[Any]:
+        result = await deciding
         note(result.records)
         return result
 
@@ -92,7 +92,7 @@ class Quorum:
             log_dirs=DIRECTORIES,
         )
 
-        def decide(image: ClusterImage) -> Steps[ControllerResult[int | KafkaError]]:
+        def decide(image: ClusterImage) -> Waiting[ControllerResult[int | KafkaError]]:
             terms = RegistrationTerms(CLUSTER, 1, self.metadata.next_offset, 4, self.now_ms)
             return register(image, self.heartbeats, request, terms, updates=no_partitions)
 

@@ -20,7 +20,7 @@ from protocol.messages.groups_offsets import (
     OffsetCommitRequestTopic,
 )
 from protocol.messages.metadata_records import RemoveTopicRecord
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from tests.node.hosting import Hosting
 from tests.node.metadata_logs import begin, topic
 from tests.node.observers import Controller, catch_up, observer_in
@@ -136,8 +136,11 @@ async def test_shards_are_told_whether_they_have_come_with_the_change_though_the
     told: list[tuple[int, bool]] = []
 
     def tell(change: int) -> None:
+        async def note(_: object, is_new: bool) -> None:
+            told.append((change, is_new))
+
         hosting.follow()
-        at_once(hosting.shards.tell_in_steps(lambda _, is_new: iter(told.append((change, is_new)) or ())))
+        at_once(hosting.shards.tell_in_steps(note))
 
     tell(1)
     tell(2)

@@ -19,7 +19,7 @@ from protocol.messages.offsets import (
     ListOffsetsResponse,
 )
 from protocol.records.records import build_batch
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from tests.node.followers import (
     FAILED,
     FETCHING,

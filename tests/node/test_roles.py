@@ -25,7 +25,7 @@ from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.transactions_admin import DescribeProducersRequest, DescribeProducersTopic
 from protocol.records.batch import patch_offset_and_epoch
 from protocol.records.records import build_batch
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from tests.node.replicated import (
     LONG_MS,
     ME,

@@ -17,7 +17,7 @@ from broker.controller.registration import (
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from protocol.wire.schema import Message
 
 NODE = 1

@@ -13,7 +13,7 @@ from broker.coordination import hosted_shards
 from broker.coordination.hosted_shard import STEP_COST
 from broker.server import Server
 from protocol.errors import Error, KafkaError
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from tests.node import log_dir_moves
 from tests.node.hosting import NONSENSE, Hosting, RecordedShard, elect_again
 from tests.node.transactional import create, delete
@@ -72,13 +72,13 @@ async def test_others_are_served_between_the_steps_of_what_is_loaded_before_a_ch
 
     read = 0
     for _ in range(3):
-        next(steps)
+        steps.send(None)
         assert read < len(hosting.events) <= read + STEP_COST
         read = len(hosting.events)
         assert hosting.error_at(0) is hosting.error_at(149) is Error.COORDINATOR_LOAD_IN_PROGRESS
         await asyncio.sleep(0)
         assert len(hosting.events) == read  # nothing is read beside it
-    next(steps)
+    steps.send(None)
     assert 0 in hosting.loaded()
     assert hosting.error_at(149) is Error.COORDINATOR_LOAD_IN_PROGRESS
     at_once(steps)
@@ -93,7 +93,7 @@ async def test_values_that_are_long_to_replay_are_fewer_in_a_step(node: Server) 
     )
     steps = hosting.shards.follow()
 
-    next(steps)
+    steps.send(None)
     assert 1 <= len(hosting.events) <= 5
     at_once(steps)
     await loaded(hosting, 0)
@@ -105,7 +105,7 @@ async def test_what_stops_between_two_steps_reads_no_more(node: Server) -> None:
     hosting = Hosting(node)
     append_many(hosting, 0, 3)
     steps = hosting.shards.follow()
-    next(steps)
+    steps.send(None)
 
     read = len(hosting.events)
     hosting.shards.unload()

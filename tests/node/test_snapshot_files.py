@@ -22,10 +22,11 @@ from broker.controller.snapshot_file import (
 from broker.controller.snapshots import SnapshotPolicy
 from protocol.messages.raft_records import KRaftVersionFeature, Voter, VotersRecord
 from protocol.records.batch import walk_batches
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from tests.node.metadata_logs import ALWAYS, DIRECTORY, LEVEL, NODE, begin, open_log, topic
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
+from tests.support.wishes import pauses
 
 
 def test_the_file_is_a_header_the_records_and_a_footer(tmp_path: Path) -> None:
@@ -60,7 +61,7 @@ def test_values_so_large_that_a_batch_takes_few_are_gone_through_in_steps_too() 
         last_contained_log_timestamp_ms=0,
         now_ms=0,
     )
-    assert sum(1 for _ in written) == 3
+    assert pauses(written) == 3
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "no footer", "empty"])

@@ -16,7 +16,7 @@ from broker.replicas.fetch_settings import FetchSettings
 from broker.replicas.follower import Follower
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.metadata_records import ConfigRecord
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from tests.node.followers import FETCHING, PAUSED, TOPIC, Following, Leading
 from tests.node.replicated import replicated
 from tests.support.partition_logs import open_log

@@ -16,7 +16,7 @@ from broker.environment.computing import Asker, Compute, Computed, ComputingAtOn
 from broker.handlers import metadata
 from broker.handlers.list_transactions import MOST_COMPILED_IN_PASSING
 from broker.network.later import Later
-from broker.network.turns import PER_TURN, RequestSteps, Turns, portions
+from broker.network.turns import PER_TURN, Turns, portions
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -25,6 +25,7 @@ from protocol.messages.transactions_admin import (
     DescribeProducersTopic,
     ListTransactionsRequest,
 )
+from protocol.waiting import turn
 from storage.producers import producer_state
 from tests.node.transactional import Producer, coordinating
 from tests.support.straight import Straight
@@ -48,11 +49,11 @@ class ManualScheduler:
         self.calls.popleft()()
 
 
-def work(name: str, steps: int, done: list[str]) -> RequestSteps[str]:
+async def work(name: str, steps: int, done: list[str]) -> str:
     for step in range(steps):
         done.append(f"{name}{step}")
         if step < steps - 1:
-            yield
+            await turn()
     return name
 
 
@@ -82,8 +83,8 @@ def test_two_that_are_long_take_turns_and_a_turn_is_one_step() -> None:
 def test_what_a_later_step_fails_with_is_what_the_request_fails_with() -> None:
     turns, scheduler, _ = under_way()
 
-    def failing() -> RequestSteps[str]:
-        yield
+    async def failing() -> str:
+        await turn()
         raise ValueError("on the way")
 
     answer = turns.answer(failing())

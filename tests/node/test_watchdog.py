@@ -15,9 +15,10 @@ from broker.environment.timers import LoopTimers
 from broker.environment.watchdog import IN_A_ROW_S, LONGEST_HOLD_S, QUIET_S, TURN_S, Watchdog
 from broker.network.connection import Connection
 from broker.network.memory import Memory
-from broker.network.turns import RequestSteps, Turns
+from broker.network.turns import Turns
 from broker.server import Server
 from protocol.messages.metadata import MetadataRequest
+from protocol.waiting import turn
 from tests.node.test_connection import MAX_FRAME_BYTES, FakeDispatcher, FakeListener, frame
 from tests.node.test_connection import Client as Fed
 from tests.node.test_ended_connections import PATIENCE_S, RUNS
@@ -82,8 +83,8 @@ async def test_a_turn_of_a_long_request_and_a_timer_are_told_of_too(caplog: pyte
     watchdog = Watchdog(time)
     turns = Turns(LoopScheduler(), None, watchdog)
 
-    def steps() -> RequestSteps[None]:
-        yield None
+    async def steps() -> None:
+        await turn()
         time.now_s += 0.2
 
     turns.answer(steps())
@@ -111,14 +112,14 @@ async def test_what_a_turn_brings_about_of_another_request_is_a_part_of_it(
     turns = Turns(LoopScheduler(), None, Watchdog(time))
     over: list[bool] = []
 
-    def other() -> RequestSteps[None]:
+    async def other() -> None:
         over.append(turns.is_over)
-        yield None
+        await turn()
         over.append(turns.is_over)
 
-    def steps() -> RequestSteps[None]:
+    async def steps() -> None:
         if not is_first_step:
-            yield None
+            await turn()
         time.now_s += LONGEST_HOLD_S
         turns.answer(other())
         time.now_s += LONGEST_HOLD_S

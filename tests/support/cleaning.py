@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment, CleaningPlan, CleaningResult, CleaningStep
 from storage.files import Files

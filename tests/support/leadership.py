@@ -8,7 +8,7 @@ from broker.controller.broker_change import BrokerChange
 from broker.controller.image import ClusterImage
 from broker.controller.partition_updates import leader_and_isr_updates, updates_of
 from broker.controller.registration import register_broker
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from protocol.wire.schema import Message
 
 

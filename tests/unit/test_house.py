@@ -21,7 +21,7 @@ from tests.support.house import (
     sources,
 )
 
-LINES = 400
+LINES = 800
 UNTOLD_LINES = 8
 """A public function of so many lines tells what it does by its name alone."""
 

@@ -23,8 +23,8 @@ from coordinator.group.known_topics import partitions_of
 from coordinator.group.modern.subscriptions import count_subscribers
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaMap, JavaSet
-from coordinator.ports import BesideSteps
 from protocol.errors import KafkaError
+from protocol.waiting import compute
 
 log = logging.getLogger("barnabas.groups")
 
@@ -85,7 +85,7 @@ class RegexResults:
         except KafkaError as error:
             _complain(group.group_id, error)
 
-    def _beside(self, group_id: str, matched: Matched, recorded: Recorded) -> BesideSteps:
+    async def _beside(self, group_id: str, matched: Matched, recorded: Recorded) -> None:
         try:
             for _ in range(MOST_TRIES):
                 group = self._groups.get(group_id)
@@ -93,7 +93,7 @@ class RegexResults:
                     return  # deleted, of the classic protocol by now, or coordinated elsewhere
                 decision = GroupDecision(group, [])
                 deferred = DeferredDecision(self._parts, decision, partial(self._decide, decision, matched))
-                yield deferred.decide
+                await compute(deferred.decide)
                 if deferred.settle():
                     return
             _complain(group_id, "it changes all the time")

@@ -26,7 +26,7 @@ from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from coordinator.java.re2 import Pattern
-    from protocol.steps import Steps
+    from protocol.waiting import Waiting
 
 log = logging.getLogger("barnabas.groups")
 
@@ -86,7 +86,7 @@ class _Resolution:
         self.may_describe = may_describe
         self.found: dict[str, list[str]] = {}
         self.regex = ""
-        self.compiling: Steps[Pattern | None] | None = None
+        self.compiling: Waiting[Pattern | None] | None = None
         self.pattern: Pattern | None = None
         self.next_name = 0
 
@@ -109,10 +109,10 @@ class _Resolution:
                     self.compiling = _compiling(self.regex)
         return False
 
-    def _compile(self, compiling: Steps[Pattern | None]) -> int:
+    def _compile(self, compiling: Waiting[Pattern | None]) -> int:
         """One step; the work that was done."""
         try:
-            next(compiling)
+            compiling.send(None)
         except StopIteration as end:
             self.pattern, self.compiling = end.value, None
         made = 0 if self.pattern is None else self.pattern.work
@@ -252,12 +252,12 @@ def checked(regex: str) -> Pattern:
         ) from None
 
 
-def _compiling(regex: str) -> Steps[Pattern | None]:
+async def _compiling(regex: str) -> Pattern | None:
     """None: one that a log has and that isn't served any more; it matches nothing."""
     from coordinator.java.re2 import PatternSyntaxError, compiling
 
     try:
-        return (yield from compiling(regex))
+        return await compiling(regex)
     except PatternSyntaxError as error:
         log.error("the regular expression %r is ignored: %s", regex, error)
         return None

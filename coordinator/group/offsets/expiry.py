@@ -14,6 +14,7 @@ from coordinator.group.kinds import Group
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord, OffsetKey, OffsetRecord
 from protocol.errors import KafkaError
+from protocol.waiting import Waiting, step, turn
 
 log = logging.getLogger("barnabas.groups")
 
@@ -39,13 +40,11 @@ class OffsetExpiry:
     def _due(self) -> None:
         self._go_on(self._expire())
 
-    def _go_on(self, steps: Iterator[None]) -> None:
+    def _go_on(self, steps: Waiting[None]) -> None:
         """With some of it; the rest has turns of its own."""
         is_over = True
         try:
-            for _ in steps:
-                is_over = False
-                break
+            is_over = step(steps)
         except KafkaError as error:
             log.warning("expired offsets can't be deleted: %s", error)
         finally:  # a failure that nobody thought of must not be the last look
@@ -54,7 +53,7 @@ class OffsetExpiry:
             else:
                 self._runtime.schedule(_EXPIRY, 0, partial(self._go_on, steps))
 
-    def _expire(self) -> Iterator[None]:
+    async def _expire(self) -> None:
         """Delete what `offsets.retention.minutes` says, and the groups that are left with nothing and nobody. Others
         may be served after each step. Raises KafkaError where that can't be recorded."""
         records: list[AnyRecord] = []
@@ -62,7 +61,7 @@ class OffsetExpiry:
         for group_id in [group.group_id for group in self._store.all_with_offsets()]:
             held = self._store.offsets.held(group_id)
             if held > OFFSETS_PER_TURN:
-                yield from self._expire_many(group_id)
+                await self._expire_many(group_id)
                 continue
             group = self._store.find(group_id)
             if group is None:
@@ -71,11 +70,11 @@ class OffsetExpiry:
             left -= 1 + held
             if left <= 0:
                 self._write(records)
-                yield
+                await turn()
                 records, left = [], OFFSETS_PER_TURN
         self._write(records)
 
-    def _expire_many(self, group_id: str) -> Iterator[None]:
+    async def _expire_many(self, group_id: str) -> None:
         """The same of a group with many offsets, which it needn't lose in one step."""
         keys = self._store.offsets.committed_keys(group_id)
         while some := [*islice(keys, OFFSETS_PER_TURN)]:
@@ -83,7 +82,7 @@ class OffsetExpiry:
             if group is None:
                 return
             self._write(self._tombstones(group, some))
-            yield
+            await turn()
         group = self._store.find(group_id)
         if group is not None and not self._store.offsets.held(group_id):
             self._write(self._expired(group))

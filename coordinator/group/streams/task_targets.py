@@ -25,8 +25,8 @@ from coordinator.group.streams.states import StatusCode
 from coordinator.group.streams.sticky import TaskMemberSpec, assign_sticky
 from coordinator.group.streams.tasks import NO_TARGET_TASKS, TargetTasks
 from coordinator.java.maps import JavaMap
-from coordinator.ports import BesideSteps
 from protocol.errors import KafkaError
+from protocol.waiting import compute
 
 log = logging.getLogger("barnabas.groups")
 
@@ -92,7 +92,7 @@ class TaskTargetStep:
             group.is_delayed = False
             self._runtime.carry_out(group_id, self._delayed(group_id))
 
-    def _delayed(self, group_id: str) -> BesideSteps:
+    async def _delayed(self, group_id: str) -> None:
         """The assignment that waited. A later heartbeat makes it where the group's topology hasn't been looked at,
         which the first one behind the join that made the group does, and where it changes all the while."""
         for _ in range(MOST_TRIES):
@@ -104,7 +104,7 @@ class TaskTargetStep:
             if group.epoch <= group.assignment_epoch or not may_compute:
                 return
             changes, found = group.changes, _Found()
-            yield partial(found.look, group, partial(self._staged, group, group.configured))
+            await compute(partial(found.look, group, partial(self._staged, group, group.configured)))
             if self._groups.get(group_id) is group and group.changes == changes:
                 assert found.staged is not None
                 self._write(group, found.staged)

@@ -21,7 +21,7 @@ from coordinator.java.re2.nodes import (
     PatternSyntaxError,
 )
 from coordinator.java.re2.syntax import parsing
-from protocol.steps import Steps, at_once
+from protocol.waiting import at_once, turn
 
 __all__ = ["Pattern", "PatternSyntaxError", "compile_pattern", "compiling"]
 
@@ -34,9 +34,9 @@ def compile_pattern(text: str, chars: Chars | None = None) -> Pattern:
     return at_once(compiling(text, chars))
 
 
-def compiling(text: str, chars: Chars | None = None) -> Steps[Pattern]:
+async def compiling(text: str, chars: Chars | None = None) -> Pattern:
     """The same in steps: each is less than 20 ms where the names are those of topics."""
-    node = yield from parsing(text, Alphabet(TOPIC_NAMES if chars is None else TOPIC_NAMES | chars))
+    node = await parsing(text, Alphabet(TOPIC_NAMES if chars is None else TOPIC_NAMES | chars))
     if len(text) > MOST_READ_PER_STEP:
-        yield
+        await turn()
     return Pattern(node)

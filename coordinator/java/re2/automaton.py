@@ -25,7 +25,7 @@ from coordinator.java.re2.nodes import (
     Repeat,
     Sequence,
 )
-from protocol.steps import Steps, at_once
+from protocol.waiting import at_once, turn
 
 MAX_REMEMBERED = 5_000
 MOST_WORK_PER_STEP = 50_000
@@ -70,7 +70,7 @@ class Pattern:
         """Whether the pattern matches the whole name. `work` grows by the characters that were looked at."""
         return at_once(self.matching(name))
 
-    def matching(self, name: str) -> Steps[bool]:
+    async def matching(self, name: str) -> bool:
         """The same in steps of `MOST_WORK_PER_STEP`, for names that may be long."""
         if not name:
             return bool(self._ways_between(_EDGE, _EDGE)[-1] & 1)
@@ -88,7 +88,7 @@ class Pattern:
                     remembered.clear()
                 found = remembered[key] = self._step(places, char, (kinds[index], after))
                 if self.work + index > until:
-                    yield
+                    await turn()
                     until = self.work + index + MOST_WORK_PER_STEP
             if not found:
                 self.work += index + 1

@@ -10,7 +10,7 @@ from unicodedata import category
 from coordinator.java.re2.alphabet import Alphabet, Takes, script_of
 from coordinator.java.re2.cursor import Cursor
 from coordinator.java.re2.nodes import MOST_READ_PER_STEP, WORD, Chars, PatternSyntaxError
-from protocol.steps import Steps
+from protocol.waiting import turn
 
 INVALID_ESCAPE = "invalid escape sequence"
 TRAILING_BACKSLASH = "trailing backslash at end of expression"
@@ -149,7 +149,7 @@ def _hexadecimal(cursor: Cursor) -> str:
     return chr(value)
 
 
-def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Steps[Chars]:
+async def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars:
     """`[...]`. Raises PatternSyntaxError."""
     cursor.next()
     negated = cursor.take("^")
@@ -160,7 +160,7 @@ def bracketed(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Steps[Chars
             raise PatternSyntaxError(MISSING_BRACKET)
         count += 1
         if count % MOST_READ_PER_STEP == 0:
-            yield
+            await turn()
         if cursor.at("[:"):
             found = _posix(alphabet, cursor, folds=folds)
             if found is not None:

@@ -20,7 +20,7 @@ from coordinator.java.re2.nodes import (
     Repeat,
     Sequence,
 )
-from protocol.steps import Steps
+from protocol.waiting import turn
 
 INTERNAL_ERROR = "regexp/syntax: internal error"
 MISSING_PAREN = "missing closing )"
@@ -56,10 +56,10 @@ class Flags:
 _FLAGS = {"i": "folds", "m": "lines", "s": "all"}
 
 
-def parsing(text: str, alphabet: Alphabet) -> Steps[Node]:
+async def parsing(text: str, alphabet: Alphabet) -> Node:
     """Raises PatternSyntaxError."""
     parser = _Parser(text, alphabet)
-    node = yield from parser.alternatives(0, Flags())
+    node = await parser.alternatives(0, Flags())
     if parser.cursor.more:  # at a parenthesis that closes nothing
         raise PatternSyntaxError(INTERNAL_ERROR)
     return node
@@ -72,7 +72,7 @@ class _Parser:
         self.names: set[str] = set()
         self.things = 0
 
-    def alternatives(self, depth: int, flags: Flags) -> Steps[Node]:
+    async def alternatives(self, depth: int, flags: Flags) -> Node:
         """Up to the end, or to the parenthesis that closes."""
         if depth > MAX_DEPTH:
             raise PatternSyntaxError("expression nests too deeply")
@@ -82,7 +82,7 @@ class _Parser:
         just_repeated = False
         while cursor.more and not cursor.at(")"):
             if self._count_one():
-                yield
+                await turn()
             was_repeated, just_repeated = just_repeated, False
             if cursor.take("|"):
                 branches.append(_sequence(parts))
@@ -95,9 +95,9 @@ class _Parser:
                         if closed:
                             flags = inside
                             continue
-                        parts.append((yield from self._group(depth, inside)))
+                        parts.append(await self._group(depth, inside))
                         continue
-                parts.append((yield from self._group(depth, flags)))
+                parts.append(await self._group(depth, flags))
             elif cursor.at("*", "+", "?") or self._counts() is not None:
                 if not parts:
                     raise PatternSyntaxError(MISSING_ARGUMENT)
@@ -108,7 +108,7 @@ class _Parser:
                 parts[-1] = Repeat(parts[-1], least, most)
                 just_repeated = True
             else:
-                parts += yield from self._atom(flags)
+                parts += await self._atom(flags)
         branches.append(_sequence(parts))
         return branches[0] if len(branches) == 1 else Alternatives(tuple(branches))
 
@@ -119,8 +119,8 @@ class _Parser:
             raise PatternSyntaxError(TOO_LARGE)
         return self.things % MOST_READ_PER_STEP == 0
 
-    def _group(self, depth: int, flags: Flags) -> Steps[Node]:
-        node = yield from self.alternatives(depth + 1, flags)
+    async def _group(self, depth: int, flags: Flags) -> Node:
+        node = await self.alternatives(depth + 1, flags)
         if not self.cursor.take(")"):
             raise PatternSyntaxError(MISSING_PAREN)
         return node
@@ -189,12 +189,12 @@ class _Parser:
 
     # --- one thing ------------------------------------------------------------------------------------------
 
-    def _atom(self, flags: Flags) -> Steps[list[Node]]:
+    async def _atom(self, flags: Flags) -> list[Node]:
         cursor, alphabet = self.cursor, self.alphabet
         if cursor.at("["):
-            return [One((yield from classes.bracketed(alphabet, cursor, folds=flags.folds)))]
+            return [One(await classes.bracketed(alphabet, cursor, folds=flags.folds))]
         if cursor.at("\\"):
-            return (yield from self._escaped(flags))
+            return await self._escaped(flags)
         char = cursor.next()
         if char == ".":
             return [One(alphabet.chars if flags.all else alphabet - frozenset("\n"))]
@@ -204,7 +204,7 @@ class _Parser:
             return [Assertion.END_OF_LINE if flags.lines else Assertion.END]
         return [One(alphabet.literal(char, folds=flags.folds))]
 
-    def _escaped(self, flags: Flags) -> Steps[list[Node]]:
+    async def _escaped(self, flags: Flags) -> list[Node]:
         cursor, alphabet = self.cursor, self.alphabet
         following = cursor.text[cursor.pos + 1 : cursor.pos + 2]
         if following in _ASSERTIONS:
@@ -217,7 +217,7 @@ class _Parser:
             found_chars: list[Node] = []
             for char in quoted:
                 if self._count_one():
-                    yield
+                    await turn()
                 found_chars.append(One(alphabet.literal(char, folds=flags.folds)))
             return found_chars
         found = classes.escaped_class(alphabet, cursor, folds=flags.folds)

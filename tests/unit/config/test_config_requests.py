@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.controller.config_requests import CHARACTERS_PER_ENTRY, ConfigRequest
 from broker.controller.pause import PER_STEP
 from protocol.messages.configs import IncrementalAlterableConfig, IncrementalAlterConfigsResource
+from tests.support import wishes
 
 TOPIC = 2
 
@@ -18,7 +19,7 @@ def pauses(resources: int, value: str | None) -> int:
             for number in range(resources)
         ]
     )
-    return sum(1 for _ in asked.preprocess(lambda resource: True))
+    return wishes.pauses(asked.preprocess(lambda resource: True))
 
 
 def test_resources_with_long_values_are_looked_at_in_steps_as_many_resources_are() -> None:

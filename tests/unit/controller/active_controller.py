@@ -21,7 +21,7 @@ from protocol.messages.broker_lifecycle import (
     BrokerRegistrationRequest,
     SupportedFeature,
 )
-from protocol.steps import Steps, at_once
+from protocol.waiting import Waiting, at_once, turn
 from protocol.wire.schema import Message
 
 T = TypeVar("T")
@@ -40,9 +40,9 @@ class Updates:
     def __init__(self) -> None:
         self.changes: list[BrokerChange] = []
 
-    def __call__(self, image: ClusterImage, change: BrokerChange) -> Steps[list[Message]]:
+    async def __call__(self, image: ClusterImage, change: BrokerChange) -> list[Message]:
         self.changes.append(change)
-        yield
+        await turn()
         return [MARK]
 
 
@@ -76,7 +76,7 @@ class ActiveController:
 
     def registering(
         self, request: BrokerRegistrationRequest, *, version: int = 4, kraft_version: int = 1
-    ) -> Steps[ControllerResult[int | KafkaError]]:
+    ) -> Waiting[ControllerResult[int | KafkaError]]:
         terms = RegistrationTerms(CLUSTER, kraft_version, self.next_offset, version, self.now_ms)
         return register(self.image, self.heartbeats, request, terms, updates=self.updates)
 

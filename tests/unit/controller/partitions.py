@@ -13,7 +13,7 @@ from broker.controller.partition_updates import leader_and_isr_updates
 from broker.controller.record_versions import DIRECTORIES_SINCE, LATEST_METADATA_VERSION, METADATA_VERSION
 from broker.controller.registration import FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED
 from protocol.messages import metadata_records as records
-from protocol.steps import Steps, at_once
+from protocol.waiting import Waiting, at_once
 from protocol.wire.schema import Message
 
 OWN = OwnSettings()
@@ -27,11 +27,6 @@ def directory(broker_id: int, number: int = 0) -> bytes:
 
 def topic_id(name: str) -> bytes:
     return name.encode().ljust(16, b"_")
-
-
-def pauses(steps: Steps[object]) -> int:
-    """How often others may be served."""
-    return sum(1 for _ in steps)
 
 
 def epoch_of(broker_id: int) -> int:
@@ -56,12 +51,12 @@ class Cluster:
         for record in decided:
             self.image.apply(record)
 
-    def do(self, steps: Steps[list[Message]]) -> list[Message]:
+    def do(self, steps: Waiting[list[Message]]) -> list[Message]:
         decided = at_once(steps)
         self.apply(*decided)
         return decided
 
-    def done(self, steps: Steps[ControllerResult[object]]) -> list[Message]:
+    def done(self, steps: Waiting[ControllerResult[object]]) -> list[Message]:
         """The records of a decision, applied."""
         decided = [*at_once(steps).records]
         self.apply(*decided)

@@ -22,8 +22,9 @@ from protocol.messages.replicas import (
     AlterPartitionTopic,
     BrokerState,
 )
-from protocol.steps import at_once
-from tests.unit.controller.partitions import OWN, Cluster, changed, epoch_of, pauses, topic_id
+from protocol.waiting import at_once
+from tests.support.wishes import pauses
+from tests.unit.controller.partitions import OWN, Cluster, changed, epoch_of, topic_id
 
 VERSIONS = pytest.mark.parametrize("version", [2, 3])
 

@@ -20,7 +20,8 @@ from broker.controller.registration import (
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest
-from protocol.steps import at_once
+from protocol.waiting import at_once
+from tests.support.wishes import pauses
 from tests.unit.controller.active_controller import (
     MARK,
     TOPIC_ID,
@@ -210,7 +211,7 @@ class TestShuttingDown:
         request = beat(broker, 200, want_shut_down=True)
         deciding = heartbeat(controller.image, controller.heartbeats, request, controller.updates)
         assert not isinstance(deciding, ControllerResult)
-        assert sum(1 for _ in deciding) >= 4
+        assert pauses(deciding) >= 4
 
 
 @pytest.mark.parametrize(("broker_id", "ahead"), [(1, 1), (1, -1), (2, 0)])

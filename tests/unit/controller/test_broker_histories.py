@@ -16,7 +16,7 @@ from broker.controller.image import NO_LEADER, ClusterImage
 from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.steps import Steps
+from protocol.waiting import turn
 from protocol.wire.schema import Message
 from tests.unit.controller.active_controller import ActiveController, beat, registration
 
@@ -25,11 +25,11 @@ TIMEOUT_MS = 10
 STEPS = 400
 
 
-def without_elr(image: ClusterImage, change: BrokerChange) -> Steps[list[Message]]:
+async def without_elr(image: ClusterImage, change: BrokerChange) -> list[Message]:
     """What becomes of partitions where the last in sync stays so, and comes back as leader."""
     changes: list[Message] = []
     for topic in image.topics.values():
-        yield
+        await turn()
         for index, partition in topic.partitions.items():
             isr = [each for each in partition.isr if each != change.removed] or partition.isr
             may_lead = [

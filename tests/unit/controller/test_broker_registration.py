@@ -14,8 +14,9 @@ from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_lifecycle import BrokerRegistrationRequest
-from protocol.steps import Steps, at_once
+from protocol.waiting import Waiting, at_once, turn
 from protocol.wire.schema import Message
+from tests.support.wishes import pauses
 from tests.unit.controller.active_controller import (
     LATEST,
     MARK,
@@ -245,9 +246,9 @@ class TestUnregistering:
             controller.heartbeat(beat(broker))
 
 
-def many(changes: int) -> Callable[[ClusterImage, BrokerChange], Steps[list[Message]]]:
-    def updates(image: ClusterImage, change: BrokerChange) -> Steps[list[Message]]:
-        yield
+def many(changes: int) -> Callable[[ClusterImage, BrokerChange], Waiting[list[Message]]]:
+    async def updates(image: ClusterImage, change: BrokerChange) -> list[Message]:
+        await turn()
         return [MARK] * changes
 
     return updates
@@ -258,7 +259,7 @@ def test_a_long_registration_goes_in_steps() -> None:
         controller = ActiveController()
         for broker_id in range(brokers):
             controller.write([records.RegisterBrokerRecord(broker_id=100 + broker_id, broker_epoch=1)])
-        return sum(1 for _ in controller.registering(request))
+        return pauses(controller.registering(request))
 
     usual = steps(registration())
     most = 1_000

@@ -8,7 +8,8 @@ from broker.controller.controller_registration import register_controller
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_lifecycle import ControllerRegistrationRequest
-from protocol.steps import at_once
+from protocol.waiting import at_once
+from tests.support.wishes import pauses
 from tests.unit.controller.active_controller import ActiveController, features, listener
 
 INCARNATION = b"i" * 16
@@ -83,6 +84,6 @@ def test_its_listeners_are_held_against_what_those_of_a_broker_are() -> None:
 def test_a_long_one_goes_in_steps() -> None:
     many = features(**{f"f{number}": (0, 1) for number in range(1_000)})
     image = ActiveController().image
-    assert sum(1 for _ in register_controller(image, request(features=many))) == 2
+    assert pauses(register_controller(image, request(features=many))) == 2
     names = [listener(str(number)) for number in range(1_000)]
-    assert sum(1 for _ in register_controller(image, request(listeners=names))) == 4
+    assert pauses(register_controller(image, request(listeners=names))) == 4

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.controller.followed_changes import Following
-from protocol.steps import Steps, at_once
+from protocol.waiting import at_once, turn
 
 
 class Changed:
@@ -20,10 +20,10 @@ class Changed:
         self.seen: list[str] = []
 
     def follow(self) -> None:
-        def one() -> Steps[None]:
+        async def one() -> None:
             self.seen.append("followed")
             return
-            yield
+            await turn()
 
         at_once(self.following.follow(one, lambda offset: self.seen.append(f"up to {offset}"), lambda: 7))
 

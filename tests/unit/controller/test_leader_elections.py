@@ -22,8 +22,9 @@ from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.cluster_admin import ElectLeadersRequest, ElectLeadersResponse, ElectLeadersTopic
-from protocol.steps import at_once
-from tests.unit.controller.partitions import OWN, Cluster, changed, directory, pauses, topic_id
+from protocol.waiting import at_once
+from tests.support.wishes import pauses
+from tests.unit.controller.partitions import OWN, Cluster, changed, directory, topic_id
 
 PREFERRED, UNCLEAN = 0, 1
 ALLOWED = "unclean.leader.election.enable"

@@ -27,7 +27,8 @@ from protocol.messages.topics import (
     CreatePartitionsAssignment,
     CreatePartitionsTopic,
 )
-from protocol.steps import at_once
+from protocol.waiting import at_once
+from tests.support.wishes import pauses
 from tests.unit.controller.clusters import cluster, directory, first_of, register
 from tests.unit.controller.java_randoms import MockRandom
 
@@ -389,10 +390,10 @@ def test_they_are_made_as_they_are_taken() -> None:
 def test_others_are_served_while_many_brokers_are_checked_and_before_many_are_placed() -> None:
     image = with_topic(cluster("1 2 3"), [1, 2, 3])
 
-    def pauses(wanted: CreatableTopic | CreatePartitionsTopic) -> int:
+    def paused(wanted: CreatableTopic | CreatePartitionsTopic) -> int:
         if isinstance(wanted, CreatableTopic):
-            return len([*partitions_of_new_topic(new_in(image), wanted, DEFAULTS, Pause(2))])
-        return len([*more_partitions_of_topic(new_in(image), wanted, lambda _count: None, Pause(2))])
+            return pauses(partitions_of_new_topic(new_in(image), wanted, DEFAULTS, Pause(2)))
+        return pauses(more_partitions_of_topic(new_in(image), wanted, lambda _count: None, Pause(2)))
 
-    assert pauses(numbered(2, 2)) == pauses(up_to(2)) == 1
-    assert pauses(by_hand([1, 2, 3], [1, 2, 3])) == pauses(up_to(3, [1, 2, 3], [1, 2, 3])) == 3
+    assert paused(numbered(2, 2)) == paused(up_to(2)) == 1
+    assert paused(by_hand([1, 2, 3], [1, 2, 3])) == paused(up_to(3, [1, 2, 3], [1, 2, 3])) == 3

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -27,7 +29,7 @@ from protocol.messages.replicas import (
     AlterPartitionTopic,
     BrokerState,
 )
-from protocol.steps import at_once
+from protocol.waiting import Waiting, at_once
 from protocol.wire.schema import Message
 from tests.unit.controller.partitions import OWN, Cluster, directory, topic_id
 
@@ -192,20 +194,19 @@ class History(Cluster):
         self.takes_back = False
 
     def leaders_are_elected(self) -> None:
-        self.done(
-            self.random.choice(
-                [
-                    elected_leaders(
-                        self.image, ElectLeadersRequest(election_type=0, topic_partitions=None), OWN
-                    ),
-                    elected_leaders(
-                        self.image, ElectLeadersRequest(election_type=1, topic_partitions=None), OWN
-                    ),
-                    balanced_leaders(self.image, OWN),
-                    unclean_leaders(self.image, OWN),
-                ]
-            )
+        def of_type(election_type: int) -> Waiting[Any]:
+            request = ElectLeadersRequest(election_type=election_type, topic_partitions=None)
+            return elected_leaders(self.image, request, OWN)
+
+        elect = self.random.choice(
+            [
+                partial(of_type, 0),
+                partial(of_type, 1),
+                partial(balanced_leaders, self.image, OWN),
+                partial(unclean_leaders, self.image, OWN),
+            ]
         )
+        self.done(elect())
 
     def settings_change(self) -> None:
         name = self.random.choice("tu")

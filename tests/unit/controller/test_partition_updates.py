@@ -16,8 +16,9 @@ from broker.controller.partition_updates import (
 )
 from broker.controller.pause import PER_STEP
 from protocol.messages import metadata_records as records
-from protocol.steps import at_once
-from tests.unit.controller.partitions import Cluster, changed, directory, pauses, topic_id
+from protocol.waiting import at_once
+from tests.support.wishes import pauses
+from tests.unit.controller.partitions import Cluster, changed, directory, topic_id
 
 MIN_ISR = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"

@@ -19,8 +19,9 @@ from protocol.messages.cluster_admin import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.steps import at_once
-from tests.unit.controller.partitions import OWN, Cluster, changed, directory, pauses
+from protocol.waiting import at_once
+from tests.support.wishes import pauses
+from tests.unit.controller.partitions import OWN, Cluster, changed, directory
 
 Wanted = dict[str, dict[int, list[int] | None]]
 

@@ -19,8 +19,9 @@ from protocol.messages.replicas import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
-from protocol.steps import Steps, at_once
+from protocol.waiting import Waiting, at_once, turn
 from protocol.wire.schema import Message
+from tests.support.wishes import pauses
 from tests.unit.controller.active_controller import MARK, ActiveController, directory
 
 EPOCH = 100
@@ -107,7 +108,7 @@ def told(answer: AssignReplicasToDirsResponse | KafkaError) -> Told:
 def assigned(
     controller: ActiveController,
     asked: AssignReplicasToDirsRequest,
-    updates: Callable[[ClusterImage, BrokerChange], Steps[list[Message]]] | None = None,
+    updates: Callable[[ClusterImage, BrokerChange], Waiting[list[Message]]] | None = None,
 ) -> tuple[list[Message], Told]:
     deciding = assign_replicas(controller.image, asked, change, updates or controller.updates)
     decided, answer = controller.decide(deciding)
@@ -155,9 +156,9 @@ def test_who_is_in_a_directory_that_isn_t_online_leaves_its_isr_as_well(
 def test_it_is_looked_for_where_it_is_said_to_be_now(controller: ActiveController) -> None:
     seen = []
 
-    def updates(image: ClusterImage, of: BrokerChange) -> Steps[list[Message]]:
+    async def updates(image: ClusterImage, of: BrokerChange) -> list[Message]:
         seen.append(image.topics_by_id[BAR].partitions[0].directories)
-        yield
+        await turn()
         return []
 
     assigned(controller, request({OFFLINE: {BAR: [0]}}), updates)
@@ -216,7 +217,7 @@ def test_a_long_one_goes_in_steps(
     controller: ActiveController, wanted: dict[bytes, dict[bytes, list[int]]]
 ) -> None:
     deciding = assign_replicas(controller.image, request(wanted), change, controller.updates)
-    assert sum(1 for _ in deciding) == 2
+    assert pauses(deciding) == 2
 
 
 def test_what_it_comes_to_is_applied_in_steps_where_a_directory_is_offline(
@@ -224,4 +225,4 @@ def test_what_it_comes_to_is_applied_in_steps_where_a_directory_is_offline(
 ) -> None:
     wanted = request({OFFLINE: {FOO: [0] * 1_000}})
     deciding = assign_replicas(controller.image, wanted, change, controller.updates)
-    assert sum(1 for _ in deciding) == 2 + 2 + 1
+    assert pauses(deciding) == 2 + 2 + 1

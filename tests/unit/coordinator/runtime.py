@@ -18,7 +18,7 @@ from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard
 from coordinator.group.share.share_timeouts import ShareTimeouts
 from coordinator.group.streams.config import StreamsConfig
-from coordinator.ports import BesideSteps, CoordinatorRecord, WhenCommitted
+from coordinator.ports import CoordinatorRecord, WhenCommitted
 from coordinator.timer_queue import TimerQueue
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import (
@@ -33,7 +33,9 @@ from protocol.messages.groups_classic import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from protocol.waiting import Waiting
 from tests.support.staged_offsets import staged
+from tests.support.wishes import wishes
 
 START_MS = 1_700_000_000_000
 
@@ -58,7 +60,7 @@ class FakeRuntime:
         self._committed = 0
         self.timers = TimerQueue(lambda: self.elapsed_ms)
         self.holds = False
-        self.held: list[BesideSteps] = []
+        self.held: list[Waiting[None]] = []
         self._uuids = 0
 
     def append(
@@ -104,12 +106,12 @@ class FakeRuntime:
     def cancel(self, key: Hashable) -> None:
         self.timers.cancel(key)
 
-    def carry_out(self, group_id: str, steps: BesideSteps) -> None:
+    def carry_out(self, group_id: str, steps: Waiting[None]) -> None:
         """At once, unless it `holds`: a test takes them then."""
         if self.holds:
             self.held.append(steps)
             return
-        for compute in steps:
+        for compute in wishes(steps):
             compute()
 
     def new_uuid(self) -> bytes:

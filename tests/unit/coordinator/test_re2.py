@@ -11,7 +11,8 @@ import pytest
 from coordinator.java.re2 import PatternSyntaxError, alphabet, automaton, compile_pattern, compiling
 from coordinator.java.re2.nodes import MAX_WORK, MOST_HELD, MOST_READ_PER_STEP, TOPIC_NAMES
 from coordinator.java.re2.syntax import MAX_DEPTH
-from protocol.steps import at_once
+from protocol.waiting import at_once
+from tests.support.wishes import pauses, wishes
 
 MATCHING = [
     ("orders", "orders", True),
@@ -184,7 +185,7 @@ def test_a_long_name_is_matched_in_steps() -> None:
     name = "".join(luck.choice("ab") for _ in range(5_000))
     pattern = compile_pattern("(.*a.{300}){5}")
     done = [pattern.work]
-    for _ in pattern.matching(name):
+    for _ in wishes(pattern.matching(name)):
         done.append(pattern.work)
     steps = [after - before for before, after in pairwise(done)]
     assert len(steps) > 20
@@ -202,8 +203,8 @@ def test_a_long_name_is_matched_in_steps() -> None:
     ],
 )
 def test_a_long_expression_is_compiled_in_steps(regex: str) -> None:
-    assert sum(1 for _ in compiling(regex)) == 5_000 // MOST_READ_PER_STEP + 1
-    assert sum(1 for _ in compiling("a{1000}")) == 0
+    assert pauses(compiling(regex)) == 5_000 // MOST_READ_PER_STEP + 1
+    assert pauses(compiling("a{1000}")) == 0
 
 
 @pytest.mark.limit("coordinator.java.re2.nodes.MOST_HELD")
@@ -223,8 +224,8 @@ def test_expressions_that_are_read_at_the_same_time_share_no_bound(monkeypatch: 
     monkeypatch.setattr(alphabet, "MOST_HELD", 2 * len(TOPIC_NAMES))
     regex = "[^a]" + "x" * MOST_READ_PER_STEP + "[^b]"
     first, second = compiling(regex), compiling(regex)
-    next(first)
-    next(second)
+    first.send(None)
+    second.send(None)
     for reading in (first, second):
         assert at_once(reading).matches("a") is False
 

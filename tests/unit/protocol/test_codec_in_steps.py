@@ -20,7 +20,7 @@ def steps_of(steps: Generator[None, None, Any]) -> tuple[Any, int]:
     count = 0
     while True:
         try:
-            next(steps)
+            steps.send(None)
         except StopIteration as end:
             return end.value, count
         count += 1

@@ -19,10 +19,11 @@ from broker.quotas.replication_quotas import (
     ReplicationQuotas,
 )
 from protocol.messages.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
-from protocol.steps import at_once
+from protocol.waiting import at_once
 from tests.support.manual_clock import ManualClock
 from tests.support.replication_quota import AdjustableQuota
 from tests.support.whole_server import configured
+from tests.support.wishes import pauses
 
 ME = 1
 TOPIC_ID = b"T" * 16
@@ -169,7 +170,7 @@ def test_many_topics_are_followed_in_steps(quotas: ReplicationQuotas) -> None:
     image = ClusterImage()
     for number in range(1_200):
         image.apply(TopicRecord(name=f"t{number}", topic_id=number.to_bytes(16, "big")))
-    assert len([*quotas.follow(image, image.take_changes())]) == 2
+    assert pauses(quotas.follow(image, image.take_changes())) == 2
 
 
 # --- settings -----------------------------------------------------------------------------------------------

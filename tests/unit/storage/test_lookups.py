@@ -134,10 +134,10 @@ def test_a_search_over_many_batches_pauses_and_ends_where_its_segment_has_gone(
         log.offset_for_timestamp(15, LITTLE)
     assert log.offset_for_timestamp(15) == TimestampOffset(20, 6, 0)
     search = lookups.search_for_timestamp(log, 15)
-    assert next(search) is None
+    assert search.send(None) is None
     log.close()
     with pytest.raises(KafkaError) as raised:
-        next(search)
+        search.send(None)
     assert raised.value.error is Error.NOT_LEADER_OR_FOLLOWER
 
 

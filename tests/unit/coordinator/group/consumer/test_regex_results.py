@@ -12,8 +12,9 @@ from coordinator.group.consumer import regex_results
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.regex_results import MOST_RECORDED_IN_PASSING
 from coordinator.group.deferred import MOST_TRIES
-from coordinator.ports import BesideSteps
 from protocol.errors import Error
+from protocol.waiting import Waiting
+from tests.support.wishes import wishes
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 
 A, AB = "a.", "[ab]."
@@ -31,19 +32,19 @@ def groups(monkeypatch: pytest.MonkeyPatch) -> Consumers:
     return groups
 
 
-def steps_of(groups: Consumers) -> BesideSteps:
+def steps_of(groups: Consumers) -> Waiting[None]:
     (steps,) = groups.runtime.held
     return steps
 
 
 def begun(groups: Consumers) -> Callable[[], object]:
     """What is to be computed."""
-    return next(steps_of(groups))
+    return steps_of(groups).send(None)
 
 
 def goes_on(groups: Consumers) -> bool:
     """What was computed is taken up; whether it begins again."""
-    return next(steps_of(groups), None) is not None
+    return next(wishes(steps_of(groups)), None) is not None
 
 
 def recorded(groups: Consumers) -> dict[str, list[str]]:
@@ -124,7 +125,7 @@ def test_who_comes_meanwhile_is_not_lost(groups: Consumers) -> None:
     begun(groups)()
     groups.beat("two", 0, owned={}, regex=AB, rebalance_ms=60_000)
     steps = steps_of(groups)
-    compute = next(steps)
+    compute = steps.send(None)
     assert recorded(groups) == {}
     compute()
     assert not goes_on(groups)
@@ -136,7 +137,7 @@ def test_who_comes_meanwhile_is_not_lost(groups: Consumers) -> None:
 def test_an_expression_that_nobody_subscribes_to_by_then_is_not_recorded(groups: Consumers) -> None:
     begun(groups)()
     groups.beat("one", 1, "b1", regex="")
-    compute = next(steps_of(groups))
+    compute = steps_of(groups).send(None)
     compute()
     assert not goes_on(groups)
     assert groups.group.resolved == {}
@@ -150,7 +151,7 @@ def test_where_the_group_changes_all_the_time_it_is_said_and_matched_again(
     for tries in range(1, MOST_TRIES + 1):
         compute()
         groups.group.request_refresh()
-        found = next(steps_of(groups), None)
+        found = next(wishes(steps_of(groups)), None)
         assert (found is None) == (tries == MOST_TRIES)
         compute = found or compute
     assert len(warnings(caplog)) == 1
@@ -217,7 +218,7 @@ def test_a_group_that_is_made_anew_meanwhile_has_what_it_subscribes_to_recorded(
     groups.beat("one", -1)
     groups.shard.delete_groups(["g"])
     groups.beat("two", 0, owned={}, regex=A, rebalance_ms=60_000)
-    compute = next(steps_of(groups))
+    compute = steps_of(groups).send(None)
     compute()
     assert not goes_on(groups)
     assert recorded(groups) == {A: ["a1", "a2"]}

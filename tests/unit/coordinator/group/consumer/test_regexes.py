@@ -10,7 +10,7 @@ from coordinator.java import re2
 from coordinator.java.re2.nodes import Chars
 from protocol.errors import Error
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
-from protocol.steps import Steps
+from protocol.waiting import turn
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 from tests.unit.coordinator.runtime import asker
 
@@ -192,15 +192,15 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     steps: list[str] = []
     compiling = re2.compiling
 
-    def stepped(text: str, chars: Chars | None = None) -> Steps[re2.Pattern]:
+    async def stepped(text: str, chars: Chars | None = None) -> re2.Pattern:
         reading = compiling(text, chars)
         while True:
             steps.append(text)
             try:
-                next(reading)
+                reading.send(None)
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
-            yield
+            await turn()
 
     monkeypatch.setattr(re2, "compiling", stepped)
     return steps

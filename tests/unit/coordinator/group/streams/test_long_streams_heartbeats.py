@@ -223,11 +223,11 @@ def test_a_delayed_assignment_is_computed_once_more_where_the_group_has_changed(
     groups.runtime.holds = True
     groups.runtime.pass_ms(3_000)
     (steps,) = groups.runtime.held
-    compute = next(steps)
+    compute = steps.send(None)
     compute()
     groups.beat("one", -1)
     with pytest.raises(StopIteration):
-        next(steps)
+        steps.send(None)
     assert groups.group.assignment_epoch == 1
 
 
@@ -240,10 +240,10 @@ def test_a_delayed_assignment_is_ready_to_be_written_where_it_is_computed(
     groups.runtime.holds = True
     groups.runtime.pass_ms(3_000)
     (steps,) = groups.runtime.held
-    compute = next(steps)
+    compute = steps.send(None)
     compute()
     monkeypatch.setattr(journal, "encode_record", None)  # what is long in writing is over
     with pytest.raises(StopIteration):
-        next(steps)
+        steps.send(None)
     assert groups.group.assignment_epoch == 2
     assert groups.target("one") == {"0": [0, 1, 2, 3, 4, 5]}
