@@ -1,12 +1,11 @@
-"""One module per API family. A handler is a function
+"""One module per API family. A handler is a coroutine, or a plain function where it never waits:
 
-    handle(partitions: Partitions, clock: Clock, context: RequestContext, request) -> response | Later[response] | None
+    async def handle(node: GroupPorts, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse
 
-Ahead of context and request it names the ports that it uses, attributes of the node (`broker.server`);
-`dispatch.with_ports` gives them to it. It asks the authorizer, and decides; where something has to change, records are
-appended in the same turn of the loop as the check that guards them. What is decided in several turns, or in a thread,
-is looked at once more in the turn that appends. An answer that has to wait is a `Later`
-(`broker.network.later`); None means that nothing is answered (Produce with acks=0).
+What it uses of the node stands in `ports`. It asks the authorizer, and decides; where something has to change, records
+are appended in the same turn of the loop as the check that guards them: nobody else runs between two `await`s. What is
+decided in several turns, or in a thread, is looked at once more in the turn that appends. None means that nothing is
+answered (Produce with acks=0). Where the client hangs up, a handler ends at its `await`, unless it `runs_to_its_end`.
 
 An API is served, and advertised in ApiVersions, by having a row here; its module is imported at its first request.
 """

@@ -17,25 +17,21 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
-    from broker.coordination.transactions import Transactions
+    from broker.handlers.ports import BrokerPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 PRODUCER_FENCED_VERSION = 2
 
 
-def handle(
-    transactions: Transactions,
-    groups: Groups,
-    authorizer: Authorizer,
+async def handle(
+    node: BrokerPorts,
     context: RequestContext,
     request: AddOffsetsToTxnRequest,
-) -> AddOffsetsToTxnResponse | Later[AddOffsetsToTxnResponse]:
+) -> AddOffsetsToTxnResponse:
     transactional_id = request.transactional_id
-    if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
+    if not node.authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
         return AddOffsetsToTxnResponse(error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    if not authorizer.allows(context, READ, GROUP, request.group_id):
+    if not node.authorizer.allows(context, READ, GROUP, request.group_id):
         return AddOffsetsToTxnResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not transactional_id:
         return AddOffsetsToTxnResponse(error_code=Error.INVALID_REQUEST)
@@ -48,13 +44,13 @@ def handle(
         later.reply(AddOffsetsToTxnResponse(error_code=error))
 
     try:
-        shard = transactions.shard_of(transactional_id)
+        shard = node.transactions.shard_of(transactional_id)
     except KafkaError as failure:
         return AddOffsetsToTxnResponse(error_code=failure.error)
     shard.add_partitions(
         TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
-        [(OFFSETS_TOPIC, groups.partition_of(request.group_id))],
+        [(OFFSETS_TOPIC, node.groups.partition_of(request.group_id))],
         client_transaction_version=0,
         then=then,
     )
-    return later.answer()
+    return await later

@@ -35,11 +35,9 @@ from protocol.waiting import at_once, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
-    from broker.controller.metadata_log import MetadataLog
     from broker.coordination.transactions import Transactions
+    from broker.handlers.ports import TransactionPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
 
 PRODUCER_FENCED_VERSION = 2
 BATCH_VERSION = 4  # brokers', of transactions version 2
@@ -111,40 +109,37 @@ class _Asked:
         ]
 
 
-def handle(
-    metadata: MetadataLog,
-    transactions: Transactions,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: TransactionPorts,
     context: RequestContext,
     request: AddPartitionsToTxnRequest,
-) -> AddPartitionsToTxnResponse | Later[AddPartitionsToTxnResponse]:
+) -> AddPartitionsToTxnResponse:
     version = context.api_version
     if version >= BATCH_VERSION:
-        if not authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
+        if not node.authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
             return AddPartitionsToTxnResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
-        return turns.answer(_add_all(transactions, metadata.image, request.transactions, version), context)
+        return await _add_all(node.transactions, node.metadata.image, request.transactions, version)
     later: Later[AddPartitionsToTxnResponse] = Later()
     asked = _asked_by_client(request, version, later)
     topics = asked.answered
-    if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, asked.producer.transactional_id):
+    if not node.authorizer.allows(context, WRITE, TRANSACTIONAL_ID, asked.producer.transactional_id):
         asked.failed(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return later.answer()
+        return await later
     denied = {
         topic.name
         for topic in topics
-        if is_internal(topic.name) or not authorizer.allows(context, WRITE, TOPIC, topic.name)
+        if is_internal(topic.name) or not node.authorizer.allows(context, WRITE, TOPIC, topic.name)
     }
     if len(topics) > SHORT_LIST or sum([len(topic.partitions) for topic in topics]) > SHORT_LIST:
-        return turns.answer(_add_in_steps(transactions, metadata.image, asked, denied, later), context)
+        return await _add_in_steps(node.transactions, node.metadata.image, asked, denied, later)
     asked.asks_for(topics)
     refused: Refused = {}
-    _note_refused(refused, asked.partitions, metadata.image, denied)
+    _note_refused(refused, asked.partitions, node.metadata.image, denied)
     if refused:
         asked.then(_by_topic(_with_rest(refused, asked.partitions)))
     else:
-        _add(transactions, asked)
-    return later.answer()
+        _add(node.transactions, asked)
+    return await later
 
 
 def _asked_by_client(

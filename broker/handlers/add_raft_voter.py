@@ -14,22 +14,17 @@ from broker.security.denials import cluster_refusal
 from protocol.messages.raft import AddRaftVoterRequest, AddRaftVoterResponse
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
-    from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    config: BrokerConfig,
-    cluster_id: str,
-    metadata: MetadataLog,
-    authorizer: Authorizer,
+    node: NodePorts,
     context: RequestContext,
     request: AddRaftVoterRequest,
 ) -> AddRaftVoterResponse:
-    listener_name = config.get_list("controller.listener.names")[0]
-    refused = cluster_refusal(authorizer, context, Operation.ALTER) or refusal_to_add(
-        metadata, cluster_id, listener_name, request
+    listener_name = node.config.get_list("controller.listener.names")[0]
+    refused = cluster_refusal(node.authorizer, context, Operation.ALTER) or refusal_to_add(
+        node.metadata, node.cluster_id, listener_name, request
     )
     return AddRaftVoterResponse(error_code=refused.error, error_message=refused.message)

@@ -14,18 +14,16 @@ from protocol.errors import KafkaError
 from protocol.messages.producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    controller: Controller,
-    authorizer: Authorizer,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: AllocateProducerIdsRequest,
-) -> AllocateProducerIdsResponse | Later[AllocateProducerIdsResponse]:
-    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+) -> AllocateProducerIdsResponse:
+    refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return AllocateProducerIdsResponse(error_code=refusal.error)
     broker = BrokerIncarnation(request.broker_id, request.broker_epoch)
@@ -38,8 +36,8 @@ def handle(
             later.reply(AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE))
 
     later.waits_for(
-        controller.submit(
+        node.controller.submit(
             lambda image: allocate_producer_ids(image, broker), later.guarded(reply), later.fail
         )
     )
-    return later.answer()
+    return await later

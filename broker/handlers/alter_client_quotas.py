@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broker.controller.controller_result import ControllerResult
 from broker.controller.pause import Pause
 from broker.controller.quota_decisions import IP, Outcomes, altered
-from broker.network.addresses import Addresses, HostNames
+from broker.network.addresses import Addresses
 from broker.network.later import Later
 from broker.network.turns import PER_TURN
 from broker.security.authorizer import (
@@ -29,12 +29,9 @@ from protocol.messages.quotas import (
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
-    from broker.quotas.client_quotas import ClientQuotas
-    from broker.security.authorizer import Authorizer
 
 
 MOST_HOST_NAMES = 1_000
@@ -44,21 +41,17 @@ MOST_PARTS = 1_000
 """Of the entity of one entry. There are three types of them, of which each counts once."""
 
 
-def handle(
-    controller: Controller,
-    quotas: ClientQuotas,
-    host_names: HostNames,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: AlterClientQuotasRequest,
-) -> AlterClientQuotasResponse | Later[AlterClientQuotasResponse]:
-    if not authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+) -> AlterClientQuotasResponse:
+    if not node.authorizer.allows(context, Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         denied = Error.CLUSTER_AUTHORIZATION_FAILED
-        return turns.answer(_refused(request, KafkaError(denied, AUTHORIZATION_FAILED[denied])), context)
+        return await _refused(request, KafkaError(denied, AUTHORIZATION_FAILED[denied]))
     if any(len(entry.entity) > MOST_PARTS for entry in request.entries):
         too_long = KafkaError(Error.INVALID_REQUEST, f"An entity may have {MOST_PARTS} parts.")
-        return turns.answer(_refused(request, too_long), context)
+        return await _refused(request, too_long)
     later: Later[AlterClientQuotasResponse] = Later()
 
     def alter(addresses: Addresses) -> None:
@@ -79,27 +72,27 @@ def handle(
                 lambda failure: {entity: refusal or failure for entity, refusal in outcomes.items()},
             )
 
-        forget = quotas.expect(addresses)
+        forget = node.quotas.expect(addresses)
 
         def reply(outcomes: Outcomes | KafkaError) -> None:
             forget()
             if isinstance(outcomes, KafkaError):
-                turns.reply(_refused(request, outcomes), later, context)
+                node.turns.reply(_refused(request, outcomes), later, context)
             else:
-                turns.reply(_response(outcomes), later, context)
+                node.turns.reply(_response(outcomes), later, context)
 
         def failed(error: BaseException) -> None:
             forget()
             later.fail(error)
 
-        withdraw = controller.submit(decide, later.guarded(reply), failed)
+        withdraw = node.controller.submit(decide, later.guarded(reply), failed)
         if withdraw is not None:
             later.waits_for(lambda: withdraw() and forget())
 
-    end = host_names.look_up(_hosts(request), later.guarded(alter), context, MOST_HOST_NAMES)
+    end = node.host_names.look_up(_hosts(request), later.guarded(alter), context, MOST_HOST_NAMES)
     if end is not None:
         later.on_abandon = end
-    return later.answer()
+    return await later
 
 
 def _hosts(request: AlterClientQuotasRequest) -> list[str]:

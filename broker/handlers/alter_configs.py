@@ -20,51 +20,41 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
-    from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.peers.cluster import Cluster
-    from broker.security.authorizer import Authorizer
     from protocol.wire.schema import Message
 
 
-def handle(
-    controller: Controller,
-    metadata: MetadataLog,
-    config: BrokerConfig,
-    authorizer: Authorizer,
-    node_id: int,
-    cluster: Cluster,
-    turns: Turns,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: AlterConfigsRequest,
-) -> AlterConfigsResponse | Later[AlterConfigsResponse]:
+) -> AlterConfigsResponse:
     def check(resource: AlterConfigsResource) -> bool:
         kind, name = resource.resource_type, resource.resource_name
         check_request([Alteration(each.name, AlterConfigOp.SET, each.value) for each in resource.configs])
-        check_resource(node_id, kind, name, loggers=False)
+        check_resource(node.node_id, kind, name, loggers=False)
         if kind == BROKER_RESOURCE:
-            stored = metadata.image.configs.get((kind, name), {})
-            replace_broker(config, stored, _wanted(resource), per_broker=bool(name), elr_enabled=False)
+            stored = node.metadata.image.configs.get((kind, name), {})
+            replace_broker(node.config, stored, _wanted(resource), per_broker=bool(name), elr_enabled=False)
         return True
 
     asked = ConfigRequest(request.resources)
 
     async def altered() -> AlterConfigsResponse:
         await asked.preprocess(check)
-        if asked.remaining and cluster.forwarding is not None:
+        if asked.remaining and node.cluster.forwarding is not None:
             left = AlterConfigsRequest(
                 resources=[resource for resource, _ in asked.remaining], validate_only=request.validate_only
             )
-            told = await cluster.forwarding.ask(context, left)
+            told = await node.cluster.forwarding.ask(context, left)
             assert isinstance(told, AlterConfigsResponse)
             asked.answered(told.responses)
             return AlterConfigsResponse(responses=asked.responses)
-        rights = ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS)
-        return await replaced_here(asked, controller, config, rights, request)
+        rights = ConfigRights(node.authorizer, context, security.Operation.ALTER_CONFIGS)
+        return await replaced_here(asked, node.controller, node.config, rights, request)
 
-    return turns.answer(altered(), context)
+    return await altered()
 
 
 async def replaced_here(

@@ -5,7 +5,6 @@ v3: the members' broker epochs (KIP-903).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.controller.alter_partition import altered_partitions
@@ -16,34 +15,30 @@ from protocol.errors import KafkaError
 from protocol.messages.replicas import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
     from broker.controller.controller_result import ControllerResult
     from broker.controller.image import ClusterImage
-    from broker.controller.partition_terms import OwnSettings
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
     from protocol.waiting import Waiting
 
 
-def handle(
-    controller: Controller,
-    authorizer: Authorizer,
-    own_settings: Callable[[], OwnSettings],
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: AlterPartitionRequest,
-) -> AlterPartitionResponse | Later[AlterPartitionResponse]:
-    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+) -> AlterPartitionResponse:
+    refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return AlterPartitionResponse(error_code=refusal.error)
     later: Later[AlterPartitionResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[AlterPartitionResponse]]:
-        return altered_partitions(image, request, context.api_version, own_settings())
+        return altered_partitions(image, request, context.api_version, node.own_settings())
 
     def reply(answer: AlterPartitionResponse | KafkaError) -> None:
         later.reply(
             AlterPartitionResponse(error_code=answer.error) if isinstance(answer, KafkaError) else answer
         )
 
-    later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
-    return later.answer()
+    later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
+    return await later

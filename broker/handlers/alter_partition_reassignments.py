@@ -5,7 +5,6 @@ v1: may refuse another number of replicas (KIP-860).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.controller.reassignments import reassigned_partitions
@@ -21,23 +20,19 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
     from broker.controller.controller_result import ControllerResult
     from broker.controller.image import ClusterImage
-    from broker.controller.partition_terms import OwnSettings
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
     from protocol.waiting import Waiting
 
 
-def handle(
-    controller: Controller,
-    authorizer: Authorizer,
-    own_settings: Callable[[], OwnSettings],
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: AlterPartitionReassignmentsRequest,
-) -> AlterPartitionReassignmentsResponse | Later[AlterPartitionReassignmentsResponse]:
-    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+) -> AlterPartitionReassignmentsResponse:
+    refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
     if refusal is not None:
         return _refused(request, refusal)
     if not request.topics:
@@ -47,13 +42,13 @@ def handle(
     later: Later[AlterPartitionReassignmentsResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[AlterPartitionReassignmentsResponse]]:
-        return reassigned_partitions(image, request, own_settings())
+        return reassigned_partitions(image, request, node.own_settings())
 
     def reply(answer: AlterPartitionReassignmentsResponse | KafkaError) -> None:
         later.reply(_refused(request, answer) if isinstance(answer, KafkaError) else answer)
 
-    later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
-    return later.answer()
+    later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
+    return await later
 
 
 def _refused(

@@ -13,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.pause import Pause
+from broker.network.turns import runs_to_its_end
 from broker.replicas.partitions import FAULTS
 from broker.security.authorizer import Operation
 from broker.security.denials import allows_on_cluster
@@ -29,11 +30,9 @@ if TYPE_CHECKING:
     from broker.controller.placement import Placement
     from broker.disks.log_dirs import LogDirs
     from broker.disks.moves import LogDirMoves
+    from broker.handlers.ports import BrokerPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
-    from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
-    from broker.security.authorizer import Authorizer
 
 log = logging.getLogger("barnabas.log_dirs")
 
@@ -41,19 +40,15 @@ LONGEST_DIRECTORY_NAME = 255
 FUTURE_SUFFIX_LENGTH = len(".0123456789abcdef0123456789abcdef-future")
 
 
-def handle(
-    moves: LogDirMoves,
-    log_dirs: LogDirs,
-    partitions: Partitions,
-    placement: Placement,
-    authorizer: Authorizer,
-    turns: Turns,
+@runs_to_its_end
+async def handle(
+    node: BrokerPorts,
     context: RequestContext,
     request: AlterReplicaLogDirsRequest,
-) -> AlterReplicaLogDirsResponse | Later[AlterReplicaLogDirsResponse]:
-    is_allowed = allows_on_cluster(authorizer, context, Operation.ALTER)
-    asked = _Asked(moves, log_dirs, partitions, placement)
-    return turns.answer(_altered(asked, request, is_allowed=is_allowed), context, to_the_end=True)
+) -> AlterReplicaLogDirsResponse:
+    is_allowed = allows_on_cluster(node.authorizer, context, Operation.ALTER)
+    asked = _Asked(node.moves, node.log_dirs, node.partitions, node.placement)
+    return await _altered(asked, request, is_allowed=is_allowed)
 
 
 async def _altered(

@@ -19,35 +19,31 @@ from protocol.messages.groups_share import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.metadata_log import MetadataLog
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 
 MOST_ALTERED_PARTITIONS = 10_000
 """In a request, topics counted as well: what becomes of them is decided at once, some 5 µs each."""
 
 
-def handle(
-    metadata: MetadataLog,
-    groups: Groups,
-    authorizer: Authorizer,
+async def handle(
+    node: GroupPorts,
     context: RequestContext,
     request: AlterShareGroupOffsetsRequest,
-) -> AlterShareGroupOffsetsResponse | Later[AlterShareGroupOffsetsResponse]:
+) -> AlterShareGroupOffsetsResponse:
     """Topics that may not be read, or aren't there, come first."""
-    if not groups.serves_share_groups:
+    if not node.groups.serves_share_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION, "Share groups aren't served."))
-    if not authorizer.allows(context, READ, GROUP, request.group_id):
+    if not node.authorizer.allows(context, READ, GROUP, request.group_id):
         return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED, "The group may not be read."))
     if sum([len(topic.partitions) + 1 for topic in request.topics]) > MOST_ALTERED_PARTITIONS:
         return _refused(KafkaError(Error.INVALID_REQUEST, "There are too many partitions in the request."))
     refused = []
     allowed = []
     for topic in request.topics:
-        known = metadata.image.topics.get(topic.topic_name)
-        if not authorizer.allows(context, READ, TOPIC, topic.topic_name):
+        known = node.metadata.image.topics.get(topic.topic_name)
+        if not node.authorizer.allows(context, READ, TOPIC, topic.topic_name):
             error = KafkaError(Error.TOPIC_AUTHORIZATION_FAILED, "The topic may not be read.")
         elif known is None:
             error = KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
@@ -65,12 +61,12 @@ def handle(
         else:
             later.reply(AlterShareGroupOffsetsResponse(responses=refused + found))
 
-    groups.ask_for_later(
+    node.groups.ask_for_later(
         request.group_id,
         lambda shard, answered: shard.share_groups.offsets.alter(request.group_id, allowed, answered),
         later.guarded(reply),
     )
-    return later.answer()
+    return await later
 
 
 def _refused(error: KafkaError) -> AlterShareGroupOffsetsResponse:

@@ -20,18 +20,16 @@ from protocol.messages.scram import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    controller: Controller,
-    authorizer: Authorizer,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: AlterUserScramCredentialsRequest,
-) -> AlterUserScramCredentialsResponse | Later[AlterUserScramCredentialsResponse]:
+) -> AlterUserScramCredentialsResponse:
     later: Later[AlterUserScramCredentialsResponse] = Later()
 
     async def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
@@ -46,12 +44,12 @@ def handle(
             outcomes = dict.fromkeys(sorted(users), outcomes)
         later.reply(_response(outcomes))
 
-    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+    refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
     if refusal is None:
-        later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
+        later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
     else:
         reply(refusal)
-    return later.answer()
+    return await later
 
 
 def _response(outcomes: Outcomes) -> AlterUserScramCredentialsResponse:

@@ -23,15 +23,14 @@ from protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def handle(
-    metadata: MetadataLog,
-    handlers: Iterable[int],
+    node: NodePorts,
     context: RequestContext,
     request: ApiVersionsRequest,
 ) -> ApiVersionsResponse:
@@ -41,21 +40,23 @@ def handle(
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software_version)):
             return ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
         context.connection.client_software = (name, software_version)
-    finalized = dict(metadata.image.features)
-    kraft_version = metadata.quorum.kraft_version  # by the quorum's records (Kafka: `KRaftMetadataCache`)
+    finalized = dict(node.metadata.image.features)
+    kraft_version = (
+        node.metadata.quorum.kraft_version
+    )  # by the quorum's records (Kafka: `KRaftMetadataCache`)
     if kraft_version:
         finalized[KRAFT_VERSION] = kraft_version
     supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()} | {
         KRAFT_VERSION: KRAFT_VERSION_RANGE
     }
     return ApiVersionsResponse(
-        api_keys=served_versions(handlers),
+        api_keys=served_versions(node.handlers),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in supported.items()
             if version >= 4 or low > 0
         ],
-        finalized_features_epoch=metadata.last_applied_offset,
+        finalized_features_epoch=node.metadata.last_applied_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in finalized.items()

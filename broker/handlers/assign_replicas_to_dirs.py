@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,30 +17,26 @@ from protocol.errors import KafkaError
 from protocol.messages.replicas import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
     from broker.controller.controller_result import ControllerResult
     from broker.controller.image import ClusterImage
-    from broker.controller.partition_terms import OwnSettings
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
     from protocol.waiting import Waiting
     from protocol.wire.schema import Message
 
 
-def handle(
-    controller: Controller,
-    authorizer: Authorizer,
-    own_settings: Callable[[], OwnSettings],
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: AssignReplicasToDirsRequest,
-) -> AssignReplicasToDirsResponse | Later[AssignReplicasToDirsResponse]:
-    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+) -> AssignReplicasToDirsResponse:
+    refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return AssignReplicasToDirsResponse(error_code=refusal.error)
     later: Later[AssignReplicasToDirsResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[AssignReplicasToDirsResponse | KafkaError]]:
-        own = own_settings()
+        own = node.own_settings()
         terms = PartitionTerms(image, own)
 
         def change(of: ClusterImage, replica: ReplicaDirectory) -> Message | None:
@@ -62,5 +57,5 @@ def handle(
             else answer
         )
 
-    later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
-    return later.answer()
+    later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
+    return await later

@@ -15,18 +15,16 @@ from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest, BrokerHea
 
 if TYPE_CHECKING:
     from broker.controller.broker_fencing import BrokerHeartbeatReply
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.quorum.cluster_control import ClusterControl
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    cluster_control: ClusterControl,
-    authorizer: Authorizer,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: BrokerHeartbeatRequest,
-) -> BrokerHeartbeatResponse | Later[BrokerHeartbeatResponse]:
-    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+) -> BrokerHeartbeatResponse:
+    refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return BrokerHeartbeatResponse(error_code=refusal.error)
     later: Later[BrokerHeartbeatResponse] = Later()
@@ -43,5 +41,5 @@ def handle(
             )
         )
 
-    later.waits_for(cluster_control.heartbeat(request, later.guarded(reply), later.fail))
-    return later.answer()
+    later.waits_for(node.cluster_control.heartbeat(request, later.guarded(reply), later.fail))
+    return await later

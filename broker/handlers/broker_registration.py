@@ -15,18 +15,16 @@ from protocol.errors import KafkaError
 from protocol.messages.broker_lifecycle import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.quorum.cluster_control import ClusterControl
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    cluster_control: ClusterControl,
-    authorizer: Authorizer,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: BrokerRegistrationRequest,
-) -> BrokerRegistrationResponse | Later[BrokerRegistrationResponse]:
-    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+) -> BrokerRegistrationResponse:
+    refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return BrokerRegistrationResponse(error_code=refusal.error)
     later: Later[BrokerRegistrationResponse] = Later()
@@ -37,5 +35,7 @@ def handle(
         else:
             later.reply(BrokerRegistrationResponse(broker_epoch=epoch))
 
-    later.waits_for(cluster_control.register(request, context.api_version, later.guarded(reply), later.fail))
-    return later.answer()
+    later.waits_for(
+        node.cluster_control.register(request, context.api_version, later.guarded(reply), later.fail)
+    )
+    return await later

@@ -12,18 +12,17 @@ from protocol.messages.groups_consumer import (
 )
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
 
 def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: ConsumerGroupDescribeRequest
+    node: GroupPorts, context: RequestContext, request: ConsumerGroupDescribeRequest
 ) -> ConsumerGroupDescribeResponse | Later[ConsumerGroupDescribeResponse]:
     return described_groups(
-        groups, authorizer, context, request, _API, is_served=groups.serves_consumer_groups
+        node.groups, node.authorizer, context, request, _API, is_served=node.groups.serves_consumer_groups
     )
 
 

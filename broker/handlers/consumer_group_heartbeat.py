@@ -16,35 +16,31 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
 
 OWN_MEMBER_ID_VERSION = 1
 
 
 def handle(
-    groups: Groups,
-    authorizer: Authorizer,
-    turns: Turns,
+    node: GroupPorts,
     context: RequestContext,
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse | Later[ConsumerGroupHeartbeatResponse]:
-    if not groups.serves_consumer_groups:
+    if not node.groups.serves_consumer_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
-    if not authorizer.allows(context, READ, GROUP, request.group_id):
+    if not node.authorizer.allows(context, READ, GROUP, request.group_id):
         return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
     for name in dict.fromkeys(request.subscribed_topic_names or ()):
-        if not authorizer.allows(context, DESCRIBE, TOPIC, name):
+        if not node.authorizer.allows(context, DESCRIBE, TOPIC, name):
             return _refused(KafkaError(Error.TOPIC_AUTHORIZATION_FAILED))
     try:
-        _check(request, context.api_version, groups.consumer_assignors)
+        _check(request, context.api_version, node.groups.consumer_assignors)
     except KafkaError as error:
         return _refused(error)
     return deferred_requests.heartbeat(
-        groups, turns, context, client_of(context, authorizer), request, _response
+        node.groups, node.turns, context, client_of(context, node.authorizer), request, _response
     )
 
 

@@ -15,27 +15,20 @@ from broker.security.config_resources import ConfigRights
 from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
-    from broker.controller.controller import Controller
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    controller: Controller,
-    config: BrokerConfig,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: AlterConfigsRequest,
-) -> AlterConfigsResponse | Later[AlterConfigsResponse]:
+) -> AlterConfigsResponse:
     asked = ConfigRequest(request.resources)
 
     async def altered() -> AlterConfigsResponse:
         await asked.preprocess(check_controllers_resource)
-        rights = ConfigRights(authorizer, context, Operation.ALTER_CONFIGS)
-        return await replaced_here(asked, controller, config, rights, request)
+        rights = ConfigRights(node.authorizer, context, Operation.ALTER_CONFIGS)
+        return await replaced_here(asked, node.controller, node.config, rights, request)
 
-    return turns.answer(altered(), context)
+    return await altered()

@@ -12,17 +12,15 @@ from protocol.errors import KafkaError
 from protocol.messages.broker_lifecycle import ControllerRegistrationRequest, ControllerRegistrationResponse
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    controller: Controller,
-    authorizer: Authorizer,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: ControllerRegistrationRequest,
-) -> ControllerRegistrationResponse | Later[ControllerRegistrationResponse]:
+) -> ControllerRegistrationResponse:
     later: Later[ControllerRegistrationResponse] = Later()
 
     def reply(failure: KafkaError | None) -> None:
@@ -31,13 +29,13 @@ def handle(
             response.error_code, response.error_message = failure.error, failure.message
         later.reply(response)
 
-    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+    refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is None:
         later.waits_for(
-            controller.submit(
+            node.controller.submit(
                 lambda image: register_controller(image, request), later.guarded(reply), later.fail
             )
         )
     else:
         reply(refusal)
-    return later.answer()
+    return await later

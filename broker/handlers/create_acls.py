@@ -10,12 +10,12 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 
-def handle(authorizer: Authorizer, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+def handle(node: NodePorts, context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
     if refusal is None:
         refusal = KafkaError(Error.SECURITY_DISABLED, NO_AUTHORIZER_FOR_CHANGES)
     return CreateAclsResponse(

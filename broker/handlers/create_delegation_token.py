@@ -12,12 +12,13 @@ from protocol.errors import Error
 from protocol.messages.delegation_tokens import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 
 
 def handle(
-    authorizer: Authorizer, context: RequestContext, request: CreateDelegationTokenRequest
+    node: NodePorts, context: RequestContext, request: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
     owner = requester = context.principal
     error = None
@@ -27,7 +28,7 @@ def handle(
         else:
             owner = Principal(request.owner_principal_type, request.owner_principal_name)
     if error is None:
-        error = _refusal(authorizer, context, owner)
+        error = _refusal(node.authorizer, context, owner)
     response = CreateDelegationTokenResponse(
         error_code=error, principal_type=owner.type, principal_name=owner.name
     )

@@ -23,34 +23,28 @@ from protocol.messages.topics import (
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from broker.controller.topic_requests import Extended, TopicRequests
-    from broker.environment.clock import Clock
+    from broker.controller.topic_requests import Extended
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
-    from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
 
-def handle(
-    topics: TopicRequests,
-    quotas: ClientQuotas,
-    authorizer: Authorizer,
-    clock: Clock,
-    turns: Turns,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: CreatePartitionsRequest,
-) -> CreatePartitionsResponse | Later[CreatePartitionsResponse]:
+) -> CreatePartitionsResponse:
     times_named = Counter(topic.name for topic in request.topics)
     if request.timeout_ms <= 0:
         late = KafkaError(Error.REQUEST_TIMED_OUT)
         return CreatePartitionsResponse(results=[_result(name, late) for name in times_named])
-    mutations = quotas.mutations_of(context, strict_since=3, now_ms=clock.now_ms())
+    mutations = node.quotas.mutations_of(context, strict_since=3, now_ms=node.clock.now_ms())
 
     async def extended() -> CreatePartitionsResponse:
-        refused, wanted = await _chosen(authorizer, context, request, times_named)
+        refused, wanted = await _chosen(node.authorizer, context, request, times_named)
         later: Later[Extended | KafkaError] = Later()
         later.waits_for(
-            topics.add_partitions(
+            node.topics.add_partitions(
                 wanted,
                 later.reply,
                 later.fail,
@@ -66,7 +60,7 @@ def handle(
             results = refused + [_result(topic.name, error) for topic, error in outcomes]
         return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results)
 
-    return turns.answer(extended(), context)
+    return await extended()
 
 
 async def _chosen(

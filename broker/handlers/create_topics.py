@@ -29,29 +29,20 @@ from storage.directory.log_directory import METADATA_TOPIC
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.auto_topic_creation import Created
-    from broker.controller.topic_requests import TopicRequests
-    from broker.environment.clock import Clock
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
-    from broker.quotas.client_quotas import ClientQuotas
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    topics: TopicRequests,
-    config: BrokerConfig,
-    quotas: ClientQuotas,
-    authorizer: Authorizer,
-    clock: Clock,
-    turns: Turns,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: CreateTopicsRequest,
-) -> CreateTopicsResponse | Later[CreateTopicsResponse]:
+) -> CreateTopicsResponse:
     times_named = Counter(topic.name for topic in request.topics)
     if request.timeout_ms <= 0:
         late = KafkaError(Error.REQUEST_TIMED_OUT)
         return CreateTopicsResponse(topics=[_refused(name, late) for name in times_named])
-    may_all = allows_on_cluster(authorizer, context, Operation.CREATE)
+    may_all = allows_on_cluster(node.authorizer, context, Operation.CREATE)
     refused: list[CreatableTopicResult] = []
     allowed: set[str] = set()
     for name, times in times_named.items():
@@ -59,7 +50,7 @@ def handle(
             error = KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
         elif name == METADATA_TOPIC:
             error = KafkaError(Error.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
-        elif not (may_all or authorizer.allows(context, Operation.CREATE, ResourceType.TOPIC, name)):
+        elif not (may_all or node.authorizer.allows(context, Operation.CREATE, ResourceType.TOPIC, name)):
             error = KafkaError(Error.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         else:
             allowed.add(name)
@@ -68,13 +59,13 @@ def handle(
     describable = {
         name
         for name in allowed
-        if authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+        if node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
     }
-    mutations = quotas.mutations_of(context, strict_since=6, now_ms=clock.now_ms())
+    mutations = node.quotas.mutations_of(context, strict_since=6, now_ms=node.clock.now_ms())
     later: Later[CreateTopicsResponse] = Later()
 
     def reply(outcomes: Created | KafkaError) -> None:
-        turns.reply(answered(outcomes), later, context)
+        node.turns.reply(answered(outcomes), later, context)
 
     async def answered(outcomes: Created | KafkaError) -> CreateTopicsResponse:
         results: list[CreatableTopicResult] = []
@@ -82,17 +73,19 @@ def handle(
             results += (_refused(topic.name, outcomes) for topic in request.topics)
         else:
             for topic, outcome in outcomes:
-                results.append(_result(config, topic, outcome, describable))
-                if turns.is_over:
+                results.append(_result(node.config, topic, outcome, describable))
+                if node.turns.is_over:
                     await turn()
             results += refused
         return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
     wanted = [topic for topic in request.topics if topic.name in allowed]
     later.waits_for(
-        topics.create(wanted, reply, later.fail, validate_only=request.validate_only, take=mutations.take)
+        node.topics.create(
+            wanted, reply, later.fail, validate_only=request.validate_only, take=mutations.take
+        )
     )
-    return later.answer()
+    return await later
 
 
 def _result(

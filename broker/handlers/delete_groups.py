@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_admin import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -16,6 +17,7 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
@@ -30,15 +32,14 @@ MOST_SHARE_GROUPS = 20
 """Whose states go in one turn."""
 
 
-def handle(
-    groups: Groups,
-    authorizer: Authorizer,
-    turns: Turns,
+@runs_to_its_end
+async def handle(
+    node: GroupPorts,
     context: RequestContext,
     request: DeleteGroupsRequest,
-) -> DeleteGroupsResponse | Later[DeleteGroupsResponse]:
+) -> DeleteGroupsResponse:
     """A group that is named twice is answered once, groups that may not be deleted last."""
-    return turns.answer(_deleted(groups, authorizer, turns, context, request), context, to_the_end=True)
+    return await _deleted(node.groups, node.authorizer, node.turns, context, request)
 
 
 async def _deleted(

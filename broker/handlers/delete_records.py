@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.replicas.delayed_delete_records import (
     INVALID_LOW_WATERMARK,
     AwaitedDeletion,
@@ -29,6 +30,7 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
+    from broker.handlers.ports import ReplicaPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
@@ -38,16 +40,14 @@ if TYPE_CHECKING:
 HIGH_WATERMARK = -1
 
 
-def handle(
-    partitions: Partitions,
-    authorizer: Authorizer,
-    scheduler: Scheduler,
-    turns: Turns,
+@runs_to_its_end
+async def handle(
+    node: ReplicaPorts,
     context: RequestContext,
     request: DeleteRecordsRequest,
-) -> DeleteRecordsResponse | Later[DeleteRecordsResponse]:
-    steps = _deleted(partitions, authorizer, scheduler, turns, context, request)
-    return turns.answer(steps, context, to_the_end=True)
+) -> DeleteRecordsResponse:
+    steps = _deleted(node.partitions, node.authorizer, node.scheduler, node.turns, context, request)
+    return await steps
 
 
 async def _deleted(

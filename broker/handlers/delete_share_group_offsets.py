@@ -17,29 +17,28 @@ from protocol.messages.groups_share import (
 )
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 
 MOST_FORGOTTEN_TOPICS = 20_000
 """In a request: what becomes of them is decided at once."""
 
 
-def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: DeleteShareGroupOffsetsRequest
-) -> DeleteShareGroupOffsetsResponse | Later[DeleteShareGroupOffsetsResponse]:
+async def handle(
+    node: GroupPorts, context: RequestContext, request: DeleteShareGroupOffsetsRequest
+) -> DeleteShareGroupOffsetsResponse:
     """Topics that may not be read come first."""
-    if not groups.serves_share_groups:
+    if not node.groups.serves_share_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION, "Share groups aren't served."))
-    if not authorizer.allows(context, Operation.DELETE, GROUP, request.group_id):
+    if not node.authorizer.allows(context, Operation.DELETE, GROUP, request.group_id):
         return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED, "The group may not be deleted."))
     if len(request.topics) > MOST_FORGOTTEN_TOPICS:
         return _refused(KafkaError(Error.INVALID_REQUEST, "There are too many topics in the request."))
     refused = []
     allowed = []
     for topic in request.topics:
-        if authorizer.allows(context, READ, TOPIC, topic.topic_name):
+        if node.authorizer.allows(context, READ, TOPIC, topic.topic_name):
             allowed.append(topic.topic_name)
         else:
             refused.append(
@@ -59,12 +58,12 @@ def handle(
         else:
             later.reply(DeleteShareGroupOffsetsResponse(responses=refused + found))
 
-    groups.ask_for_later(
+    node.groups.ask_for_later(
         request.group_id,
         lambda shard, answered: shard.share_groups.offsets.delete(request.group_id, allowed, answered),
         later.guarded(reply),
     )
-    return later.answer()
+    return await later
 
 
 def _refused(error: KafkaError) -> DeleteShareGroupOffsetsResponse:

@@ -26,45 +26,35 @@ from protocol.waiting import turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage, TopicImage
-    from broker.controller.metadata_log import MetadataLog
-    from broker.controller.topic_requests import Deleted, TopicRequests
-    from broker.environment.clock import Clock
+    from broker.controller.topic_requests import Deleted
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
-    from broker.quotas.client_quotas import ClientQuotas
     from broker.security.authorizer import Authorizer
 
 
-def handle(
-    topics: TopicRequests,
-    metadata: MetadataLog,
-    config: BrokerConfig,
-    quotas: ClientQuotas,
-    authorizer: Authorizer,
-    clock: Clock,
-    turns: Turns,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: DeleteTopicsRequest,
-) -> DeleteTopicsResponse | Later[DeleteTopicsResponse]:
+) -> DeleteTopicsResponse:
     if context.api_version >= 6:
         asked = request.topics
     else:
         asked = [DeleteTopicState(name=name) for name in request.topic_names]
-    if not config.get_boolean("delete.topic.enable"):
+    if not node.config.get_boolean("delete.topic.enable"):
         error = Error.INVALID_REQUEST if context.api_version < 3 else Error.TOPIC_DELETION_DISABLED
         return DeleteTopicsResponse(responses=_all_refused(asked, error))
     if request.timeout_ms <= 0:
         return DeleteTopicsResponse(responses=_all_refused(asked, Error.REQUEST_TIMED_OUT))
-    mutations = quotas.mutations_of(context, strict_since=5, now_ms=clock.now_ms())
+    mutations = node.quotas.mutations_of(context, strict_since=5, now_ms=node.clock.now_ms())
 
     async def deleted() -> DeleteTopicsResponse:
-        selection = _Selection(metadata.image, _Rights(authorizer, context))
+        selection = _Selection(node.metadata.image, _Rights(node.authorizer, context))
         await selection.choose(asked)
         later: Later[Deleted | KafkaError] = Later()
         chosen = [*selection.chosen.values()]
-        later.waits_for(topics.delete(chosen, later.reply, later.fail, take=mutations.take))
+        later.waits_for(node.topics.delete(chosen, later.reply, later.fail, take=mutations.take))
         answer = later.answer()
         outcomes: Deleted | KafkaError = await answer if isinstance(answer, Later) else answer
         if isinstance(outcomes, KafkaError):
@@ -75,7 +65,7 @@ def handle(
             results = selection.results
         return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
 
-    return turns.answer(deleted(), context)
+    return await deleted()
 
 
 class _Rights:

@@ -10,14 +10,12 @@ from protocol.errors import Error
 from protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    authorizer: Authorizer, context: RequestContext, request: DescribeAclsRequest
-) -> DescribeAclsResponse:
-    refusal = cluster_refusal(authorizer, context, Operation.DESCRIBE)
+def handle(node: NodePorts, context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    refusal = cluster_refusal(node.authorizer, context, Operation.DESCRIBE)
     if refusal is not None:
         return DescribeAclsResponse(error_code=refusal.error, error_message=refusal.message)
     return DescribeAclsResponse(error_code=Error.SECURITY_DISABLED, error_message=NO_AUTHORIZER)

@@ -19,25 +19,20 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
-    from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    metadata: MetadataLog,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: NodePorts,
     context: RequestContext,
     request: DescribeClientQuotasRequest,
-) -> DescribeClientQuotasResponse | Later[DescribeClientQuotasResponse]:
-    if not authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
+) -> DescribeClientQuotasResponse:
+    if not node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME):
         return DescribeClientQuotasResponse(
             error_code=Error.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None
         )
-    return turns.answer(_described(metadata.image, request), context)
+    return await _described(node.metadata.image, request)
 
 
 async def _described(

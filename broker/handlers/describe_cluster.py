@@ -15,9 +15,8 @@ from protocol.errors import Error
 from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
-    from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -25,10 +24,7 @@ NO_CONTROLLER = -1
 
 
 def handle(
-    node_id: int,
-    cluster_id: str,
-    metadata: MetadataLog,
-    authorizer: Authorizer,
+    node: NodePorts,
     context: RequestContext,
     request: DescribeClusterRequest,
 ) -> DescribeClusterResponse:
@@ -42,11 +38,11 @@ def handle(
             error_code=Error.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
-    response = DescribeClusterResponse(cluster_id=cluster_id, controller_id=node_id)
+    response = DescribeClusterResponse(cluster_id=node.cluster_id, controller_id=node.node_id)
     if request.include_cluster_authorized_operations:
-        may_describe = authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+        may_describe = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
         response.cluster_authorized_operations = (
-            authorized_operations(authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)
+            authorized_operations(node.authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME)
             if may_describe
             else 0
         )
@@ -54,9 +50,9 @@ def handle(
         DescribeClusterBroker(
             broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.fenced
         )
-        for node in ListenerView(metadata.image, context.listener_name).nodes.values()
+        for node in ListenerView(node.metadata.image, context.listener_name).nodes.values()
         if not node.fenced or request.include_fenced_brokers
     ]
-    if all(broker.broker_id != node_id for broker in response.brokers):
+    if all(broker.broker_id != node.node_id for broker in response.brokers):
         response.controller_id = NO_CONTROLLER  # clients couldn't find it
     return response

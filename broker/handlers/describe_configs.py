@@ -39,26 +39,19 @@ from protocol.waiting import turn
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
-    from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    metadata: MetadataLog,
-    config: BrokerConfig,
-    authorizer: Authorizer,
-    node_id: int,
-    turns: Turns,
+async def handle(
+    node: NodePorts,
     context: RequestContext,
     request: DescribeConfigsRequest,
-) -> DescribeConfigsResponse | Later[DescribeConfigsResponse]:
+) -> DescribeConfigsResponse:
     """Those that the client may not see come last, as in Kafka. All settings of a broker take some ms by themselves."""
-    described = _Described(metadata.image, config, node_id)
-    rights = ConfigRights(authorizer, context, Operation.DESCRIBE_CONFIGS)
-    return turns.answer(_answered(described, rights, request), context)
+    described = _Described(node.metadata.image, node.config, node.node_id)
+    rights = ConfigRights(node.authorizer, context, Operation.DESCRIBE_CONFIGS)
+    return await _answered(described, rights, request)
 
 
 async def _answered(

@@ -12,37 +12,33 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.network.endpoints import Endpoints
-    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    node_id: int,
-    cluster_id: str,
-    endpoints: Endpoints,
-    authorizer: Authorizer,
+    node: NodePorts,
     context: RequestContext,
     request: DescribeClusterRequest,
 ) -> DescribeClusterResponse:
-    refusal = cluster_refusal(authorizer, context, Operation.ALTER) or _mistake(
+    refusal = cluster_refusal(node.authorizer, context, Operation.ALTER) or _mistake(
         request.endpoint_type, context.api_version
     )
     if refusal is not None:
         return DescribeClusterResponse(error_code=refusal.error, error_message=refusal.message)
     response = DescribeClusterResponse(
-        endpoint_type=CONTROLLERS, cluster_id=cluster_id, controller_id=node_id
+        endpoint_type=CONTROLLERS, cluster_id=node.cluster_id, controller_id=node.node_id
     )
-    if request.include_cluster_authorized_operations and authorizer.allows(
+    if request.include_cluster_authorized_operations and node.authorizer.allows(
         context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
     ):
         response.cluster_authorized_operations = authorized_operations(
-            authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME
+            node.authorizer, context, ResourceType.CLUSTER, CLUSTER_NAME
         )
-    told = endpoints.advertised(context.listener_name)
+    told = node.endpoints.advertised(context.listener_name)
     if told is not None:
         host, port = told
-        response.brokers = [DescribeClusterBroker(broker_id=node_id, host=host, port=port)]
+        response.brokers = [DescribeClusterBroker(broker_id=node.node_id, host=host, port=port)]
     return response
 
 

@@ -11,10 +11,11 @@ from protocol.messages.delegation_tokens import (
 )
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
 
 
 def handle(
-    context: RequestContext, request: DescribeDelegationTokenRequest
+    node: NodePorts, context: RequestContext, request: DescribeDelegationTokenRequest
 ) -> DescribeDelegationTokenResponse:
     return DescribeDelegationTokenResponse(error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

@@ -17,20 +17,19 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_admin import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
 
-def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: DescribeGroupsRequest
-) -> DescribeGroupsResponse | Later[DescribeGroupsResponse]:
+async def handle(
+    node: GroupPorts, context: RequestContext, request: DescribeGroupsRequest
+) -> DescribeGroupsResponse:
     """Groups that may not be described come first, as in Kafka."""
     allowed = []
     answers = []
     for group_id in answered(request.groups, str):
-        if authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        if node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group_id):
             allowed.append(group_id)
         else:
             answers.append(DescribedGroup(group_id=group_id, error_code=Error.GROUP_AUTHORIZATION_FAILED))
@@ -42,7 +41,7 @@ def handle(
                 group = DescribedGroup(group_id=group_id, error_code=group.error)
             elif request.include_authorized_operations and group.error_code == Error.NONE:
                 group.authorized_operations = authorized_operations(
-                    authorizer, context, ResourceType.GROUP, group_id
+                    node.authorizer, context, ResourceType.GROUP, group_id
                 )
             answers.append(group)
         later.reply(DescribeGroupsResponse(groups=answers))
@@ -53,5 +52,5 @@ def handle(
         def describe(shard: GroupShard, group_id: str = group_id) -> DescribedGroup:
             return shard.describe_group(group_id, api_version=context.api_version)
 
-        groups.ask(group_id, describe, gathering.place(index))
-    return later.answer()
+        node.groups.ask(group_id, describe, gathering.place(index))
+    return await later

@@ -24,11 +24,9 @@ from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
+    from broker.handlers.ports import ReplicaPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
-    from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
-    from broker.security.authorizer import Authorizer
     from storage.directory.log_directory import LogDirectory
     from storage.files import Volume
     from storage.log.partition_log import PartitionLog
@@ -36,17 +34,14 @@ if TYPE_CHECKING:
 NO_LAG = -1  # DescribeLogDirsResponse.INVALID_OFFSET_LAG
 
 
-def handle(
-    log_dirs: LogDirs,
-    partitions: Partitions,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: ReplicaPorts,
     context: RequestContext,
     request: DescribeLogDirsRequest,
-) -> DescribeLogDirsResponse | Later[DescribeLogDirsResponse]:
-    if not allows_on_cluster(authorizer, context, Operation.DESCRIBE):
+) -> DescribeLogDirsResponse:
+    if not allows_on_cluster(node.authorizer, context, Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
-    return turns.answer(_described(log_dirs, partitions, request), context)
+    return await _described(node.log_dirs, node.partitions, request)
 
 
 async def _described(

@@ -22,24 +22,21 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import ReplicaPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
     from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from storage.producers.producer import Producer
 
 
-def handle(
-    partitions: Partitions,
-    metadata: MetadataLog,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: ReplicaPorts,
     context: RequestContext,
     request: DescribeProducersRequest,
-) -> DescribeProducersResponse | Later[DescribeProducersResponse]:
+) -> DescribeProducersResponse:
     """Followers know the producers too, and answer."""
-    return turns.answer(_described(partitions, metadata, authorizer, turns, context, request), context)
+    return await _described(node.partitions, node.metadata, node.authorizer, node.turns, context, request)
 
 
 async def _described(

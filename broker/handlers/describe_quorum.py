@@ -3,7 +3,6 @@ voter: we. See `controller.quorum_description`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from broker.controller.quorum_description import QuorumOfOne, describe_quorum
@@ -17,34 +16,22 @@ from protocol.messages.cluster_admin import (
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.metadata_log import MetadataLog
-    from broker.controller.quorum_requests import ReplicaProgress
-    from broker.environment.clock import Clock
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints
-    from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    node_id: int,
-    config: BrokerConfig,
-    metadata: MetadataLog,
-    metadata_replicas: Mapping[tuple[int, bytes], ReplicaProgress],
-    endpoints: Endpoints,
-    clock: Clock,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: DescribeQuorumRequest,
-) -> DescribeQuorumResponse | Later[DescribeQuorumResponse]:
-    if not authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+) -> DescribeQuorumResponse:
+    if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         denied = Error.CLUSTER_AUTHORIZATION_FAILED
         return DescribeQuorumResponse(error_code=denied, error_message=AUTHORIZATION_FAILED[denied])
-    listener = _controller_listener(node_id, config, endpoints)
-    quorum = QuorumOfOne(node_id, metadata, metadata_replicas, [listener])
-    return turns.answer(describe_quorum(quorum, request, context.api_version, clock.now_ms()), context)
+    listener = _controller_listener(node.node_id, node.config, node.endpoints)
+    quorum = QuorumOfOne(node.node_id, node.metadata, node.metadata_replicas, [listener])
+    return await describe_quorum(quorum, request, context.api_version, node.clock.now_ms())
 
 
 def _controller_listener(node_id: int, config: BrokerConfig, endpoints: Endpoints) -> QuorumListener:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.coordination.latest_offsets import LatestOffsets
+    from broker.handlers.ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
@@ -44,18 +45,21 @@ UNKNOWN_LEADER_EPOCH = 0
 _UNINITIALIZED = ShareStateSummary()
 
 
-def handle(
-    metadata: MetadataLog,
-    latest_offsets: LatestOffsets,
-    groups: Groups,
-    share_persister: Persister,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: BrokerPorts,
     context: RequestContext,
     request: DescribeShareGroupOffsetsRequest,
-) -> DescribeShareGroupOffsetsResponse | Later[DescribeShareGroupOffsetsResponse]:
-    described = _Described(metadata, latest_offsets, groups, share_persister, authorizer, turns, context)
-    return turns.answer(described.of_all(request), context)
+) -> DescribeShareGroupOffsetsResponse:
+    described = _Described(
+        node.metadata,
+        node.latest_offsets,
+        node.groups,
+        node.share_persister,
+        node.authorizer,
+        node.turns,
+        context,
+    )
+    return await described.of_all(request)
 
 
 class _Described:

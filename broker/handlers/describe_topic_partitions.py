@@ -27,22 +27,18 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import PartitionImage
     from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
-    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
-def handle(
-    config: BrokerConfig,
-    metadata: MetadataLog,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: NodePorts,
     context: RequestContext,
     request: DescribeTopicPartitionsRequest,
-) -> DescribeTopicPartitionsResponse | Later[DescribeTopicPartitionsResponse]:
-    asked = _Asked(config, metadata, authorizer)
-    return turns.answer(_described(asked, context, request), context)
+) -> DescribeTopicPartitionsResponse:
+    asked = _Asked(node.config, node.metadata, node.authorizer)
+    return await _described(asked, context, request)
 
 
 class _Asked(NamedTuple):

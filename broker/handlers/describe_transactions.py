@@ -22,20 +22,18 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
+    from broker.handlers.ports import TransactionPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
     from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
-def handle(
-    transactions: Transactions,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: TransactionPorts,
     context: RequestContext,
     request: DescribeTransactionsRequest,
-) -> DescribeTransactionsResponse | Later[DescribeTransactionsResponse]:
-    return turns.answer(_all(transactions, authorizer, turns, context, request), context)
+) -> DescribeTransactionsResponse:
+    return await _all(node.transactions, node.authorizer, node.turns, context, request)
 
 
 async def _all(

@@ -19,20 +19,16 @@ from protocol.messages.scram import (
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    metadata: MetadataLog,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: NodePorts,
     context: RequestContext,
     request: DescribeUserScramCredentialsRequest,
-) -> DescribeUserScramCredentialsResponse | Later[DescribeUserScramCredentialsResponse]:
-    if not authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+) -> DescribeUserScramCredentialsResponse:
+    if not node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
         denied = Error.CLUSTER_AUTHORIZATION_FAILED
         return DescribeUserScramCredentialsResponse(
             error_code=denied,
@@ -42,7 +38,7 @@ def handle(
                 for _ in request.users or ()
             ],
         )
-    return turns.answer(_described(metadata, request), context)
+    return await _described(node.metadata, request)
 
 
 async def _described(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.controller.leader_elections import PREFERRED, elected_leaders, election_of_type
@@ -18,23 +17,19 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
     from broker.controller.controller_result import ControllerResult
     from broker.controller.image import ClusterImage
-    from broker.controller.partition_terms import OwnSettings
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
     from protocol.waiting import Waiting
 
 
-def handle(
-    controller: Controller,
-    authorizer: Authorizer,
-    own_settings: Callable[[], OwnSettings],
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: ElectLeadersRequest,
-) -> ElectLeadersResponse | Later[ElectLeadersResponse]:
-    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+) -> ElectLeadersResponse:
+    refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
     if refusal is not None:
         return _refused(context, request, refusal)
     if context.api_version == 0:
@@ -50,13 +45,13 @@ def handle(
     later: Later[ElectLeadersResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[ElectLeadersResponse]]:
-        return elected_leaders(image, request, own_settings())
+        return elected_leaders(image, request, node.own_settings())
 
     def reply(answer: ElectLeadersResponse | KafkaError) -> None:
         later.reply(_refused(context, request, answer) if isinstance(answer, KafkaError) else answer)
 
-    later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
-    return later.answer()
+    later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
+    return await later
 
 
 def _refused(

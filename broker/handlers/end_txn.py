@@ -20,20 +20,17 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
-    from broker.coordination.transactions import Transactions
+    from broker.handlers.ports import TransactionPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 PRODUCER_FENCED_VERSION = 2
 VERSION_2_VERSION = 5  # transactions version 2
 
 
-def handle(
-    transactions: Transactions, authorizer: Authorizer, context: RequestContext, request: EndTxnRequest
-) -> EndTxnResponse | Later[EndTxnResponse]:
+async def handle(node: TransactionPorts, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     version = context.api_version
     transactional_id = request.transactional_id
-    if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
+    if not node.authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
         return EndTxnResponse(error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         return EndTxnResponse(error_code=Error.INVALID_REQUEST)
@@ -49,7 +46,7 @@ def handle(
             )
 
     try:
-        shard = transactions.shard_of(transactional_id)
+        shard = node.transactions.shard_of(transactional_id)
     except KafkaError as failure:
         return EndTxnResponse(error_code=failure.error)
     shard.end_txn(
@@ -58,4 +55,4 @@ def handle(
         client_transaction_version=2 if version >= VERSION_2_VERSION else 0,
         reply=reply,
     )
-    return later.answer()
+    return await later

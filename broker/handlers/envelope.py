@@ -21,31 +21,26 @@ from protocol.errors import CodecError, Error
 from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 if TYPE_CHECKING:
-    from broker.controller.metadata_log import MetadataLog
     from broker.environment.scheduler import Scheduler
+    from broker.handlers.ports import NodePorts
     from broker.network.answers import Answer, PendingAnswer
     from broker.network.context import RequestContext
-    from broker.network.dispatch import Dispatcher
-    from broker.security.authorizer import Authorizer
 
 log = logging.getLogger("barnabas.dispatch")
 
 _SIZE_BYTES = 4
 
 
-def handle(
-    dispatcher: Dispatcher,
-    metadata: MetadataLog,
-    authorizer: Authorizer,
-    scheduler: Scheduler,
+async def handle(
+    node: NodePorts,
     context: RequestContext,
     request: EnvelopeRequest,
-) -> EnvelopeResponse | Later[EnvelopeResponse]:
+) -> EnvelopeResponse:
     """Whatever becomes of the request in it, the broker is answered: else it would ask again and again."""
-    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+    refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return EnvelopeResponse(error_code=refusal.error)
-    if not metadata.is_leader:
+    if not node.metadata.is_leader:
         return EnvelopeResponse(error_code=Error.NOT_CONTROLLER)
     try:
         principal = principal_of(request.request_principal)
@@ -68,7 +63,7 @@ def handle(
             log.info("what %s hands on isn't taken: %s", context.connection, error)
             later.reply(EnvelopeResponse(error_code=Error.INVALID_REQUEST))
         except Exception as error:
-            dispatcher.failed(context.connection, error)
+            node.dispatcher.failed(context.connection, error)
             later.reply(EnvelopeResponse(error_code=Error.UNKNOWN_SERVER_ERROR))
         else:
             if answer is None or isinstance(answer, list):
@@ -76,11 +71,11 @@ def handle(
                 later.reply(EnvelopeResponse(response_data=data[_SIZE_BYTES:]))
                 return
             later.on_abandon = answer.abandon
-            answer.when_answered(partial(_go_on_later, scheduler, go_on, answer))
+            answer.when_answered(partial(_go_on_later, node.scheduler, go_on, answer))
 
     sender = Sender(context.connection, principal, host)
-    go_on(lambda: dispatcher.serve_forwarded(sender, memoryview(request.request_data), ENVELOPED))
-    return later.answer()
+    go_on(lambda: node.dispatcher.serve_forwarded(sender, memoryview(request.request_data), ENVELOPED))
+    return await later
 
 
 def _go_on_later(

@@ -10,10 +10,13 @@ from protocol.errors import Error
 from protocol.messages.delegation_tokens import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
 
 
-def handle(context: RequestContext, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
+def handle(
+    node: NodePorts, context: RequestContext, request: ExpireDelegationTokenRequest
+) -> ExpireDelegationTokenResponse:
     if context.is_forwarded:
         return ExpireDelegationTokenResponse(error_code=Error.DELEGATION_TOKEN_AUTH_DISABLED)
     return ExpireDelegationTokenResponse(

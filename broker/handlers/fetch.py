@@ -43,6 +43,7 @@ from protocol.waiting import Waiting, turn
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
+    from broker.handlers.ports import ReplicaPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
@@ -55,17 +56,7 @@ if TYPE_CHECKING:
 
 
 def handle(
-    partitions: Partitions,
-    fetch_sessions: FetchSessions,
-    fetch_max_bytes: int,
-    quotas: ClientQuotas,
-    current_leaders: CurrentLeaders,
-    authorizer: Authorizer,
-    clock: Clock,
-    scheduler: Scheduler,
-    turns: Turns,
-    replica_selector: Callable[[RequestContext, str], RackAwareReplicaSelector] | None,
-    replication_quotas: ReplicationQuotas,
+    node: ReplicaPorts,
     context: RequestContext,
     request: FetchRequest,
 ) -> FetchResponse | Later[FetchResponse]:
@@ -73,38 +64,38 @@ def handle(
     named = [(topic.topic_id if by_id else topic.topic, topic.partitions) for topic in request.topics]
     go_on = partial(
         _fetch,
-        partitions,
-        fetch_sessions,
-        fetch_max_bytes,
-        quotas,
-        current_leaders,
-        authorizer,
-        clock,
-        scheduler,
-        turns,
-        replica_selector,
-        replication_quotas,
+        node.partitions,
+        node.fetch_sessions,
+        node.fetch_max_bytes,
+        node.quotas,
+        node.current_leaders,
+        node.authorizer,
+        node.clock,
+        node.scheduler,
+        node.turns,
+        node.replica_selector,
+        node.replication_quotas,
         context,
         request,
     )
     has_one = len(named) == 1 and len(named[0][1]) == 1 and not request.forgotten_topics_data  # as most have
     if not has_one and _names_many(request):
-        begins = fetch_sessions.begin_in_turns(
+        begins = node.fetch_sessions.begin_in_turns(
             session_id=request.session_id,
             session_epoch=request.session_epoch,
             by_id=by_id,
             wanted=named,
             forgotten=request.forgotten_topics_data,
-            now_ms=clock.now_ms(),
+            now_ms=node.clock.now_ms(),
         )
-        return turns.answer(_once_begun(begins, go_on), context)
-    plan = fetch_sessions.begin(
+        return node.turns.answer(_once_begun(begins, go_on), context)
+    plan = node.fetch_sessions.begin(
         session_id=request.session_id,
         session_epoch=request.session_epoch,
         by_id=by_id,
         wanted=named,
         forgotten=request.forgotten_topics_data,
-        now_ms=clock.now_ms(),
+        now_ms=node.clock.now_ms(),
     )
     return go_on(plan)
 

@@ -13,24 +13,22 @@ from broker.security.denials import cluster_refusal
 from protocol.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.quorum.delayed_metadata_fetches import DelayedMetadataFetches
-    from broker.security.authorizer import Authorizer
 
 FIRST_VERSION_WITH_ENDPOINTS = 17
 
 
 def handle(
-    metadata_fetches: DelayedMetadataFetches,
-    authorizer: Authorizer,
+    node: ControllerPorts,
     context: RequestContext,
     request: FetchRequest,
 ) -> FetchResponse | Later[FetchResponse]:
-    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+    refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return FetchResponse(error_code=refusal.error)
     context.is_between_nodes = True
-    return metadata_fetches.fetch(
+    return node.metadata_fetches.fetch(
         request, tells_endpoints=context.api_version >= FIRST_VERSION_WITH_ENDPOINTS
     )

@@ -12,23 +12,21 @@ from broker.security.denials import cluster_refusal
 from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
 
 if TYPE_CHECKING:
-    from broker.controller.quorum_requests import QuorumRequests
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 FIRST_VERSION_WITH_ENDPOINTS = 1
 
 
 def handle(
-    quorum: QuorumRequests,
-    authorizer: Authorizer,
+    node: ControllerPorts,
     context: RequestContext,
     request: FetchSnapshotRequest,
 ) -> FetchSnapshotResponse:
-    refusal = cluster_refusal(authorizer, context, Operation.CLUSTER_ACTION)
+    refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return FetchSnapshotResponse(error_code=refusal.error)
-    response = quorum.fetch_snapshot(request)
+    response = node.quorum.fetch_snapshot(request)
     if context.api_version < FIRST_VERSION_WITH_ENDPOINTS:
         response.node_endpoints = []
     return response

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.coordination.share_states import ShareStates
     from broker.coordination.transactions import Transactions
+    from broker.handlers.ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 
@@ -103,17 +104,14 @@ class _Coordinators(NamedTuple):
 
 
 def handle(
-    metadata: MetadataLog,
-    topics: TopicRequests,
-    groups: Groups,
-    transactions: Transactions,
-    share_states: ShareStates,
-    authorizer: Authorizer,
+    node: BrokerPorts,
     context: RequestContext,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse | Later[FindCoordinatorResponse]:
-    coordinators = _Coordinators(metadata, topics, groups, transactions, share_states, [])
-    answer = _answer(coordinators, authorizer, context, request)
+    coordinators = _Coordinators(
+        node.metadata, node.topics, node.groups, node.transactions, node.share_states, []
+    )
+    answer = _answer(coordinators, node.authorizer, context, request)
     created = coordinators.creations[0].answer() if coordinators.creations else None
     if created is None:
         return answer
@@ -122,7 +120,7 @@ def handle(
 
     def tell(creation: Later[None]) -> None:
         creation.result()  # which may be an error of ours
-        later.reply(_answer(coordinators, authorizer, context, request))
+        later.reply(_answer(coordinators, node.authorizer, context, request))
 
     later.on_abandon = created.abandon
     created.when_answered(partial(later.guarded(tell), created))

@@ -12,20 +12,19 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: HeartbeatRequest
+    node: GroupPorts, context: RequestContext, request: HeartbeatRequest
 ) -> HeartbeatResponse | Later[HeartbeatResponse]:
-    if not authorizer.allows(context, READ, GROUP, request.group_id):
+    if not node.authorizer.allows(context, READ, GROUP, request.group_id):
         return HeartbeatResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return HeartbeatResponse(error_code=Error.INVALID_GROUP_ID)
-    return groups.answer(request.group_id, lambda shard: shard.heartbeat(request), _response)
+    return node.groups.answer(request.group_id, lambda shard: shard.heartbeat(request), _response)
 
 
 def _response(found: Error | KafkaError) -> HeartbeatResponse:

@@ -28,31 +28,19 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
-    from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.network.dispatch import Dispatcher
-    from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.peers.cluster import Cluster
-    from broker.security.authorizer import Authorizer
     from protocol.wire.schema import Message
 
 _OPERATIONS = frozenset(AlterConfigOp)
 
 
-def handle(
-    controller: Controller,
-    metadata: MetadataLog,
-    config: BrokerConfig,
-    authorizer: Authorizer,
-    node_id: int,
-    cluster: Cluster,
-    dispatcher: Dispatcher,
-    turns: Turns,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: IncrementalAlterConfigsRequest,
-) -> IncrementalAlterConfigsResponse | Later[IncrementalAlterConfigsResponse]:
-    rights = ConfigRights(authorizer, context, security.Operation.ALTER_CONFIGS)
+) -> IncrementalAlterConfigsResponse:
+    rights = ConfigRights(node.authorizer, context, security.Operation.ALTER_CONFIGS)
 
     def check(resource: IncrementalAlterConfigsResource) -> bool:
         kind, name = resource.resource_type, resource.resource_name
@@ -65,33 +53,33 @@ def handle(
                     raise refusal
                 finally:
                     del refusal  # its traceback holds this frame
-        check_resource(node_id, kind, name, loggers=True)
+        check_resource(node.node_id, kind, name, loggers=True)
         if kind == BROKER_LOGGER_RESOURCE:
             logger_levels.check_alterations(alterations)
             if not request.validate_only:
                 logger_levels.alter(alterations)
-                dispatcher.log_levels_altered()
+                node.dispatcher.log_levels_altered()
             return False
         if kind == BROKER_RESOURCE:
-            stored = metadata.image.configs.get((kind, name), {})
-            alter_broker(config, stored, alterations, per_broker=bool(name), elr_enabled=False)
+            stored = node.metadata.image.configs.get((kind, name), {})
+            alter_broker(node.config, stored, alterations, per_broker=bool(name), elr_enabled=False)
         return True
 
     asked = ConfigRequest(request.resources)
 
     async def altered() -> IncrementalAlterConfigsResponse:
         await asked.preprocess(check)
-        if asked.remaining and cluster.forwarding is not None:
+        if asked.remaining and node.cluster.forwarding is not None:
             left = IncrementalAlterConfigsRequest(
                 resources=[resource for resource, _ in asked.remaining], validate_only=request.validate_only
             )
-            told = await cluster.forwarding.ask(context, left)
+            told = await node.cluster.forwarding.ask(context, left)
             assert isinstance(told, IncrementalAlterConfigsResponse)
             asked.answered(told.responses)
             return IncrementalAlterConfigsResponse(responses=asked.responses)
-        return await altered_here(asked, controller, config, rights, request)
+        return await altered_here(asked, node.controller, node.config, rights, request)
 
-    return turns.answer(altered(), context)
+    return await altered()
 
 
 async def altered_here(

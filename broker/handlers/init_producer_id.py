@@ -28,6 +28,7 @@ from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.environment.scheduler import Scheduler
+    from broker.handlers.ports import TransactionPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 
@@ -38,16 +39,13 @@ LONGEST_WAIT_S = 1.0
 its connection is free meanwhile."""
 
 
-def handle(
-    transactions: Transactions,
-    producer_ids: ProducerIds,
-    scheduler: Scheduler,
-    authorizer: Authorizer,
+async def handle(
+    node: TransactionPorts,
     context: RequestContext,
     request: InitProducerIdRequest,
-) -> InitProducerIdResponse | Later[InitProducerIdResponse]:
+) -> InitProducerIdResponse:
     version = context.api_version
-    error = _check(authorizer, context, request)
+    error = _check(node.authorizer, context, request)
     if error is not NO_ERROR:
         return _response(KafkaError(error), version)
     later: Later[InitProducerIdResponse] = Later()
@@ -56,16 +54,16 @@ def handle(
         later.reply(_response(answer, version))
 
     def init(answered: Reply) -> None:
-        _init(transactions, producer_ids, request, answered)
+        _init(node.transactions, node.producer_ids, request, answered)
 
     def answered(answer: ProducerIdAndEpoch | KafkaError) -> None:
         if isinstance(answer, NoProducerIdError):
-            _Waiting(producer_ids, scheduler, later, later.guarded(lambda _: init(reply)))
+            _Waiting(node.producer_ids, node.scheduler, later, later.guarded(lambda _: init(reply)))
         else:
             reply(answer)
 
     init(answered)
-    return later.answer()
+    return await later
 
 
 def _init(

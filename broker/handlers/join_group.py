@@ -19,24 +19,20 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
 
 NULL_PROTOCOL_NAME_VERSION = 7
 
 
 def handle(
-    groups: Groups,
-    authorizer: Authorizer,
-    turns: Turns,
+    node: GroupPorts,
     context: RequestContext,
     request: JoinGroupRequest,
 ) -> JoinGroupResponse | Later[JoinGroupResponse]:
     version = context.api_version
-    if not authorizer.allows(context, READ, GROUP, request.group_id):
+    if not node.authorizer.allows(context, READ, GROUP, request.group_id):
         return _finished(JoinGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED), version)
     if not request.group_id:
         refused = JoinGroupResponse(member_id=request.member_id, error_code=Error.INVALID_GROUP_ID)
@@ -47,7 +43,9 @@ def handle(
             found = JoinGroupResponse(error_code=found.error)
         return _finished(found, version)
 
-    return deferred_requests.join(groups, turns, context, client_of(context, authorizer), request, respond)
+    return deferred_requests.join(
+        node.groups, node.turns, context, client_of(context, node.authorizer), request, respond
+    )
 
 
 def _finished(response: JoinGroupResponse, version: int) -> JoinGroupResponse:

@@ -23,28 +23,25 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
 BATCH_VERSION = 3
 
 
 def handle(
-    groups: Groups,
-    authorizer: Authorizer,
-    turns: Turns,
+    node: GroupPorts,
     context: RequestContext,
     request: LeaveGroupRequest,
 ) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
-    if not authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
+    if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return LeaveGroupResponse(error_code=Error.INVALID_GROUP_ID)
-    at_once = _at_once(groups, request.group_id)
+    at_once = _at_once(node.groups, request.group_id)
     if len(request.members) > at_once:
-        return turns.answer(_in_turns(groups, request, at_once), context, to_the_end=True)
+        return node.turns.answer(_in_turns(node.groups, request, at_once), context, to_the_end=True)
     is_batch = context.api_version >= BATCH_VERSION
     if not is_batch:
         request.members = [MemberIdentity(member_id=request.member_id)]
@@ -57,7 +54,7 @@ def handle(
             return LeaveGroupResponse(error_code=error, members=members)
         return LeaveGroupResponse(error_code=error if error is not Error.NONE else members[0].error_code)
 
-    return groups.answer(request.group_id, lambda shard: shard.leave(request), respond)
+    return node.groups.answer(request.group_id, lambda shard: shard.leave(request), respond)
 
 
 def _at_once(groups: Groups, group_id: str) -> int:

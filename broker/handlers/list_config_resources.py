@@ -21,27 +21,22 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from broker.controller.image import ClusterImage
-    from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    metadata: MetadataLog,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: NodePorts,
     context: RequestContext,
     request: ListConfigResourcesRequest,
-) -> ListConfigResourcesResponse | Later[ListConfigResourcesResponse]:
-    if not allows_on_cluster(authorizer, context, Operation.DESCRIBE_CONFIGS):
+) -> ListConfigResourcesResponse:
+    if not allows_on_cluster(node.authorizer, context, Operation.DESCRIBE_CONFIGS):
         return ListConfigResourcesResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
     supported = RESOURCE_TYPES if context.api_version >= 1 else (CLIENT_METRICS_RESOURCE,)
     wanted = request.resource_types or supported
     if any(resource_type not in supported for resource_type in wanted):
         return ListConfigResourcesResponse(error_code=Error.UNSUPPORTED_VERSION)
-    return turns.answer(_listed(metadata.image, context.listener_name, wanted), context)
+    return await _listed(node.metadata.image, context.listener_name, wanted)
 
 
 async def _listed(

@@ -13,31 +13,30 @@ from protocol.messages.groups_admin import ListedGroup, ListGroupsRequest, ListG
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
 
-def handle(
-    groups: Groups,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: GroupPorts,
     context: RequestContext,
     request: ListGroupsRequest,
-) -> ListGroupsResponse | Later[ListGroupsResponse]:
+) -> ListGroupsResponse:
     """Who may describe the cluster sees all groups, others those that they may describe."""
-    sees_all = authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    sees_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
     try:
-        shards = groups.all_shards()
+        shards = node.groups.all_shards()
     except KafkaError as error:
         return ListGroupsResponse(error_code=error.error)
 
     def may_see(group: ListedGroup) -> bool:
-        return sees_all or authorizer.allows(context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+        return sees_all or node.authorizer.allows(
+            context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id
+        )
 
-    return turns.answer(_listed(shards, turns, request, may_see), context)
+    return await _listed(shards, node.turns, request, may_see)
 
 
 async def _listed(

@@ -28,8 +28,8 @@ from protocol.messages.offsets import (
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import ReplicaPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
     from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
@@ -55,16 +55,14 @@ DEBUGGER = -2  # as the id of the replica: a tool, which any replica may answer
 _NOTHING = (-1, -1, -1)
 
 
-def handle(
-    partitions: Partitions,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: ReplicaPorts,
     context: RequestContext,
     request: ListOffsetsRequest,
-) -> ListOffsetsResponse | Later[ListOffsetsResponse]:
+) -> ListOffsetsResponse:
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         return ListOffsetsResponse(topics=_refused(request.topics, Error.UNKNOWN_SERVER_ERROR))
-    return turns.answer(_answered(partitions, authorizer, turns, context, request), context)
+    return await _answered(node.partitions, node.authorizer, node.turns, context, request)
 
 
 async def _answered(

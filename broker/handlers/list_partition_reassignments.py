@@ -15,23 +15,19 @@ from protocol.messages.cluster_admin import (
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    metadata: MetadataLog,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: NodePorts,
     context: RequestContext,
     request: ListPartitionReassignmentsRequest,
-) -> ListPartitionReassignmentsResponse | Later[ListPartitionReassignmentsResponse]:
-    refusal = cluster_refusal(authorizer, context, Operation.DESCRIBE)
+) -> ListPartitionReassignmentsResponse:
+    refusal = cluster_refusal(node.authorizer, context, Operation.DESCRIBE)
     if refusal is not None:
         return ListPartitionReassignmentsResponse(error_code=refusal.error, error_message=refusal.message)
-    return turns.answer(_listed(metadata, request), context)
+    return await _listed(node.metadata, request)
 
 
 async def _listed(

@@ -25,11 +25,9 @@ from protocol.messages.transactions_admin import (
 from protocol.waiting import compute, turn
 
 if TYPE_CHECKING:
-    from broker.coordination.transactions import Transactions
+    from broker.handlers.ports import TransactionPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
     from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
     from coordinator.transaction.shard import TransactionShard
 
 WORK_PER_ENTRY = 100
@@ -38,22 +36,22 @@ MOST_COMPILED_IN_PASSING = 500
 """Characters of an expression, and of all ids: more is compiled beside the loop, at some 10 µs for each."""
 
 
-def handle(
-    transactions: Transactions,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: TransactionPorts,
     context: RequestContext,
     request: ListTransactionsRequest,
-) -> ListTransactionsResponse | Later[ListTransactionsResponse]:
+) -> ListTransactionsResponse:
     try:
-        shards = transactions.all_shards()
+        shards = node.transactions.all_shards()
     except KafkaError as error:
         return ListTransactionsResponse(error_code=error.error)
 
     def may_see(transactional_id: str) -> bool:
-        return authorizer.allows(context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        return node.authorizer.allows(
+            context, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        )
 
-    return turns.answer(_listed(shards, turns, request, may_see), context)
+    return await _listed(shards, node.turns, request, may_see)
 
 
 async def _listed(

@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.topic_requests import TopicRequests
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
@@ -207,20 +207,14 @@ class _Described:
         return self.unknown_ids + self.known + self.missing + self.refused
 
 
-def handle(
-    node_id: int,
-    cluster_id: str,
-    config: BrokerConfig,
-    metadata: MetadataLog,
-    topics: TopicRequests,
-    authorizer: Authorizer,
-    turns: Turns,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: MetadataRequest,
-) -> MetadataResponse | Later[MetadataResponse]:
-    view = ListenerView(metadata.image, context.listener_name)
-    described = _Topics(metadata, view, topics, authorizer, context)
-    return turns.answer(_answer(described, _Cluster(cluster_id, node_id, config), request))
+) -> MetadataResponse:
+    view = ListenerView(node.metadata.image, context.listener_name)
+    described = _Topics(node.metadata, view, node.topics, node.authorizer, context)
+    return await _answer(described, _Cluster(node.cluster_id, node.node_id, node.config), request)
 
 
 class _Cluster(NamedTuple):

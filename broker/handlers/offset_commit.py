@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.pause import Pause
 from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.offsets.staging import STAGED_PER_TURN, StagedOffsets
@@ -33,11 +34,9 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicImage
-    from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
-    from broker.environment.clock import Clock
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -99,23 +98,20 @@ class _Answers:
         return asked.topic_id if self._by_id else asked.name
 
 
-def handle(
-    groups: Groups,
-    metadata: MetadataLog,
-    authorizer: Authorizer,
-    clock: Clock,
-    turns: Turns,
+@runs_to_its_end
+async def handle(
+    node: GroupPorts,
     context: RequestContext,
     request: OffsetCommitRequest,
-) -> OffsetCommitResponse | Later[OffsetCommitResponse]:
+) -> OffsetCommitResponse:
     staged = StagedOffsets(
         request.group_id,
-        clock.now_ms(),
-        max_metadata=groups.max_offset_metadata,
+        node.clock.now_ms(),
+        max_metadata=node.groups.max_offset_metadata,
         retention_ms=request.retention_time_ms,
     )
-    steps = _committed(groups, metadata.image, authorizer, staged, context, request)
-    return turns.answer(steps, context, to_the_end=True)
+    steps = _committed(node.groups, node.metadata.image, node.authorizer, staged, context, request)
+    return await steps
 
 
 async def _committed(

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
-from broker.network.turns import PER_TURN, in_turns
+from broker.network.turns import PER_TURN, in_turns, runs_to_its_end
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.group.offsets.staging import Tombstones
 from protocol.errors import Error, KafkaError
@@ -22,25 +22,22 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
-    from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
 
 
-def handle(
-    groups: Groups,
-    metadata: MetadataLog,
-    authorizer: Authorizer,
-    turns: Turns,
+@runs_to_its_end
+async def handle(
+    node: GroupPorts,
     context: RequestContext,
     request: OffsetDeleteRequest,
-) -> OffsetDeleteResponse | Later[OffsetDeleteResponse]:
+) -> OffsetDeleteResponse:
     """An error of the group goes before everything else; unknown topics and partitions have their own. What goes is one
     batch, as in Kafka: it is made ready in turns of the loop, and decided and written in one."""
-    steps = _deleted(groups, metadata.image, authorizer, context, request)
-    return turns.answer(steps, context, to_the_end=True)
+    steps = _deleted(node.groups, node.metadata.image, node.authorizer, context, request)
+    return await steps
 
 
 class _Answers:

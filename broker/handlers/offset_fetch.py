@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
@@ -50,17 +50,16 @@ _TOPICS_OF_GROUP = EntryList("topics", "topics", "partition_indexes", "partition
 
 
 def handle(
-    groups: Groups,
-    metadata: MetadataLog,
-    authorizer: Authorizer,
-    turns: Turns,
+    node: GroupPorts,
     context: RequestContext,
     request: OffsetFetchRequest,
 ) -> OffsetFetchResponse | Later[OffsetFetchResponse]:
-    fetch = _Fetch(groups, metadata, authorizer, context, Repeats(), require_stable=request.require_stable)
+    fetch = _Fetch(
+        node.groups, node.metadata, node.authorizer, context, Repeats(), require_stable=request.require_stable
+    )
     if context.api_version >= BATCH_VERSION:
         if len(request.groups) > MOST_OF_PIECE or any(map(fetch.is_long, request.groups)):
-            return turns.answer(_in_pieces(fetch, request.groups, _of_groups), context)
+            return node.turns.answer(_in_pieces(fetch, request.groups, _of_groups), context)
         return gathered([fetch.answer(group) for group in fetch.answered(request.groups)], _of_groups)
     topics = None
     if request.topics is not None:
@@ -74,7 +73,7 @@ def handle(
         return _of_one_group(asked, found[0], context.api_version)
 
     if fetch.is_long(asked):
-        return turns.answer(_in_pieces(fetch, [asked], respond), context)
+        return node.turns.answer(_in_pieces(fetch, [asked], respond), context)
     return gathered([fetch.answer(asked)], respond)
 
 

@@ -15,28 +15,27 @@ from protocol.messages.offsets import (
 )
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import ReplicaPorts
     from broker.network.context import RequestContext
     from broker.replicas.partitions import Partitions
-    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    partitions: Partitions,
-    authorizer: Authorizer,
+    node: ReplicaPorts,
     context: RequestContext,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse:
     """Brokers may ask for any topic, clients for what they may describe; what is refused stands behind the rest."""
-    by_broker = authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    by_broker = node.authorizer.allows(context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     allowed = {
-        name: by_broker or authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
+        name: by_broker or node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, name)
         for name in dict.fromkeys(topic.topic for topic in request.topics)
     }
     answers = []
     refused = []
     for topic in request.topics:
         if allowed[topic.topic]:
-            ends = [_end_of_epoch(partitions, topic.topic, asked) for asked in topic.partitions]
+            ends = [_end_of_epoch(node.partitions, topic.topic, asked) for asked in topic.partitions]
             answers.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=ends))
         else:
             ends = [

@@ -35,39 +35,27 @@ from protocol.messages.produce import ProduceRequest
 from protocol.records.checks import RequestFailedError
 
 if TYPE_CHECKING:
-    from broker.coordination.produce_verification import ProduceVerification
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduler
+    from broker.handlers.ports import ReplicaPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
-    from broker.replicas.current_leaders import CurrentLeaders
-    from broker.replicas.partitions import Partitions
-    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    partitions: Partitions,
-    produce_verification: ProduceVerification,
-    current_leaders: CurrentLeaders,
-    authorizer: Authorizer,
-    clock: Clock,
-    scheduler: Scheduler,
-    turns: Turns,
+    node: ReplicaPorts,
     context: RequestContext,
     request: ProduceRequest,
 ) -> ProduceAnswer | Later[ProduceAnswer]:
-    found = SortedRequest(partitions, authorizer, context)
+    found = SortedRequest(node.partitions, node.authorizer, context)
     topics = request.topic_data
     has_one = len(topics) == 1 and len(topics[0].partition_data) == 1  # as most have
     if not has_one and (entries := produced(request)) > PER_TURN:
         context.connection.hold_produced(entries)
-        producing = Producing(context, request, current_leaders, clock, scheduler, turns)
-        return producing.in_turns(found, produce_verification, authorizer)
+        producing = Producing(context, request, node.current_leaders, node.clock, node.scheduler, node.turns)
+        return producing.in_turns(found, node.produce_verification, node.authorizer)
     try:
         sizes, transactional = check_shapes(topics, context.api_version)
     except RequestFailedError as failure:
         return fail_all(request, failure, context)
-    if transactional and not may_use_id(request, authorizer, context):
+    if transactional and not may_use_id(request, node.authorizer, context):
         return fail_all(request, ID_REFUSED, context)
     found.take(topics, iter(sizes))
     batches, refusals = found.batches, found.refusals
@@ -79,9 +67,11 @@ def handle(
         except RequestFailedError as failure:
             return fail_all(request, failure, context)
         if sender is not None:
-            verified = produce_verification.verify(*sender, context.api_version)
+            verified = node.produce_verification.verify(*sender, context.api_version)
             if isinstance(verified, Verifying):
-                producing = Producing(context, request, current_leaders, clock, scheduler, turns)
+                producing = Producing(
+                    context, request, node.current_leaders, node.clock, node.scheduler, node.turns
+                )
                 return producing.append_once_verified(verified, found)
             if verified.errors:
                 refuse([*batches], batches, verified, refusals, context.api_version)
@@ -89,13 +79,13 @@ def handle(
     appends = Appends(request.acks, context.client_id == ADMIN_CLIENT_ID)
     rest = NOTHING
     if len(batches) > MANY_BATCHES:
-        rest = appends.append_for_a_turn(batches, clock, guards)
+        rest = appends.append_for_a_turn(batches, node.clock, guards)
     else:
-        appends.append(batches, clock.now_ms(), guards)
+        appends.append(batches, node.clock.now_ms(), guards)
     if appends.are_done and not refusals and not rest:
         return response_of(request.acks, appends.answers)
     later: Later[ProduceAnswer] = Later()
-    producing = Producing(context, request, current_leaders, clock, scheduler, turns)
+    producing = Producing(context, request, node.current_leaders, node.clock, node.scheduler, node.turns)
     if rest or appends.left:
         producing.append_rest(appends, rest, refusals, guards, later)
     else:

@@ -15,24 +15,20 @@ from protocol.messages.share_state import (
 )
 
 if TYPE_CHECKING:
-    from broker.coordination.share_states import ShareStates
+    from broker.handlers.ports import SharePorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
     from coordinator.persister import ShareState
     from coordinator.share.shard import ShareShard
     from coordinator.share.share_partition_key import SharePartitionKey
 
 
 def handle(
-    share_states: ShareStates,
-    authorizer: Authorizer,
-    turns: Turns,
+    node: SharePorts,
     context: RequestContext,
     request: ReadShareGroupStateRequest,
 ) -> ReadShareGroupStateResponse | Later[ReadShareGroupStateResponse]:
-    return share_state_answer(share_states, authorizer, turns, context, request, _API)
+    return share_state_answer(node.share_states, node.authorizer, node.turns, context, request, _API)
 
 
 def _ask(shard: ShareShard, key: SharePartitionKey, asked: ReadPartition) -> ShareState:

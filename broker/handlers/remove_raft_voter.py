@@ -10,19 +10,16 @@ from broker.security.denials import cluster_refusal
 from protocol.messages.raft import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 if TYPE_CHECKING:
-    from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 
 def handle(
-    cluster_id: str,
-    metadata: MetadataLog,
-    authorizer: Authorizer,
+    node: NodePorts,
     context: RequestContext,
     request: RemoveRaftVoterRequest,
 ) -> RemoveRaftVoterResponse:
-    refused = cluster_refusal(authorizer, context, Operation.ALTER) or refusal_to_remove(
-        metadata, cluster_id, request
+    refused = cluster_refusal(node.authorizer, context, Operation.ALTER) or refusal_to_remove(
+        node.metadata, node.cluster_id, request
     )
     return RemoveRaftVoterResponse(error_code=refused.error, error_message=refused.message)

@@ -10,10 +10,13 @@ from protocol.errors import Error
 from protocol.messages.delegation_tokens import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
 
 
-def handle(context: RequestContext, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
+def handle(
+    node: NodePorts, context: RequestContext, request: RenewDelegationTokenRequest
+) -> RenewDelegationTokenResponse:
     if context.is_forwarded:
         return RenewDelegationTokenResponse(error_code=Error.DELEGATION_TOKEN_AUTH_DISABLED)
     return RenewDelegationTokenResponse(

@@ -8,10 +8,13 @@ from protocol.errors import Error
 from protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
 
 
-def handle(context: RequestContext, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
+def handle(
+    node: NodePorts, context: RequestContext, request: SaslAuthenticateRequest
+) -> SaslAuthenticateResponse:
     context.connection.listener.refused_sasl(context.sender, "")
     return SaslAuthenticateResponse(
         error_code=Error.ILLEGAL_SASL_STATE,

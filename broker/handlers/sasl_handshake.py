@@ -8,9 +8,10 @@ from protocol.errors import Error
 from protocol.messages.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import NodePorts
     from broker.network.context import RequestContext
 
 
-def handle(context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
+def handle(node: NodePorts, context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     context.connection.listener.refused_sasl(context.sender, request.mechanism)
     return SaslHandshakeResponse(error_code=Error.ILLEGAL_SASL_STATE)

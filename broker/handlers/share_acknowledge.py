@@ -27,28 +27,23 @@ from protocol.messages.share_fetch import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.metadata_log import MetadataLog
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import BrokerPorts
     from broker.network.context import RequestContext
-    from broker.replicas.current_leaders import CurrentLeaders
-    from broker.security.authorizer import Authorizer
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
 
 
-def handle(
-    shares: SharePartitionManager,
-    groups: Groups,
-    metadata: MetadataLog,
-    current_leaders: CurrentLeaders,
-    authorizer: Authorizer,
+async def handle(
+    node: BrokerPorts,
     context: RequestContext,
     request: ShareAcknowledgeRequest,
-) -> ShareAcknowledgeResponse | Later[ShareAcknowledgeResponse]:
-    image, epoch = metadata.image, request.share_session_epoch
+) -> ShareAcknowledgeResponse:
+    image, epoch = node.metadata.image, request.share_session_epoch
     try:
-        group_id, member_id = check_sender(groups, authorizer, context, request.group_id, request.member_id)
-        _use_session(shares, group_id, member_id, epoch)
-        refuse_too_many(shares, group_id, member_id, epoch, request.topics)
+        group_id, member_id = check_sender(
+            node.groups, node.authorizer, context, request.group_id, request.member_id
+        )
+        _use_session(node.shares, group_id, member_id, epoch)
+        refuse_too_many(node.shares, group_id, member_id, epoch, request.topics)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.error)
     acknowledgements: Acknowledgements = {
@@ -60,16 +55,16 @@ def handle(
 
     def answered(found: AcknowledgedPartitions) -> None:
         if epoch == FINAL_EPOCH:
-            shares.end_session(group_id, member_id)
+            node.shares.end_session(group_id, member_id)
         response = _response(found)
-        response.acquisition_lock_timeout_ms = shares.settings_of(group_id).record_lock_duration_ms
+        response.acquisition_lock_timeout_ms = node.shares.settings_of(group_id).record_lock_duration_ms
         listed = [(topic.topic_id, answer) for topic in response.responses for answer in topic.partitions]
-        response.node_endpoints = tell_leaders(current_leaders, context, listed)
+        response.node_endpoints = tell_leaders(node.current_leaders, context, listed)
         later.reply(response)
 
     acknowledge(
-        shares,
-        TopicAccess(image, authorizer, context),
+        node.shares,
+        TopicAccess(image, node.authorizer, context),
         group_id,
         member_id,
         acknowledgements,
@@ -77,7 +72,7 @@ def handle(
         renews=request.is_renew_ack,
         then=later.guarded(answered),
     )
-    return later.answer()
+    return await later
 
 
 def _use_session(shares: SharePartitionManager, group_id: str, member_id: str, epoch: int) -> None:

@@ -28,17 +28,11 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 
 if TYPE_CHECKING:
-    from broker.controller.metadata_log import MetadataLog
-    from broker.coordination.groups import Groups
-    from broker.environment.chance import Chance
-    from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
+    from broker.handlers.ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
-    from broker.replicas.current_leaders import CurrentLeaders
-    from broker.replicas.partitions import Partitions
-    from broker.security.authorizer import Authorizer
     from broker.shares.share_fetching import Answers
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
     from broker.shares.share_session_cache import ShareKey
@@ -47,35 +41,26 @@ ACQUIRE_MODES = frozenset(AcquireMode)
 
 
 def handle(
-    partitions: Partitions,
-    shares: SharePartitionManager,
-    groups: Groups,
-    fetch_max_bytes: int,
-    metadata: MetadataLog,
-    quotas: ClientQuotas,
-    current_leaders: CurrentLeaders,
-    authorizer: Authorizer,
-    chance: Chance,
-    clock: Clock,
-    scheduler: Scheduler,
-    turns: Turns,
+    node: BrokerPorts,
     context: RequestContext,
     request: ShareFetchRequest,
 ) -> ShareFetchResponse | Later[ShareFetchResponse]:
     renews = context.api_version >= RENEWING_VERSION and request.is_renew_ack
     try:
-        group_id, member_id = check_sender(groups, authorizer, context, request.group_id, request.member_id)
+        group_id, member_id = check_sender(
+            node.groups, node.authorizer, context, request.group_id, request.member_id
+        )
         if renews and (request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms):
             raise KafkaError(Error.INVALID_REQUEST)
-        session = _session(shares, context, request, group_id, member_id)
+        session = _session(node.shares, context, request, group_id, member_id)
     except KafkaError as error:
         if error.error is Error.SHARE_SESSION_LIMIT_REACHED:
-            return _limit_reached(scheduler, request.max_wait_ms)
+            return _limit_reached(node.scheduler, request.max_wait_ms)
         return ShareFetchResponse(error_code=error.error)
     fetch = _ShareFetch(
-        shares,
-        TopicAccess(metadata.image, authorizer, context),
-        ShareFetchAnswers(shares, quotas, current_leaders, clock, context),
+        node.shares,
+        TopicAccess(node.metadata.image, node.authorizer, context),
+        ShareFetchAnswers(node.shares, node.quotas, node.current_leaders, node.clock, context),
         request,
         group_id,
         member_id,
@@ -86,14 +71,14 @@ def handle(
         fetch.fetched({})
         return fetch.later.answer()
     keys = fetch.readable()
-    max_bytes = _max_bytes(fetch_max_bytes, quotas, context, request)
+    max_bytes = _max_bytes(node.fetch_max_bytes, node.quotas, context, request)
     # Kafka can't put a topic without a name into its answer. It has read for the others by then.
     fails = fetch.names_unknown_topic
     if not fails and keys and request.max_records and max_bytes:
         if request.share_acquire_mode in ACQUIRE_MODES:
-            parameters = _parameters(shares, request, group_id, member_id, max_bytes)
-            reading = ShareReading(partitions, shares, chance, parameters)
-            fetch.read(reading, keys, scheduler, turns)
+            parameters = _parameters(node.shares, request, group_id, member_id, max_bytes)
+            reading = ShareReading(node.partitions, node.shares, node.chance, parameters)
+            fetch.read(reading, keys, node.scheduler, node.turns)
             return fetch.later.answer()
         fails = True
     if fails:

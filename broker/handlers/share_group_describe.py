@@ -12,17 +12,18 @@ from protocol.messages.groups_share import (
 )
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
 
 def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: ShareGroupDescribeRequest
+    node: GroupPorts, context: RequestContext, request: ShareGroupDescribeRequest
 ) -> ShareGroupDescribeResponse | Later[ShareGroupDescribeResponse]:
-    return described_groups(groups, authorizer, context, request, _API, is_served=groups.serves_share_groups)
+    return described_groups(
+        node.groups, node.authorizer, context, request, _API, is_served=node.groups.serves_share_groups
+    )
 
 
 def _describe(shard: GroupShard, group_id: str) -> DescribedGroup:

@@ -16,11 +16,9 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
 
 LONGEST_MEMBER_ID = 36
 """Characters, as those of a uuid in words."""
@@ -30,15 +28,13 @@ MOST_NAMES = 10_000
 
 
 def handle(
-    groups: Groups,
-    authorizer: Authorizer,
-    turns: Turns,
+    node: GroupPorts,
     context: RequestContext,
     request: ShareGroupHeartbeatRequest,
 ) -> ShareGroupHeartbeatResponse | Later[ShareGroupHeartbeatResponse]:
-    if not groups.serves_share_groups:
+    if not node.groups.serves_share_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
-    if not authorizer.allows(context, READ, GROUP, request.group_id):
+    if not node.authorizer.allows(context, READ, GROUP, request.group_id):
         return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
     if not is_member_id(request.member_id):
         return _refused(KafkaError(Error.INVALID_REQUEST))
@@ -46,14 +42,14 @@ def handle(
     if len(names) > MOST_NAMES:
         return _refused(KafkaError(Error.INVALID_REQUEST, f"No more than {MOST_NAMES} names are taken."))
     for name in dict.fromkeys(names):
-        if not authorizer.allows(context, DESCRIBE, TOPIC, name):
+        if not node.authorizer.allows(context, DESCRIBE, TOPIC, name):
             return _refused(KafkaError(Error.TOPIC_AUTHORIZATION_FAILED))
     try:
         _check(request)
     except KafkaError as error:
         return _refused(error)
     return deferred_requests.share_heartbeat(
-        groups, turns, context, client_of(context, authorizer), request, _response
+        node.groups, node.turns, context, client_of(context, node.authorizer), request, _response
     )
 
 

@@ -12,20 +12,19 @@ from protocol.messages.groups_streams import (
 )
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
 HIDDEN_STREAMS_TOPICS = "The described group uses topics that the client is not authorized to describe."
 
 
 def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: StreamsGroupDescribeRequest
+    node: GroupPorts, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse | Later[StreamsGroupDescribeResponse]:
     return described_groups(
-        groups, authorizer, context, request, _API, is_served=groups.serves_streams_groups
+        node.groups, node.authorizer, context, request, _API, is_served=node.groups.serves_streams_groups
     )
 
 

@@ -22,11 +22,10 @@ from protocol.errors import Error, KafkaError, answered_text
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
     from broker.coordination.internal_topics import InternalTopics
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
-    from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer
     from coordinator.group.streams.heartbeat_answer import StreamsAnswer
     from protocol.messages.groups_streams import TaskIds, Topology
@@ -36,20 +35,17 @@ ONE_KIND = "If one task-type is non-null, all must be non-null."
 
 
 def handle(
-    groups: Groups,
-    internal_topics: InternalTopics,
-    authorizer: Authorizer,
-    turns: Turns,
+    node: GroupPorts,
     context: RequestContext,
     request: StreamsGroupHeartbeatRequest,
 ) -> StreamsGroupHeartbeatResponse | Later[StreamsGroupHeartbeatResponse]:
-    if not groups.serves_streams_groups:
+    if not node.groups.serves_streams_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
-    if not authorizer.allows(context, READ, GROUP, request.group_id):
+    if not node.authorizer.allows(context, READ, GROUP, request.group_id):
         return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
     try:
         if request.topology is not None:
-            _check_topics(request.topology, authorizer, context)
+            _check_topics(request.topology, node.authorizer, context)
         _check_supported(request)
         _check(request)
     except KafkaError as error:
@@ -59,13 +55,13 @@ def handle(
         if isinstance(found, KafkaError):
             return _refused(found)
         if found.to_create:
-            _create(found, internal_topics, authorizer, context)
+            _create(found, node.internal_topics, node.authorizer, context)
         for status in found.response.status or ():
             status.status_detail = answered_text(status.status_detail)
         return found.response
 
     return deferred_requests.streams_heartbeat(
-        groups, turns, context, client_of(context, authorizer), request, respond
+        node.groups, node.turns, context, client_of(context, node.authorizer), request, respond
     )
 
 

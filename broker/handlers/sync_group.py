@@ -14,19 +14,16 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.coordination.groups import Groups
+    from broker.handlers.ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 PROTOCOL_VERSION = 5
 
 
-def handle(
-    groups: Groups, authorizer: Authorizer, context: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse | Later[SyncGroupResponse]:
+async def handle(node: GroupPorts, context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse:
     if context.api_version >= PROTOCOL_VERSION and None in (request.protocol_type, request.protocol_name):
         return SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL)
-    if not authorizer.allows(context, READ, GROUP, request.group_id):
+    if not node.authorizer.allows(context, READ, GROUP, request.group_id):
         return SyncGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return SyncGroupResponse(error_code=Error.INVALID_GROUP_ID)
@@ -35,5 +32,5 @@ def handle(
     def reply(found: SyncGroupResponse | KafkaError) -> None:
         later.reply(SyncGroupResponse(error_code=found.error) if isinstance(found, KafkaError) else found)
 
-    groups.ask_for_later(request.group_id, lambda shard, answered: shard.sync(request, answered), reply)
-    return later.answer()
+    node.groups.ask_for_later(request.group_id, lambda shard, answered: shard.sync(request, answered), reply)
+    return await later

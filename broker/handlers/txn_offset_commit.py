@@ -21,6 +21,7 @@ from broker.controller.pause import Pause
 from broker.coordination.add_partitions_to_txn_manager import TransactionSupportedOperation, Verified
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.offsets.staging import STAGED_PER_TURN, StagedOffsets
@@ -39,12 +40,10 @@ from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
-    from broker.controller.metadata_log import MetadataLog
     from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from broker.coordination.groups import Groups
-    from broker.environment.clock import Clock
+    from broker.handlers.ports import BrokerPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
@@ -52,36 +51,40 @@ if TYPE_CHECKING:
 LOADING_VERSION = 2  # clients before it don't know COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)
 
 
-def handle(
-    metadata: MetadataLog,
-    partitions: Partitions,
-    groups: Groups,
-    add_partitions_manager: AddPartitionsToTxnManager,
-    authorizer: Authorizer,
-    clock: Clock,
-    turns: Turns,
+@runs_to_its_end
+async def handle(
+    node: BrokerPorts,
     context: RequestContext,
     request: TxnOffsetCommitRequest,
-) -> TxnOffsetCommitResponse | Later[TxnOffsetCommitResponse]:
+) -> TxnOffsetCommitResponse:
     staged = StagedOffsets(
-        request.group_id, clock.now_ms(), max_metadata=groups.max_offset_metadata, has_topic_ids=False
+        request.group_id,
+        node.clock.now_ms(),
+        max_metadata=node.groups.max_offset_metadata,
+        has_topic_ids=False,
     )
     answer = _Answer(staged)
 
     async def committed() -> TxnOffsetCommitResponse:
-        refused = _refused(authorizer, context, request)
+        refused = _refused(node.authorizer, context, request)
         if refused:
             answer.await_all(request)
             return await answer.response(KafkaError(refused))
-        await _checked(answer, metadata.image, authorizer, context, request)
+        await _checked(answer, node.metadata.image, node.authorizer, context, request)
         if not answer.awaited:
             return TxnOffsetCommitResponse.of(topics=answer.topics)
         found = await _written(
-            answer.staged, metadata.image, partitions, groups, add_partitions_manager, context, request
+            answer.staged,
+            node.metadata.image,
+            node.partitions,
+            node.groups,
+            node.add_partitions_manager,
+            context,
+            request,
         )
         return await answer.response(found)
 
-    return turns.answer(committed(), context, to_the_end=True)
+    return await committed()
 
 
 def _refused(authorizer: Authorizer, context: RequestContext, request: TxnOffsetCommitRequest) -> Error:

@@ -6,7 +6,6 @@ INVALID_REQUEST.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,32 +18,27 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
     from broker.controller.controller_result import ControllerResult
     from broker.controller.image import ClusterImage
-    from broker.controller.partition_terms import OwnSettings
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
     from protocol.waiting import Waiting
 
 
-def handle(
-    controller: Controller,
-    authorizer: Authorizer,
-    node_id: int,
-    own_settings: Callable[[], OwnSettings],
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: UnregisterBrokerRequest,
-) -> UnregisterBrokerResponse | Later[UnregisterBrokerResponse]:
+) -> UnregisterBrokerResponse:
     broker_id = request.broker_id
     later: Later[UnregisterBrokerResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[KafkaError | None]]:
-        if broker_id == node_id and broker_id in image.brokers:
+        if broker_id == node.node_id and broker_id in image.brokers:
             raise KafkaError(
                 Error.INVALID_REQUEST, "The broker in the controller's own process can't be unregistered"
             )
-        return unregister(image, broker_id, partial(updates_of_unregistered, own=own_settings()))
+        return unregister(image, broker_id, partial(updates_of_unregistered, own=node.own_settings()))
 
     def reply(failure: KafkaError | None) -> None:
         response = UnregisterBrokerResponse()
@@ -52,9 +46,9 @@ def handle(
             response.error_code, response.error_message = failure.error, failure.message
         later.reply(response)
 
-    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+    refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
     if refusal is None:
-        later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
+        later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
     else:
         reply(refusal)
-    return later.answer()
+    return await later

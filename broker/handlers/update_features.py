@@ -22,30 +22,24 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
-    from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
-    from broker.controller.metadata_log import MetadataLog
+    from broker.handlers.ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 
-def handle(
-    controller: Controller,
-    metadata: MetadataLog,
-    config: BrokerConfig,
-    authorizer: Authorizer,
+async def handle(
+    node: ControllerPorts,
     context: RequestContext,
     request: UpdateFeaturesRequest,
-) -> UpdateFeaturesResponse | Later[UpdateFeaturesResponse]:
-    refusal = cluster_refusal(authorizer, context, Operation.ALTER)
+) -> UpdateFeaturesResponse:
+    refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
     if refusal is not None:
         return _refused(refusal)
     updates = [
         FeatureUpdate(update.feature, update.max_version_level, update.upgrade_type)
         for update in request.feature_updates
     ]
-    static = config.static.get("min.insync.replicas")
+    static = node.config.static.get("min.insync.replicas")
     later: Later[UpdateFeaturesResponse] = Later()
 
     async def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
@@ -53,7 +47,7 @@ def handle(
             decided = await updated(
                 image,
                 updates,
-                kraft_version=metadata.quorum.kraft_version,
+                kraft_version=node.metadata.quorum.kraft_version,
                 static_min_insync_replicas=1 if static is None else int(static.value),
             )
         except KafkaError as error:
@@ -64,8 +58,8 @@ def handle(
     def reply(failure: KafkaError | None) -> None:
         later.reply(_updated(context, updates) if failure is None else _refused(failure))
 
-    later.waits_for(controller.submit(decide, later.guarded(reply), later.fail))
-    return later.answer()
+    later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
+    return await later
 
 
 def _updated(context: RequestContext, updates: Sequence[FeatureUpdate]) -> UpdateFeaturesResponse:

@@ -31,9 +31,9 @@ from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
+    from broker.handlers.ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.replicas.partitions import Partitions
-    from broker.security.authorizer import Authorizer
     from coordinator.ports import Markers
 
 Errors = dict[int, dict[TopicPartition, Error]]
@@ -41,21 +41,19 @@ Errors = dict[int, dict[TopicPartition, Error]]
 
 
 def handle(
-    partitions: Partitions,
-    markers: Markers,
-    authorizer: Authorizer,
+    node: BrokerPorts,
     context: RequestContext,
     request: WriteTxnMarkersRequest,
 ) -> WriteTxnMarkersResponse | Later[WriteTxnMarkersResponse]:
     cluster = (ResourceType.CLUSTER, CLUSTER_NAME)
-    if not authorizer.allows(context, Operation.ALTER, *cluster) and not authorizer.allows(
+    if not node.authorizer.allows(context, Operation.ALTER, *cluster) and not node.authorizer.allows(
         context, Operation.CLUSTER_ACTION, *cluster
     ):
         return _failed(request, Error.CLUSTER_AUTHORIZATION_FAILED)
-    answers = _Answers(markers)
+    answers = _Answers(node.markers)
     try:
         for marker in request.markers:
-            answers.write(marker, _hosted(partitions, marker))
+            answers.write(marker, _hosted(node.partitions, marker))
     except KafkaError as failure:
         answers.drop()
         return _failed(request, failure.error)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Mapping
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from broker.environment.watchdog import LONGEST_HOLD_S
@@ -45,12 +46,17 @@ log = logging.getLogger("barnabas.dispatch")
 LONG_FRAME_BYTES = 64 * 1024  # from here on it isn't sure that a frame is decoded in some milliseconds
 
 
-def with_ports(handle: Callable[..., Any], node: object) -> Callable[[RequestContext, Any], Any]:
-    """The handler, given the ports that its signature names: its parameters before context and request are attributes
-    of the node."""
-    code = handle.__code__
-    names = code.co_varnames[: code.co_argcount - 2]
-    return partial(handle, *(getattr(node, name) for name in names))
+def with_ports(handle: Callable[..., Any], node: Any) -> Callable[[RequestContext, Any], Any]:
+    """The handler of a node: what it returns is the response, or a `Later` of one that has to wait. A coroutine goes on
+    in the node's turns."""
+    if not iscoroutinefunction(handle):
+        return partial(handle, node)
+    answer, to_the_end = node.turns.answer, getattr(handle, "runs_to_its_end", False)
+
+    def driven(context: RequestContext, request: Any) -> Any:
+        return answer(handle(node, context, request), context, to_the_end=to_the_end)
+
+    return driven
 
 
 class PendingRequest:

@@ -8,8 +8,9 @@
         await in_turns(names, lambda some: found.extend(map(describe, some)))
         return Response(found)
 
-It goes on after each `await turn()` in a later turn of the loop: one step of one request in each turn, and those
-that wait take turns. What is long to compute and looks at no state goes beside the loop:
+It goes on after each `await turn()` in a later turn of the loop: each request has one step in it, and those that wait
+take turns, as many as there is time for. What has waited for an answer goes on in such a turn, too, never within the
+call of who answers. What is long to compute and looks at no state goes beside the loop:
 
     checked = await compute(partial(validate, batch))
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from broker.environment.watchdog import Watchdog
     from broker.network.context import RequestContext
 
+Handle = TypeVar("Handle", bound=Callable[..., Any])
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -43,6 +45,13 @@ Wish = Compute[Any] | Later[Any] | None
 
 PER_TURN = 1_000
 """So many entries of a list are gone through in one turn of the loop, at some 10 µs each."""
+
+
+def runs_to_its_end(handle: Handle) -> Handle:
+    """Of a handler that changes something: it goes on where its client hangs up, unless what it waits for can be taken
+    back. Others end at their `await` then."""
+    handle.runs_to_its_end = True  # type: ignore[attr-defined]
+    return handle
 
 
 def portions(entries: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -221,19 +230,27 @@ class Turns:
             self._turn = self._call_soon(self._take_turn)
 
     def _take_turn(self) -> None:
+        """A step of each of those that wait by now, as long as the turn isn't over."""
         self._turn = None
-        if not self._waiting:
-            return
-        under_way = self._waiting.popleft()
+        left = len(self._waiting)
         self._begin()
         try:
-            self._step(under_way)
-            self._again()
-            took_s = self._took_s()
+            while left and self._waiting:
+                left -= 1
+                under_way = self._waiting.popleft()
+                before_s = self._took_s()
+                self._step(under_way)
+                took_s = self._took_s()
+                if took_s - before_s > LONGEST_HOLD_S:
+                    self._held(under_way.context, took_s - before_s)
+                if took_s > TURN_S:
+                    break
         finally:
             self._turn_began_s = None
-        if self._watchdog is not None and took_s > LONGEST_HOLD_S:
-            context = under_way.context
+            self._again()
+
+    def _held(self, context: RequestContext | None, took_s: float) -> None:
+        if self._watchdog is not None:
             self._watchdog.held(
                 f"A turn of {context or 'a request'}", context.sender if context else "", took_s
             )

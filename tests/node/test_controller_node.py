@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import logging
 from pathlib import Path
 from typing import Any
@@ -55,6 +53,7 @@ from tests.node.controllers import (
     pass_ms,
     until,
 )
+from tests.support.ports_of import ports_of
 from tests.support.wire import Client, Outcome
 
 ENVELOPE = 0
@@ -209,10 +208,7 @@ async def test_a_broker_says_in_which_directory_a_replica_is(tmp_path: Path) -> 
 
 async def test_it_has_each_port_that_a_handler_of_its_names(tmp_path: Path) -> None:
     async with controller(tmp_path) as node:
-        for handler in CONTROLLER_HANDLERS.values():
-            handle = importlib.import_module(f"broker.handlers.{handler}").handle
-            *ports, context, request = inspect.signature(handle).parameters
-            assert (context, request) == ("context", "request")
+        for handler, ports in ports_of(CONTROLLER_HANDLERS.values()).items():
             assert {port for port in ports if not hasattr(node.controller_server, port)} == set(), handler
 
 

@@ -13,6 +13,7 @@ from broker.coordination.groups import Groups
 from broker.handlers import HANDLERS
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
+from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.network.turns import Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -79,16 +80,15 @@ class OneShard:
         """What the handler answers, a `Later` where it has to wait."""
         api_key = type(request).API_KEY
         handle = importlib.import_module(f"broker.handlers.{HANDLERS[api_key]}").handle
-        names = handle.__code__.co_varnames[: handle.__code__.co_argcount - 2]
-        ports = {
-            "groups": self,
-            "metadata": self.metadata,
-            "authorizer": self.authorizer,
-            "clock": self.runtime,
-            "turns": Turns(cast(Any, SimpleNamespace(call_soon=lambda call: call()))),
-        }
+        node = SimpleNamespace(
+            groups=self,
+            metadata=self.metadata,
+            authorizer=self.authorizer,
+            clock=self.runtime,
+            turns=Turns(cast(Any, SimpleNamespace(call_soon=lambda call: call()))),
+        )
         context = RequestContext(CONNECTION, api_key, version, 1, "client")
-        return handle(*(ports[name] for name in names), context, request)
+        return with_ports(handle, node)(context, request)
 
     def commit(self, *topics: tuple[str, bytes]) -> None:
         offsets = [NewOffset(name, topic_id, 0, 7, -1, "") for name, topic_id in topics]

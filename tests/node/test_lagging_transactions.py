@@ -22,7 +22,7 @@ from protocol.messages.transactions_admin import (
 from protocol.waiting import at_once
 from tests.node.replicated import without_a_controller
 from tests.node.transactional import Producer, ask, committed, coordinating, markers, state
-from tests.support.whole_server import clock_of
+from tests.support.whole_server import clock_of, take_turns
 
 OTHER = 2
 
@@ -81,6 +81,7 @@ async def test_an_end_is_answered_and_marked_once_the_other_replica_has_it(tmp_p
     assert producer.end() is Error.CONCURRENT_TRANSACTIONS
 
     fetch(leader)
+    take_turns(node)
     assert later.result().error_code == Error.NONE
     assert (state(node), len(markers(node))) == ("PrepareCommit", 1)
     fetch(leader)
@@ -97,6 +98,7 @@ async def test_an_end_is_sent_to_another_coordinator_where_the_leadership_is_los
     later = end_of(producer)
 
     resign(node, TRANSACTION_TOPIC)
+    take_turns(node)
 
     assert later.result().error_code == Error.NOT_COORDINATOR
     assert markers(node) == []

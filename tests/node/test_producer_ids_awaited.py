@@ -22,7 +22,7 @@ from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
-from tests.support.whole_server import configured, in_loop
+from tests.support.whole_server import configured, in_loop, take_turns
 
 CONTEXT: Any = SimpleNamespace(listener_name="PLAINTEXT", api_version=4)
 
@@ -88,6 +88,7 @@ async def test_who_needs_one_is_answered_once_it_is_there(
     asked = init(node, transactional_id)
     assert isinstance(asked, Later)
     await syncs.finish()
+    take_turns(node)
     assert asked.result().error_code == Error.NONE
     assert timers.waiting == []
     await node.stop()
@@ -103,6 +104,7 @@ async def test_who_has_waited_for_long_is_told_to_ask_again_and_nothing_is_carri
     asked = init(node, transactional_id)
     assert [delay_s for delay_s, _ in timers.waiting] == [init_producer_id.LONGEST_WAIT_S]
     timers.run_out()
+    take_turns(node)
     assert asked.result().error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
     await syncs.finish()
     assert "new" not in node.transactions.shard_of("new").transactions
@@ -128,6 +130,7 @@ async def test_who_waits_is_told_where_no_block_can_be_recorded(tmp_path: Path) 
     node, syncs, timers = await without_controller(tmp_path)
     asked = init(node, "new")
     syncs.fail_one()
+    take_turns(node)
     assert asked.result().error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
     assert timers.waiting == []
     await node.stop()

@@ -72,7 +72,7 @@ def test_a_client_that_asks_for_sasl_is_told_of_once_in_ten_seconds_beside_the_o
     def ask(handler: Any, request: Any, client: str) -> Any:
         connection = SimpleNamespace(listener=connecting.listener)
         context: Any = SimpleNamespace(connection=connection, sender=f" of 127.0.0.1:9 client {client}")
-        return handler.handle(context, request)
+        return handler.handle(SimpleNamespace(), context, request)
 
     for client in ("one", "other"):
         answer = ask(sasl_handshake, SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), client)

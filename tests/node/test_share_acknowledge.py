@@ -21,7 +21,7 @@ from tests.node.shares import (
     acquired,
     errors,
 )
-from tests.support.whole_server import clock_of
+from tests.support.whole_server import clock_of, take_turns
 
 LOCK_MS = 30_000
 
@@ -65,6 +65,7 @@ async def test_an_acknowledgement_waits_for_its_write(shares: Shares) -> None:
     fetched = client.fetch(2, acks={0: [(0, 0, REJECT)]})
     assert ack_errors(fetched) == {0: Error.INVALID_RECORD_STATE}
     state.go_on()
+    take_turns(shares.node)
     assert errors(later.result()) == {0: 0}
 
 

@@ -31,7 +31,7 @@ from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
-from tests.support.whole_server import configured, handled, started
+from tests.support.whole_server import configured, handled, started, take_turns
 
 PATIENCE_S = 30
 
@@ -188,6 +188,7 @@ async def test_names_are_looked_up_no_longer_for_a_client_that_is_gone(
     gone.abandon()
     kept.waiting.append((compute, then))
     kept.carry_out()
+    take_turns(node)
     assert asked == ["there1", "there2"]
     assert [entry.error_code for entry in there.result().entries] == [Error.INVALID_REQUEST] * 2
 
@@ -227,6 +228,7 @@ async def test_a_request_has_a_bound_on_the_names_that_are_looked_up(
     mixed = [host for pair in zip(numbers, names, strict=True) for host in pair]
     later = ask_for_quota(node, *mixed)
     kept.carry_out()
+    take_turns(node)
     assert asked == names[:3]
     outcomes = {entry.entity[0].entity_name: entry for entry in later.result().entries}
     refused = {host for host, entry in outcomes.items() if entry.error_code}

@@ -11,6 +11,7 @@ from broker.coordination.internal_topics import InternalTopics
 from broker.handlers import streams_group_describe, streams_group_heartbeat
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
+from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.network.turns import Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
@@ -55,15 +56,15 @@ class OneStreamsShard:
 
     def beat(self, request: StreamsGroupHeartbeatRequest) -> Any:
         turns = Turns(cast(Any, SimpleNamespace(call_soon=lambda call: call())))
-        return streams_group_heartbeat.handle(
-            cast(Groups, self), self.internal_topics, self.authorizer, turns, _context(request), request
+        node = SimpleNamespace(
+            groups=self, internal_topics=self.internal_topics, authorizer=self.authorizer, turns=turns
         )
+        return with_ports(streams_group_heartbeat.handle, node)(_context(request), request)
 
     def describe(self, *groups: str) -> Any:
         request = StreamsGroupDescribeRequest(group_ids=[*groups])
-        answer = streams_group_describe.handle(
-            cast(Groups, self), self.authorizer, _context(request), request
-        )
+        node = SimpleNamespace(groups=self, authorizer=self.authorizer)
+        answer = with_ports(streams_group_describe.handle, node)(_context(request), request)
         return answer.answer() if isinstance(answer, Later) else answer
 
 

@@ -176,6 +176,7 @@ async def test_a_producer_id_is_given_out_once_its_block_is_on_the_disk(tmp_path
     first, second = (handled(node, init_producer_id, context("PLAINTEXT", 4), request) for _ in range(2))
     assert answered(first) is None
     await syncs.finish()
+    take_turns(node)
     assert [answered(each).producer_id for each in (first, second)] == [0, 1]
     third = handled(node, init_producer_id, context("PLAINTEXT", 4), request)
     assert third.producer_id == 2

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import HANDLERS
+from broker.handlers import HANDLERS, add_partitions_to_txn
 from broker.handlers.add_partitions_to_txn import SHORT_LIST
 from broker.server import Server
 from protocol.apis import APIS
@@ -122,8 +122,10 @@ async def test_a_long_list_is_gone_through_in_steps_however_it_is_made_up(
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     taken: list[object] = []
-    answer = node.turns.answer
-    monkeypatch.setattr(node.turns, "answer", lambda *of, **how: taken.append(of) or answer(*of, **how))
+    in_steps = add_partitions_to_txn._add_in_steps
+    monkeypatch.setattr(
+        add_partitions_to_txn, "_add_in_steps", lambda *asked: taken.append(asked) or in_steps(*asked)
+    )
 
     errors = producer.add(
         *((f"nowhere-{topic}", index) for topic in range(topics) for index in range(partitions))

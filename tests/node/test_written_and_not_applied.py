@@ -18,7 +18,7 @@ from tests.node.transactional import Producer, ask, coordinating, state
 from tests.support.failing_calls import fail
 from tests.support.partition_logs import append as append_to
 from tests.support.partition_logs import batch, open_log, produced
-from tests.support.whole_server import started
+from tests.support.whole_server import started, take_turns
 
 
 async def test_an_offset_that_is_written_and_not_known_stops_the_node(
@@ -57,6 +57,7 @@ async def test_what_a_coordinator_wrote_is_told_once_it_is_committed(
         node.housekeeping.make_up()
         assert answer.answer() is answer
     node.housekeeping.make_up()
+    take_turns(node)
     assert answer.answer().error_code == Error.NONE
     assert state(node) == "Empty"
 
@@ -86,6 +87,7 @@ async def test_what_is_made_up_for_is_tried_again_where_that_had_too_little_memo
         answer = ask(node, InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1_000), 5)
     assert answer.answer() is answer
     node.housekeeping.make_up()
+    take_turns(node)
     assert answer.answer() is not answer
 
 

@@ -1,0 +1,201 @@
+"""What handlers use of a node, by family: attributes of `broker.server.Server`, or of `ControllerServer`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.controller import Controller
+    from broker.controller.metadata_log import MetadataLog
+    from broker.controller.partition_terms import OwnSettings
+    from broker.controller.placement import Placement
+    from broker.controller.quorum_requests import QuorumRequests, ReplicaProgress
+    from broker.controller.topic_requests import TopicRequests
+    from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+    from broker.coordination.groups import Groups
+    from broker.coordination.internal_topics import InternalTopics
+    from broker.coordination.latest_offsets import LatestOffsets
+    from broker.coordination.produce_verification import ProduceVerification
+    from broker.coordination.share_states import ShareStates
+    from broker.coordination.transactions import Transactions
+    from broker.disks.log_dirs import LogDirs
+    from broker.disks.moves import LogDirMoves
+    from broker.environment.chance import Chance
+    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Scheduler
+    from broker.network.addresses import HostNames
+    from broker.network.context import RequestContext
+    from broker.network.dispatch import Dispatcher
+    from broker.network.endpoints import Endpoints
+    from broker.network.turns import Turns
+    from broker.peers.cluster import Cluster
+    from broker.quorum.cluster_control import ClusterControl
+    from broker.quorum.delayed_metadata_fetches import DelayedMetadataFetches
+    from broker.quotas.client_quotas import ClientQuotas
+    from broker.quotas.replication_quotas import ReplicationQuotas
+    from broker.replicas.current_leaders import CurrentLeaders
+    from broker.replicas.fetch_sessions import FetchSessions
+    from broker.replicas.partitions import Partitions
+    from broker.replicas.replica_selector import RackAwareReplicaSelector
+    from broker.security.authorizer import Authorizer
+    from broker.shares.share_partition_manager import SharePartitionManager
+    from coordinator.persister import Persister
+    from coordinator.ports import Markers
+    from coordinator.transaction.producer_ids import ProducerIds
+
+
+class NodePorts(Protocol):
+    """What every node has, a controller as well."""
+
+    @property
+    def authorizer(self) -> Authorizer: ...
+
+    @property
+    def turns(self) -> Turns: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def scheduler(self) -> Scheduler: ...
+
+    @property
+    def metadata(self) -> MetadataLog: ...
+
+    @property
+    def config(self) -> BrokerConfig: ...
+
+    @property
+    def node_id(self) -> int: ...
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    @property
+    def quotas(self) -> ClientQuotas: ...
+
+    @property
+    def endpoints(self) -> Endpoints: ...
+
+    @property
+    def dispatcher(self) -> Dispatcher: ...
+
+    @property
+    def host_names(self) -> HostNames: ...
+
+    @property
+    def chance(self) -> Chance: ...
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    @property
+    def handlers(self) -> Iterable[int]: ...
+
+
+class ControllerPorts(NodePorts, Protocol):
+    """Who decides over the metadata, and what it is decided by."""
+
+    @property
+    def controller(self) -> Controller: ...
+
+    @property
+    def own_settings(self) -> Callable[[], OwnSettings]: ...
+
+    @property
+    def topics(self) -> TopicRequests: ...
+
+    @property
+    def cluster_control(self) -> ClusterControl: ...
+
+    @property
+    def quorum(self) -> QuorumRequests: ...
+
+    @property
+    def metadata_fetches(self) -> DelayedMetadataFetches: ...
+
+    @property
+    def metadata_replicas(self) -> Mapping[tuple[int, bytes], ReplicaProgress]: ...
+
+    @property
+    def placement(self) -> Placement: ...
+
+
+class GroupPorts(NodePorts, Protocol):
+    """The group coordinator."""
+
+    @property
+    def groups(self) -> Groups: ...
+
+    @property
+    def internal_topics(self) -> InternalTopics: ...
+
+
+class TransactionPorts(NodePorts, Protocol):
+    """The transaction coordinator."""
+
+    @property
+    def transactions(self) -> Transactions: ...
+
+    @property
+    def producer_ids(self) -> ProducerIds: ...
+
+    @property
+    def markers(self) -> Markers: ...
+
+    @property
+    def add_partitions_manager(self) -> AddPartitionsToTxnManager: ...
+
+
+class ReplicaPorts(NodePorts, Protocol):
+    """The partitions that have a replica here, and who reads and writes them."""
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def current_leaders(self) -> CurrentLeaders: ...
+
+    @property
+    def fetch_sessions(self) -> FetchSessions: ...
+
+    @property
+    def produce_verification(self) -> ProduceVerification: ...
+
+    @property
+    def replication_quotas(self) -> ReplicationQuotas: ...
+
+    @property
+    def replica_selector(self) -> Callable[[RequestContext, str], RackAwareReplicaSelector] | None: ...
+
+    @property
+    def fetch_max_bytes(self) -> int: ...
+
+    @property
+    def log_dirs(self) -> LogDirs: ...
+
+    @property
+    def moves(self) -> LogDirMoves: ...
+
+    @property
+    def latest_offsets(self) -> LatestOffsets: ...
+
+
+class SharePorts(NodePorts, Protocol):
+    """What is in flight of share groups, and the share coordinator."""
+
+    @property
+    def shares(self) -> SharePartitionManager: ...
+
+    @property
+    def share_states(self) -> ShareStates: ...
+
+    @property
+    def share_persister(self) -> Persister: ...
+
+
+class BrokerPorts(ControllerPorts, GroupPorts, TransactionPorts, ReplicaPorts, SharePorts, Protocol):
+    """All that a broker has."""
