@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from broker.network.turns import portions
+from broker.network.later import Later
+from broker.network.turns import PER_TURN, portions
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.waiting import turn
@@ -88,39 +89,38 @@ class AddPartitionsToTxnManager:
         self._transactions = transactions
         self._elsewhere = elsewhere
 
-    def add_or_verify(
+    async def added_or_verified(
         self,
         producer: TransactionalProducer,
         sequences: Mapping[Partition, int],
         operation: TransactionSupportedOperation,
-        then: Callable[[Verified], None],
-    ) -> None:
-        """`sequences`: of each partition's batch the first one, or −1 where there are none. `then` is called once, in
-        this call where the coordinator's answer comes in it."""
-        announced = self.announce(producer, sequences, operation)
-        if announced.guards:
-            self.ask(producer, announced, operation, then)
-        else:
-            then(announced)
+    ) -> Verified:
+        """`sequences`: of each partition's batch the first one, or −1 where there are none."""
+        announced = await self.announced(producer, sequences, operation)
+        return await self.asked(producer, announced, operation) if announced.guards else announced
 
-    def ask(
+    async def asked(
+        self, producer: TransactionalProducer, verified: Verified, operation: TransactionSupportedOperation
+    ) -> Verified:
+        """Ask the coordinator of the partitions that were announced and have a guard; what it refuses comes to the
+        errors."""
+        asked = {(partition.topic.name, partition.index): partition for partition in verified.guards}
+        answer: Later[Mapping[TopicPartition, Error]] = Later()
+        self._ask(producer, [*asked], operation, answer.reply)
+        for name, error in (await answer).items():
+            if error is not NO_ERROR:
+                verified.errors[asked[name]] = _told(error, operation)
+        return verified
+
+    def _ask(
         self,
         producer: TransactionalProducer,
-        verified: Verified,
+        asked: Sequence[TopicPartition],
         operation: TransactionSupportedOperation,
-        then: Callable[[Verified], None],
+        answered: Answered,
     ) -> None:
-        """Ask the coordinator of the partitions that were announced and have a guard; `then` as in `add_or_verify`."""
-        asked = {(partition.topic.name, partition.index): partition for partition in verified.guards}
-
-        def answered(errors: Mapping[TopicPartition, Error]) -> None:
-            for name, error in errors.items():
-                if error is not NO_ERROR:
-                    verified.errors[asked[name]] = _told(error, operation)
-            then(verified)
-
         if self._elsewhere is not None and self._elsewhere(
-            producer, [*asked], operation is not ADD_PARTITION, answered
+            producer, asked, operation is not ADD_PARTITION, answered
         ):
             return
         try:
@@ -131,18 +131,15 @@ class AddPartitionsToTxnManager:
             answered(dict.fromkeys(asked, error))
             return
         if operation is not ADD_PARTITION:
-            shard.verify_when_certain(producer, [*asked], answered)
+            shard.verify_when_certain(producer, asked, answered)
             return
 
         def added(failure: KafkaError | None) -> None:
-            if failure is None:
-                then(verified)
-            else:
-                answered(dict.fromkeys(asked, failure.error))
+            answered({} if failure is None else dict.fromkeys(asked, failure.error))
 
-        shard.add_partitions(producer, [*asked], client_transaction_version=TRANSACTION_VERSION_2, then=added)
+        shard.add_partitions(producer, asked, client_transaction_version=TRANSACTION_VERSION_2, then=added)
 
-    def announce(
+    async def announced(
         self,
         producer: TransactionalProducer,
         sequences: Mapping[Partition, int],
@@ -150,6 +147,22 @@ class AddPartitionsToTxnManager:
     ) -> Verified:
         """Tell each partition's log what is about to come, and be given what to show with it: the guards with which
         the coordinator is to be asked. Where there are none nobody need be."""
+        if len(sequences) <= PER_TURN:
+            return self._announce(producer, sequences, operation)
+        verified = Verified({}, {})
+        for some in portions([*sequences.items()]):
+            part = self._announce(producer, dict(some), operation)
+            verified.errors.update(part.errors)
+            verified.guards.update(part.guards)
+            await turn()
+        return verified
+
+    def _announce(
+        self,
+        producer: TransactionalProducer,
+        sequences: Mapping[Partition, int],
+        operation: TransactionSupportedOperation,
+    ) -> Verified:
         verified = Verified({}, {})
         adds = operation is ADD_PARTITION
         if not adds and not self._config.get_boolean("transaction.partition.verification.enable"):
@@ -168,21 +181,6 @@ class AddPartitionsToTxnManager:
             else:
                 if guard is not None:
                     verified.guards[partition] = guard
-        return verified
-
-    async def announce_in_turns(
-        self,
-        producer: TransactionalProducer,
-        sequences: Mapping[Partition, int],
-        operation: TransactionSupportedOperation,
-    ) -> Verified:
-        """The same for many."""
-        verified = Verified({}, {})
-        for some in portions([*sequences.items()]):
-            part = self.announce(producer, dict(some), operation)
-            verified.errors.update(part.errors)
-            verified.guards.update(part.guards)
-            await turn()
         return verified
 
 

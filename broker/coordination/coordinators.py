@@ -83,9 +83,7 @@ class Coordinators:
         self.add_partitions_manager = AddPartitionsToTxnManager(
             config, clock, self.transactions, cluster.coordinators(self.transactions.partition_of)
         )
-        self.produce_verification = ProduceVerification(
-            self.add_partitions_manager, config, clock, timers, turns
-        )
+        self.produce_verification = ProduceVerification(self.add_partitions_manager, config, clock, timers)
 
     @property
     def hosted(self) -> Mapping[str, HostedShards[Any]]:

@@ -9,8 +9,8 @@ it. Where an earlier end of the same transactional id is still under way then, v
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from broker.coordination.add_partitions_to_txn_manager import (
     TransactionSupportedOperation,
     Verified,
 )
+from broker.network.later import Later
 from broker.network.turns import PER_TURN, portions
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error
@@ -31,10 +32,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.environment.clock import Clock
     from broker.environment.timers import LoopTimers
-    from broker.network.turns import Turns
     from broker.replicas.partition import Partition
-
-log = logging.getLogger("barnabas.transactions")
 
 _ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
 _PRODUCER = Struct(">qhi")  # id, epoch, base sequence: neighbours in a batch's header
@@ -51,8 +49,6 @@ _NOT_VERIFIED = frozenset(
 
 SEVERAL_SENDERS = Error.INVALID_PRODUCER_ID_MAPPING
 MORE_THAN_ONE_SENDER = "Transactional records contained more than one producer ID"
-
-WhenVerified = Callable[[Verified], None]
 
 
 def is_transactional(records: memoryview | None) -> bool:
@@ -90,10 +86,12 @@ def transactional_producer(
     return None if first is None else (TransactionalProducer(transactional_id, *first), sequences)
 
 
-async def sender_in_turns(
+async def sender_of(
     transactional_id: str, batches: Sequence[tuple[Partition, memoryview]]
 ) -> tuple[TransactionalProducer, dict[Partition, int]] | None:
-    """As `transactional_producer`, of many."""
+    """As `transactional_producer`; many are gone through in turns."""
+    if len(batches) <= PER_TURN:
+        return transactional_producer(transactional_id, batches)
     sender: TransactionalProducer | None = None
     sequences: dict[Partition, int] = {}
     several = False
@@ -120,135 +118,46 @@ class ProduceVerification:
     """The port of the Produce handler."""
 
     def __init__(
-        self,
-        manager: AddPartitionsToTxnManager,
-        config: BrokerConfig,
-        clock: Clock,
-        timers: LoopTimers,
-        turns: Turns,
+        self, manager: AddPartitionsToTxnManager, config: BrokerConfig, clock: Clock, timers: LoopTimers
     ) -> None:
         self.manager = manager
         self.config = config
         self.clock = clock
         self.timers = timers
-        self.turns = turns
 
-    def verify(
+    async def verified(
         self, producer: TransactionalProducer, sequences: Mapping[Partition, int], version: int
-    ) -> Verified | Verifying:
-        """What the coordinator says, where it can be known in this call; else who tells it later."""
+    ) -> Verified:
+        """What the coordinator says of each partition's batch."""
         operation = TransactionSupportedOperation.of_produce(version)
-        announced = self.manager.announce(producer, sequences, operation)
-        if not announced.guards:
-            return announced
-        return Verifying(self, producer, sequences, operation).ask(announced)
+        first_s: float | None = None  # when it was found that it has to be asked again
+        while True:
+            verified = await self.manager.announced(producer, sequences, operation)
+            if verified.guards:
+                verified = await self.manager.asked(producer, verified, operation)
+            if (
+                operation is not ADD_PARTITION
+                or Error.CONCURRENT_TRANSACTIONS not in verified.errors.values()
+            ):
+                return verified
+            now_s = self.clock.monotonic_s()
+            first_s = now_s if first_s is None else first_s
+            if now_s > first_s and (now_s - first_s) * 1000 >= self._limit_ms():
+                return verified
+            await self._backed_off()
 
-    async def verify_in_turns(
-        self, producer: TransactionalProducer, sequences: Mapping[Partition, int], version: int
-    ) -> Verified | Verifying:
-        """As `verify`, of many partitions."""
-        operation = TransactionSupportedOperation.of_produce(version)
-        announced = await self.manager.announce_in_turns(producer, sequences, operation)
-        if not announced.guards:
-            return announced
-        return Verifying(self, producer, sequences, operation).ask(announced)
+    def _limit_ms(self) -> int:
+        """For so long it is asked again."""
+        config = self.config
+        limit_ms = config.get_int("add.partitions.to.txn.retry.backoff.max.ms")
+        return min(limit_ms, config.get_int("request.timeout.ms"))
 
-
-class Verifying:
-    """One request's question to the coordinator, and what is asked again of it."""
-
-    __slots__ = (
-        "_begun_s",
-        "_found",
-        "_is_abandoned",
-        "_operation",
-        "_port",
-        "_producer",
-        "_sequences",
-        "_then",
-    )
-
-    def __init__(
-        self,
-        port: ProduceVerification,
-        producer: TransactionalProducer,
-        sequences: Mapping[Partition, int],
-        operation: TransactionSupportedOperation,
-    ) -> None:
-        self._port = port
-        self._producer = producer
-        self._sequences = sequences
-        self._operation = operation
-        self._found: Verified | None = None
-        self._then: WhenVerified | None = None
-        self._is_abandoned = False
-        self._begun_s: float | None = None  # when it was asked again for the first time
-
-    def ask(self, announced: Verified) -> Verified | Verifying:
-        """What the coordinator says at once and for good; else this, which tells it later."""
-        self._port.manager.ask(self._producer, announced, self._operation, self._verified)
-        return self if self._found is None else self._found
-
-    def when_verified(self, then: WhenVerified) -> None:
-        """`then` is called once, unless the client goes before."""
-        self._then = then
-
-    def abandon(self) -> None:
-        """The client has gone."""
-        self._is_abandoned = True
-        self._then = None
-        self._port.timers.cancel(self)
-
-    def _ask_again(self) -> None:
-        port = self._port
-        if len(self._sequences) > PER_TURN:
-            port.turns.carry_out(self._ask_again_in_turns(), self._failed)
-        else:
-            port.manager.add_or_verify(self._producer, self._sequences, self._operation, self._verified)
-
-    async def _ask_again_in_turns(self) -> None:
-        manager, producer, operation = self._port.manager, self._producer, self._operation
-        announced = await manager.announce_in_turns(producer, self._sequences, operation)
-        if self._is_abandoned:
-            return
-        if announced.guards:
-            manager.ask(producer, announced, operation, self._verified)
-        else:
-            self._verified(announced)
-
-    def _failed(self, error: BaseException) -> None:
-        log.error("partitions can't be added to a transaction", exc_info=error)
-        self._verified(Verified(dict.fromkeys(self._sequences, Error.COORDINATOR_NOT_AVAILABLE), {}))
-
-    def _verified(self, verified: Verified) -> None:
-        if self._is_abandoned:
-            return
-        if verified.errors and self._asks_again(verified):
-            backoff_ms = self._port.config.get_int("add.partitions.to.txn.retry.backoff.ms")
-            self._port.timers.schedule(self, backoff_ms, self._ask_again)
-            return
-        then, self._then = self._then, None
-        if then is None:
-            self._found = verified  # in the call that asks
-        else:
-            then(verified)
-
-    def _asks_again(self, verified: Verified) -> bool:
-        """Whether the end of the transaction before is under way, and there is time left."""
-        if (
-            self._operation is not ADD_PARTITION
-            or Error.CONCURRENT_TRANSACTIONS not in verified.errors.values()
-        ):
-            return False
-        now_s = self._port.clock.monotonic_s()
-        if self._begun_s is None:
-            self._begun_s = now_s
-            return True
-        config = self._port.config
-        limit_ms = min(
-            config.get_int("add.partitions.to.txn.retry.backoff.max.ms"), config.get_int("request.timeout.ms")
-        )
-        return (now_s - self._begun_s) * 1000 < limit_ms
+    async def _backed_off(self) -> None:
+        over: Later[None] = Later()
+        backoff_ms = self.config.get_int("add.partitions.to.txn.retry.backoff.ms")
+        self.timers.schedule(over, backoff_ms, partial(over.reply, None))
+        over.waits_for(partial(self.timers.cancel, over))  # nobody is asked again for a client that has gone
+        await over
 
 
 def told_to_producer(error: Error, version: int) -> tuple[Error, str | None]:

@@ -17,7 +17,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import BrokerPorts
+    from broker.handlers.node_ports import BrokerPorts
     from broker.network.context import RequestContext
 
 PRODUCER_FENCED_VERSION = 2

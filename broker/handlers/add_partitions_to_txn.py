@@ -36,7 +36,7 @@ from protocol.waiting import at_once, turn
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.coordination.transactions import Transactions
-    from broker.handlers.ports import TransactionPorts
+    from broker.handlers.node_ports import TransactionPorts
     from broker.network.context import RequestContext
 
 PRODUCER_FENCED_VERSION = 2

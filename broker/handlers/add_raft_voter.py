@@ -14,7 +14,7 @@ from broker.security.denials import cluster_refusal
 from protocol.messages.raft import AddRaftVoterRequest, AddRaftVoterResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import NodePorts
+    from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from broker.controller.placement import Placement
     from broker.disks.log_dirs import LogDirs
     from broker.disks.moves import LogDirMoves
-    from broker.handlers.ports import BrokerPorts
+    from broker.handlers.node_ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.replicas.partitions import Partitions
 

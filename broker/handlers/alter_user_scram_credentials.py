@@ -21,7 +21,7 @@ from protocol.messages.scram import (
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 
 

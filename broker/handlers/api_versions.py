@@ -23,7 +23,7 @@ from protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import NodePorts
+    from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")

@@ -15,7 +15,7 @@ from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest, BrokerHea
 
 if TYPE_CHECKING:
     from broker.controller.broker_fencing import BrokerHeartbeatReply
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 
 

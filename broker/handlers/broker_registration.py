@@ -15,7 +15,7 @@ from protocol.errors import KafkaError
 from protocol.messages.broker_lifecycle import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 
 

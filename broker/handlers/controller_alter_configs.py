@@ -15,7 +15,7 @@ from broker.security.config_resources import ConfigRights
 from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 
 

@@ -18,7 +18,7 @@ from protocol.messages.configs import (
 )
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 
 

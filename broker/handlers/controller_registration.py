@@ -12,7 +12,7 @@ from protocol.errors import KafkaError
 from protocol.messages.broker_lifecycle import ControllerRegistrationRequest, ControllerRegistrationResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 
 

@@ -12,7 +12,7 @@ from protocol.errors import Error
 from protocol.messages.delegation_tokens import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import NodePorts
+    from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 

@@ -24,7 +24,7 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.topic_requests import Extended
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 

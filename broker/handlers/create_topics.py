@@ -29,7 +29,7 @@ from storage.directory.log_directory import METADATA_TOPIC
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.auto_topic_creation import Created
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 
 

@@ -17,7 +17,7 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
-    from broker.handlers.ports import GroupPorts
+    from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer

@@ -30,7 +30,7 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
-    from broker.handlers.ports import ReplicaPorts
+    from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions

@@ -17,7 +17,7 @@ from protocol.messages.groups_share import (
 )
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import GroupPorts
+    from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
 
 

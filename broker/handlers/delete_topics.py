@@ -28,7 +28,7 @@ from protocol.wire.schema import ZERO_UUID
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicImage
     from broker.controller.topic_requests import Deleted
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 

@@ -10,7 +10,7 @@ from protocol.errors import Error
 from protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import NodePorts
+    from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
 
 

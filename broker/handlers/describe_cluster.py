@@ -15,7 +15,7 @@ from protocol.errors import Error
 from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import NodePorts
+    from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
 
 BROKERS = 1
@@ -48,10 +48,10 @@ def handle(
         )
     response.brokers = [
         DescribeClusterBroker(
-            broker_id=node.node_id, host=node.host, port=node.port, rack=node.rack, is_fenced=node.fenced
+            broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack, is_fenced=each.fenced
         )
-        for node in ListenerView(node.metadata.image, context.listener_name).nodes.values()
-        if not node.fenced or request.include_fenced_brokers
+        for each in ListenerView(node.metadata.image, context.listener_name).nodes.values()
+        if not each.fenced or request.include_fenced_brokers
     ]
     if all(broker.broker_id != node.node_id for broker in response.brokers):
         response.controller_id = NO_CONTROLLER  # clients couldn't find it

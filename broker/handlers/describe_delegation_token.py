@@ -11,7 +11,7 @@ from protocol.messages.delegation_tokens import (
 )
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import NodePorts
+    from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
 
 

@@ -17,7 +17,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_admin import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import GroupPorts
+    from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from coordinator.group.shard import GroupShard
 

@@ -24,7 +24,7 @@ from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
-    from broker.handlers.ports import ReplicaPorts
+    from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext
     from broker.replicas.partitions import Partitions
     from storage.directory.log_directory import LogDirectory

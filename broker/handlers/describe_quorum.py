@@ -16,7 +16,7 @@ from protocol.messages.cluster_admin import (
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints
 

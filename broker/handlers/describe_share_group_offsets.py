@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
     from broker.coordination.latest_offsets import LatestOffsets
-    from broker.handlers.ports import BrokerPorts
+    from broker.handlers.node_ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer

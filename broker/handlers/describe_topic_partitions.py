@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import PartitionImage
     from broker.controller.metadata_log import MetadataLog
-    from broker.handlers.ports import NodePorts
+    from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 

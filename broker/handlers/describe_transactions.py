@@ -22,7 +22,7 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
-    from broker.handlers.ports import TransactionPorts
+    from broker.handlers.node_ports import TransactionPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.security.authorizer import Authorizer

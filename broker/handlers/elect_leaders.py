@@ -19,7 +19,7 @@ from protocol.messages.cluster_admin import (
 if TYPE_CHECKING:
     from broker.controller.controller_result import ControllerResult
     from broker.controller.image import ClusterImage
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from protocol.waiting import Waiting
 

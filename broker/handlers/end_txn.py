@@ -20,7 +20,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import TransactionPorts
+    from broker.handlers.node_ports import TransactionPorts
     from broker.network.context import RequestContext
 
 PRODUCER_FENCED_VERSION = 2

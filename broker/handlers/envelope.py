@@ -22,7 +22,7 @@ from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
-    from broker.handlers.ports import NodePorts
+    from broker.handlers.node_ports import NodePorts
     from broker.network.answers import Answer, PendingAnswer
     from broker.network.context import RequestContext
 

@@ -10,7 +10,7 @@ from protocol.errors import Error
 from protocol.messages.delegation_tokens import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import NodePorts
+    from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
 
 

@@ -43,7 +43,7 @@ from protocol.waiting import Waiting, turn
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
-    from broker.handlers.ports import ReplicaPorts
+    from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas

@@ -13,7 +13,7 @@ from broker.security.denials import cluster_refusal
 from protocol.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
 

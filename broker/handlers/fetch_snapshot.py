@@ -12,7 +12,7 @@ from broker.security.denials import cluster_refusal
 from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 
 FIRST_VERSION_WITH_ENDPOINTS = 1

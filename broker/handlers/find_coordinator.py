@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.coordination.share_states import ShareStates
     from broker.coordination.transactions import Transactions
-    from broker.handlers.ports import BrokerPorts
+    from broker.handlers.node_ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 

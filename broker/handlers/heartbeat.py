@@ -12,7 +12,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import GroupPorts
+    from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
 

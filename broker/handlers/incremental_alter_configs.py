@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from protocol.wire.schema import Message
 

@@ -28,7 +28,7 @@ from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.environment.scheduler import Scheduler
-    from broker.handlers.ports import TransactionPorts
+    from broker.handlers.node_ports import TransactionPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 

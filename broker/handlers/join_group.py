@@ -19,7 +19,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import GroupPorts
+    from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
 

@@ -23,7 +23,7 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
-    from broker.handlers.ports import GroupPorts
+    from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from coordinator.group.shard import GroupShard
 

@@ -13,7 +13,7 @@ from protocol.messages.groups_admin import ListedGroup, ListGroupsRequest, ListG
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import GroupPorts
+    from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from coordinator.group.shard import GroupShard

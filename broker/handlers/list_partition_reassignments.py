@@ -15,7 +15,7 @@ from protocol.messages.cluster_admin import (
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
-    from broker.handlers.ports import NodePorts
+    from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
 
 

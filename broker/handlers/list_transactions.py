@@ -25,7 +25,7 @@ from protocol.messages.transactions_admin import (
 from protocol.waiting import compute, turn
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import TransactionPorts
+    from broker.handlers.node_ports import TransactionPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from coordinator.transaction.shard import TransactionShard

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.topic_requests import TopicRequests
-    from broker.handlers.ports import ControllerPorts
+    from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
 

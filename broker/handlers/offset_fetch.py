@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
-    from broker.handlers.ports import GroupPorts
+    from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard

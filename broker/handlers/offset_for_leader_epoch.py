@@ -15,7 +15,7 @@ from protocol.messages.offsets import (
 )
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import ReplicaPorts
+    from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext
     from broker.replicas.partitions import Partitions
 

@@ -13,81 +13,345 @@ A conscious difference: null records, which Kafka never answers, are answered wi
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from broker.coordination.produce_verification import Verifying, transactional_producer
-from broker.handlers.produce_answers import ProduceAnswer, fail_all, response_of
-from broker.handlers.producing import (
-    ADMIN_CLIENT_ID,
-    ID_REFUSED,
-    NO_GUARDS,
-    Producing,
-    SortedRequest,
-    check_shapes,
-    may_use_id,
-    refuse,
+from broker.coordination.produce_verification import is_transactional, sender_of, told_to_producer
+from broker.environment.computing import Alone, Brief
+from broker.network.answers import CloseConnectionError
+from broker.network.pieces import EntryList, pieces, produced
+from broker.network.turns import PER_TURN, in_turns, portions, runs_to_its_end
+from broker.replicas.append_records import (
+    MANY_BATCHES,
+    Answers,
+    Appends,
+    Batches,
+    Key,
+    checking,
+    delayed,
+    refused,
 )
-from broker.network.later import Later
-from broker.network.pieces import produced
-from broker.network.turns import PER_TURN
-from broker.replicas.append_records import MANY_BATCHES, NOTHING, Appends
-from protocol.messages.produce import ProduceRequest
-from protocol.records.checks import RequestFailedError
+from broker.security.authorizer import TOPIC, TRANSACTIONAL_ID, WRITE
+from protocol.errors import Error, KafkaError
+from protocol.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.records.checks import RequestFailedError, check_shape
+from protocol.records.effort import ANY, BRIEF, MODERATE, MOST_OF_REQUEST, Unpacked
+from protocol.waiting import compute, turn
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import ReplicaPorts
+    from broker.coordination.add_partitions_to_txn_manager import Verified
+    from broker.environment.clock import Clock
+    from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext
+    from broker.replicas.current_leaders import CurrentLeaders
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
+    from storage.producers.verification_guards import VerificationGuard
+
+ADMIN_CLIENT_ID = "__admin_client"  # AdminUtils: the one client that may write to internal topics
+FIRST_VERSION_TOLD_LEADERS = 10
+FIRST_VERSION_WITH_IDS = 13
+MOST_TOLD = 100  # partitions of a refused request that the log's line names
+
+ID_REFUSED = RequestFailedError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+NO_GUARDS: Mapping[Partition, VerificationGuard] = MappingProxyType({})
+
+PARTITIONS_OF_TOPICS = EntryList(
+    "topic_data", "responses", "partition_data", "partition_responses", at_once=PER_TURN
+)
+"""What one turn goes through of a request."""
+
+ProduceAnswer = ProduceResponse | None
 
 
-def handle(
-    node: ReplicaPorts,
-    context: RequestContext,
-    request: ProduceRequest,
-) -> ProduceAnswer | Later[ProduceAnswer]:
-    found = SortedRequest(node.partitions, node.authorizer, context)
+@runs_to_its_end
+async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRequest) -> ProduceAnswer:
+    version = context.api_version
     topics = request.topic_data
-    has_one = len(topics) == 1 and len(topics[0].partition_data) == 1  # as most have
-    if not has_one and (entries := produced(request)) > PER_TURN:
-        context.connection.hold_produced(entries)
-        producing = Producing(context, request, node.current_leaders, node.clock, node.scheduler, node.turns)
-        return producing.in_turns(found, node.produce_verification, node.authorizer)
+
+    # 1. A request of many partitions is gone through in turns, in the same order; nearly all have one.
+    parts: list[Sequence[TopicProduceData]] = [topics]
+    is_long = False
+    if not (len(topics) == 1 and len(topics[0].partition_data) == 1):
+        is_long = (entries := produced(request)) > PER_TURN
+        if is_long:
+            context.connection.hold_produced(entries)
+            parts = await _in_parts(request)
+
+    # 2. The shape of each batch, before anything is looked up.
+    shapes: list[list[int | Error]] = []
+    transactional = False
     try:
-        sizes, transactional = check_shapes(topics, context.api_version)
+        for part in parts:
+            sizes, any_of_part = check_shapes(part, version)
+            shapes.append(sizes)
+            transactional = transactional or any_of_part
+            if is_long:
+                await turn()
     except RequestFailedError as failure:
-        return fail_all(request, failure, context)
+        return await _all_failed(node, context, request, failure)
     if transactional and not may_use_id(request, node.authorizer, context):
-        return fail_all(request, ID_REFUSED, context)
-    found.take(topics, iter(sizes))
+        return await _all_failed(node, context, request, ID_REFUSED)
+
+    # 3. What can be appended, and what is refused before.
+    found = SortedRequest(node.partitions, node.authorizer, context)
+    for part, sizes in zip(parts, shapes, strict=True):
+        found.take(part, iter(sizes))
+        if is_long:
+            await turn()
     batches, refusals = found.batches, found.refusals
+
+    # 4. Whether the transaction's coordinator lets it pass.
     guards = NO_GUARDS
     if transactional:
         assert request.transactional_id is not None
         try:
-            sender = transactional_producer(request.transactional_id, batches.values())
+            sender = await sender_of(request.transactional_id, [*batches.values()])
         except RequestFailedError as failure:
-            return fail_all(request, failure, context)
+            return await _all_failed(node, context, request, failure)
         if sender is not None:
-            verified = node.produce_verification.verify(*sender, context.api_version)
-            if isinstance(verified, Verifying):
-                producing = Producing(
-                    context, request, node.current_leaders, node.clock, node.scheduler, node.turns
-                )
-                return producing.append_once_verified(verified, found)
+            verified = await node.produce_verification.verified(*sender, version)
             if verified.errors:
-                refuse([*batches], batches, verified, refusals, context.api_version)
+                refuses = partial(
+                    refuse, batches=batches, verified=verified, refusals=refusals, version=version
+                )
+                await in_turns([*batches], refuses)
             guards = verified.guards
+
+    # 5. The appends. The connection's next request waits, and others may append between two turns.
     appends = Appends(request.acks, context.client_id == ADMIN_CLIENT_ID)
-    rest = NOTHING
-    if len(batches) > MANY_BATCHES:
-        rest = appends.append_for_a_turn(batches, node.clock, guards)
-    else:
+    if len(batches) <= MANY_BATCHES:
         appends.append(batches, node.clock.now_ms(), guards)
-    if appends.are_done and not refusals and not rest:
-        return response_of(request.acks, appends.answers)
-    later: Later[ProduceAnswer] = Later()
-    producing = Producing(context, request, node.current_leaders, node.clock, node.scheduler, node.turns)
-    if rest or appends.left:
-        producing.append_rest(appends, rest, refusals, guards, later)
     else:
-        producing.reply(appends, refusals, later)
-    return later.answer()
+        rest = appends.append_for_a_turn(batches, node.clock, guards)
+        while rest:
+            await turn()
+            rest = appends.append_for_a_turn(rest, node.clock, guards)
+    if appends.left:
+        await _append_left(appends, node.clock, guards)
+
+    # 6. Until they are to be acknowledged.
+    if appends.awaited:
+        await delayed(appends.awaited, request.timeout_ms, node.scheduler, node.turns)
+
+    # 7. The answer.
+    if appends.are_done and not refusals:
+        return response_of(request.acks, appends.answers)
+    answers = appends.answers
+    answers.update(refusals)
+    return await _told(node, context, request.acks, answers)
+
+
+async def _in_parts(request: ProduceRequest) -> list[Sequence[TopicProduceData]]:
+    parts: list[Sequence[TopicProduceData]] = []
+    for part, _ in pieces(request, PARTITIONS_OF_TOPICS):
+        parts.append(part.topic_data)
+        await turn()
+    return parts
+
+
+async def _append_left(appends: Appends, clock: Clock, guards: Mapping[Partition, VerificationGuard]) -> None:
+    """What takes long to check, beside the loop."""
+    unpacked_bytes = 0
+    for key, (partition, batch) in appends.left.items():
+        if unpacked_bytes > MOST_OF_REQUEST:
+            refusal = KafkaError(Error.MESSAGE_TOO_LARGE)  # on which producers split the batch
+            appends.append_checked(key, refusal, clock.now_ms(), guards)
+            continue
+        unpacked = Unpacked()
+        checked = await compute(Brief(checking(partition, batch, clock.now_ms(), BRIEF, unpacked)))
+        if checked is None:
+            checked = await compute(checking(partition, batch, clock.now_ms(), MODERATE, unpacked))
+        if checked is None:
+            checked = await compute(Alone(checking(partition, batch, clock.now_ms(), ANY, unpacked)))
+        unpacked_bytes += unpacked.size_bytes
+        appends.append_checked(key, checked, clock.now_ms(), guards)
+
+
+class SortedRequest:
+    """What of a request can be appended, and what is refused before."""
+
+    __slots__ = ("_authorizer", "_by_id", "_context", "_partitions", "batches", "refusals")
+
+    def __init__(self, partitions: Partitions, authorizer: Authorizer, context: RequestContext) -> None:
+        self._partitions = partitions
+        self._authorizer = authorizer
+        self._context = context
+        self._by_id = context.api_version >= FIRST_VERSION_WITH_IDS
+        self.batches: Batches = {}
+        self.refusals: Answers = {}
+
+    def take(self, topics: Sequence[TopicProduceData], sizes: Iterator[int | Error]) -> None:
+        """`sizes`: what the check of shapes said of each partition in turn."""
+        by_id, batches, refusals = self._by_id, self.batches, self.refusals
+        partitions = self._partitions
+        for topic in topics:
+            name: str | bytes = topic.topic_id if by_id else topic.name
+            hosted = partitions.by_id.get(topic.topic_id) if by_id else partitions.by_name.get(topic.name)
+            known_name = topic.name if hosted is None else hosted.name
+            refusal = None
+            if by_id and hosted is None:
+                refusal = Error.UNKNOWN_TOPIC_ID
+            elif not self._authorizer.allows(self._context, WRITE, TOPIC, known_name):
+                refusal = Error.TOPIC_AUTHORIZATION_FAILED
+            elif hosted is None:
+                refusal = Error.UNKNOWN_TOPIC_OR_PARTITION
+            for data in topic.partition_data:
+                index = data.index
+                size = next(sizes)
+                if refusal is not None or hosted is None:
+                    refusals[name, index] = refused(index, refusal or Error.UNKNOWN_TOPIC_OR_PARTITION)
+                    continue
+                partition = hosted.partitions.get(index)
+                if partition is None:
+                    refusals[name, index] = refused(index, hosted.missing(index))
+                elif isinstance(size, Error):
+                    refusals[name, index] = refused(index, size)
+                else:
+                    records = data.records
+                    assert records is not None
+                    batches[name, index] = (partition, records if len(records) == size else records[:size])
+
+
+def may_use_id(request: ProduceRequest, authorizer: Authorizer, context: RequestContext) -> bool:
+    return request.transactional_id is not None and authorizer.allows(
+        context, WRITE, TRANSACTIONAL_ID, request.transactional_id
+    )
+
+
+def check_shapes(topics: Sequence[TopicProduceData], version: int) -> tuple[list[int | Error], bool]:
+    """For each partition in turn the size of its batch, or what is wrong with its records; nothing is looked up yet.
+
+    And whether the first batch of any has the flag of a transaction (Kafka: `RequestUtils.hasTransactionalRecords`).
+    """
+    found: list[int | Error] = []
+    transactional = False
+    for topic in topics:
+        for data in topic.partition_data:
+            try:
+                found.append(check_shape(data.records, version))
+            except KafkaError as failure:
+                found.append(failure.error)
+            transactional = transactional or is_transactional(data.records)
+    return found, transactional
+
+
+def refuse(
+    keys: Iterable[Key], batches: Batches, verified: Verified, refusals: Answers, version: int
+) -> None:
+    """Take out of the batches, of these partitions, what the transaction's coordinator refuses."""
+    for key in keys:
+        partition = batches[key][0]
+        error = verified.errors.get(partition)
+        if error is not None:
+            told, message = told_to_producer(error, version)
+            refusals[key] = refused(partition.index, told, message)
+            del batches[key]
+
+
+# --- the answer ---------------------------------------------------------------------------------------------
+
+
+def response_of(acks: int, answers: Answers) -> ProduceAnswer:
+    """The answer; with acks=0 none, and an error closes the connection, being all that the client can be told."""
+    if acks == 0:
+        failures = (
+            f"{key[1]}: {Error(answer.error_code).name}"
+            for key, answer in answers.items()
+            if answer.error_code
+        )
+        if failed := [*islice(failures, MOST_TOLD)]:
+            raise CloseConnectionError(f"Produce with acks=0 failed on partition {', '.join(failed)}")
+        return None
+    topics: dict[str | bytes, TopicProduceResponse] = {}
+    for (name, _), answer in answers.items():
+        if name in topics:
+            topics[name].partition_responses.append(answer)
+        elif isinstance(name, bytes):
+            topics[name] = TopicProduceResponse.of(topic_id=name, partition_responses=[answer])
+        else:
+            topics[name] = TopicProduceResponse.of(name=name, partition_responses=[answer])
+    return ProduceResponse.of(responses=[*topics.values()])
+
+
+async def _all_failed(
+    node: ReplicaPorts, context: RequestContext, request: ProduceRequest, failure: RequestFailedError
+) -> ProduceAnswer:
+    """The whole request fails: each of its partitions is answered with the error."""
+    by_id = context.api_version >= FIRST_VERSION_WITH_IDS
+    answers: Answers = {}
+    for part, _ in pieces(request, PARTITIONS_OF_TOPICS):
+        for topic in part.topic_data:
+            for data in topic.partition_data:
+                key: Key = (topic.topic_id if by_id else topic.name, data.index)
+                answers[key] = refused(data.index, failure.error, failure.message)
+        if len(answers) >= PER_TURN:
+            await turn()
+    return await _told(node, context, request.acks, answers)
+
+
+async def _told(node: ReplicaPorts, context: RequestContext, acks: int, answers: Answers) -> ProduceAnswer:
+    """The answer with the leaders of what isn't led here; of many, in turns."""
+    if len(answers) <= PER_TURN or acks == 0:
+        return _with_leaders(node.current_leaders, context, response_of(acks, answers))
+    await turn()
+    whole = ProduceResponse.of(responses=[])
+    topics: dict[str | bytes, int] = {}
+    for some in portions([*answers.items()]):
+        part = _with_leaders(node.current_leaders, context, response_of(acks, dict(some)))
+        assert part is not None
+        put_behind(whole, part, topics)
+        await turn()
+    return whole
+
+
+def put_behind(whole: ProduceResponse, part: ProduceResponse, topics: dict[str | bytes, int]) -> None:
+    """`topics`: where each stands in the whole."""
+    for topic in part.responses:
+        place = topics.setdefault(topic.name or topic.topic_id, len(whole.responses))
+        if place == len(whole.responses):
+            whole.responses.append(topic)
+        else:
+            whole.responses[place].partition_responses += topic.partition_responses
+    known = {each.node_id for each in whole.node_endpoints}
+    whole.node_endpoints += [each for each in part.node_endpoints if each.node_id not in known]
+
+
+def _with_leaders(leaders: CurrentLeaders, context: RequestContext, response: ProduceAnswer) -> ProduceAnswer:
+    if response is not None and context.api_version >= FIRST_VERSION_TOLD_LEADERS:
+        for topic in response.responses:
+            for each in topic.partition_responses:
+                if each.error_code == Error.NOT_LEADER_OR_FOLLOWER:
+                    _tell_leader(leaders, context, response, topic, each)
+    return response
+
+
+def _tell_leader(
+    leaders: CurrentLeaders,
+    context: RequestContext,
+    response: ProduceResponse,
+    topic: TopicProduceResponse,
+    answer: PartitionProduceResponse,
+) -> None:
+    if context.api_version >= FIRST_VERSION_WITH_IDS:
+        leader_id, leader_epoch = leaders.of_topic_id(topic.topic_id, answer.index)
+    else:
+        leader_id, leader_epoch = leaders.of(topic.name, answer.index)
+    answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+    node = leaders.node(leader_id, context.listener_name)
+    if node is not None and all(each.node_id != leader_id for each in response.node_endpoints):
+        response.node_endpoints.append(
+            NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        )

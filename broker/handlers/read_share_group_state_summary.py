@@ -16,7 +16,7 @@ from protocol.messages.share_state import (
 )
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import SharePorts
+    from broker.handlers.node_ports import ShareGroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
     from coordinator.persister import ShareStateSummary
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def handle(
-    node: SharePorts,
+    node: ShareGroupPorts,
     context: RequestContext,
     request: ReadShareGroupStateSummaryRequest,
 ) -> ReadShareGroupStateSummaryResponse | Later[ReadShareGroupStateSummaryResponse]:

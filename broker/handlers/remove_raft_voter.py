@@ -10,7 +10,7 @@ from broker.security.denials import cluster_refusal
 from protocol.messages.raft import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import NodePorts
+    from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
 
 

@@ -27,7 +27,7 @@ from protocol.messages.share_fetch import (
 )
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import BrokerPorts
+    from broker.handlers.node_ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
 

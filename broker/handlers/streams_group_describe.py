@@ -12,7 +12,7 @@ from protocol.messages.groups_streams import (
 )
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import GroupPorts
+    from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
     from coordinator.group.shard import GroupShard

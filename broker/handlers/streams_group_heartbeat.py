@@ -23,7 +23,7 @@ from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest, Strea
 
 if TYPE_CHECKING:
     from broker.coordination.internal_topics import InternalTopics
-    from broker.handlers.ports import GroupPorts
+    from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.network.later import Later
     from broker.security.authorizer import Authorizer

@@ -14,7 +14,7 @@ from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import GroupPorts
+    from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
 
 PROTOCOL_VERSION = 5

@@ -18,7 +18,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from broker.controller.pause import Pause
-from broker.coordination.add_partitions_to_txn_manager import TransactionSupportedOperation, Verified
+from broker.coordination.add_partitions_to_txn_manager import TransactionSupportedOperation
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later
 from broker.network.turns import runs_to_its_end
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from broker.coordination.groups import Groups
-    from broker.handlers.ports import BrokerPorts
+    from broker.handlers.node_ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
@@ -151,12 +151,9 @@ async def _written(
     if partition is None:
         is_known = OFFSETS_TOPIC in image.topics
         return KafkaError(Error.NOT_COORDINATOR if is_known else Error.COORDINATOR_NOT_AVAILABLE)
-    verifying: Later[Verified] = Later()
     producer = TransactionalProducer(request.transactional_id, request.producer_id, request.producer_epoch)
     operation = TransactionSupportedOperation.of_txn_offset_commit(context.api_version)
-    add_partitions_manager.add_or_verify(producer, {partition: NO_SEQUENCE}, operation, verifying.reply)
-    answered = verifying.answer()
-    verified = await answered if isinstance(answered, Later) else answered
+    verified = await add_partitions_manager.added_or_verified(producer, {partition: NO_SEQUENCE}, operation)
     error = verified.errors.get(partition)
     if error is not None:
         return _as_known(context, KafkaError(append_error(error)))

@@ -31,7 +31,7 @@ from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from broker.handlers.ports import BrokerPorts
+    from broker.handlers.node_ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers

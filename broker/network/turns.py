@@ -211,16 +211,14 @@ class Turns:
                 return
             under_way.found, under_way.error = found, error
             under_way.take_back = None
-            if under_way.to_the_end:
-                under_way.later.on_abandon = None
             self._waiting.append(under_way)
             self._again()
 
         if isinstance(wanted, Later):
             under_way.awaited = wanted
             if under_way.to_the_end and wanted.on_abandon is not None:
-                # nothing has begun of what only waits for its turn
-                under_way.later.on_abandon = lambda: self._abandon(under_way)
+                # what it waits for can be taken back
+                under_way.later.waits_for(lambda: self._abandon(under_way))
             wanted.when_answered(lambda: then(*_outcome(wanted)))
         else:
             under_way.take_back = self._computing(wanted, then, under_way.context)
@@ -256,6 +254,8 @@ class Turns:
             )
 
     def _step(self, under_way: _UnderWay) -> None:
+        if under_way.to_the_end:
+            under_way.later.on_abandon = None
         try:
             wanted = under_way.step()
         except StopIteration as end:

@@ -6,11 +6,13 @@ A batch is checked, patched and written where it was received, without an object
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from broker.environment.watchdog import IN_A_ROW_S
-from broker.replicas.delayed_produce import AwaitedAppend
+from broker.network.later import Later
+from broker.network.turns import PER_TURN, in_turns
 from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
@@ -20,8 +22,14 @@ from protocol.records.record_errors import RecordValidationError
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
+    from broker.environment.scheduler import Scheduler
+    from broker.network.turns import Turns
     from broker.replicas.partition import Partition
+    from coordinator.commit_waiters import CommitWaiter
+    from storage.log.partition_log import PartitionLog
     from storage.producers.verification_guards import VerificationGuard
+
+log = logging.getLogger("barnabas.dispatch")
 
 Key = tuple[str | bytes, int]
 """A partition as the request names it: by the topic's name or its id, and its number."""
@@ -212,3 +220,153 @@ def refused(
         log_start_offset=log_start_offset,
         error_message=message,
     )
+
+
+# --- until an append is acknowledged (Kafka: `DelayedProduce`) --------------------------------------------------
+
+
+async def delayed(
+    appends: Sequence[AwaitedAppend], timeout_ms: int, scheduler: Scheduler, turns: Turns
+) -> None:
+    """Until all of them are committed, and on the disk where `flush.messages` was reached; or the time is over, which
+    isn't limited for the disk. Many begin to wait in turns of the loop, and end so. Where the client goes, nothing is
+    waited for any more."""
+    over: Later[None] = Later()
+    left = len(appends)
+
+    def one_done() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            over.reply(None)
+
+    def start(some: Sequence[AwaitedAppend]) -> None:
+        for append in some:
+            append.start(one_done)
+
+    def expire() -> None:
+        _with_all(appends, AwaitedAppend.expire, turns, over.fail)
+
+    timer = None
+    if any(append.commits for append in appends):
+        timer = scheduler.call_later(max(timeout_ms, 0) / 1000, expire)
+    try:
+        await in_turns(appends, start)
+        over.waits_for(_nothing)
+        await over
+    finally:
+        if timer is not None:
+            timer.cancel()
+        if left:
+            _with_all(appends, AwaitedAppend.abandon, turns, _left_waiting)
+
+
+def _with_all(
+    appends: Sequence[AwaitedAppend],
+    act: Callable[[AwaitedAppend], None],
+    turns: Turns,
+    failed: Callable[[BaseException], None],
+) -> None:
+    def take(some: Sequence[AwaitedAppend]) -> None:
+        for append in some:
+            act(append)
+
+    if len(appends) > PER_TURN:
+        turns.carry_out(in_turns(appends, take), failed)
+    else:
+        take(appends)
+
+
+def _left_waiting(error: BaseException) -> None:
+    log.error("what waited for an append may be left behind", exc_info=error)
+
+
+def _nothing() -> None:
+    """The records stay: that their client has gone takes nothing back."""
+
+
+class AwaitedAppend:
+    """One partition's part of it: what ends at `end_offset` was appended, and isn't to be acknowledged yet."""
+
+    __slots__ = (
+        "_done",
+        "_flushes",
+        "_leader",
+        "_log",
+        "_waiter",
+        "answer",
+        "commits",
+        "end_offset",
+    )
+
+    def __init__(
+        self,
+        answer: PartitionProduceResponse,
+        leader: Leader,
+        end_offset: int,
+        *,
+        commits: bool,
+        flushes: bool,
+    ) -> None:
+        """`commits`, `flushes`: what it waits for."""
+        self.answer = answer
+        self.end_offset = end_offset
+        self.commits = commits
+        self._flushes = flushes
+        self._leader = leader
+        self._log: PartitionLog = leader.log  # the one that was appended to, wherever the partition is moved
+        self._waiter: CommitWaiter | None = None
+        self._done: Callable[[], None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return not self.commits and not self._flushes
+
+    def start(self, done: Callable[[], None]) -> None:
+        """`done` is called once nothing is waited for any more."""
+        self._done = done
+        if self._flushes:
+            self._log.when_flushed(self.end_offset, self._flushed)
+        if self.commits:
+            self._waiter = self._leader.when_committed(self.end_offset, self._committed)
+
+    def expire(self) -> None:
+        """It took too long: the records stay, and may still be committed."""
+        if self.commits:
+            self._stop_waiting()
+            if self.answer.error_code == Error.NONE:
+                self.answer.error_code = Error.REQUEST_TIMED_OUT
+            self._tell_if_over()
+
+    def abandon(self) -> None:
+        self._done = None
+        self._stop_waiting()
+
+    def _stop_waiting(self) -> None:
+        self.commits = False
+        if self._waiter is not None:
+            self._leader.wait_no_more(self._waiter)
+            self._waiter = None
+
+    def _committed(self, error: KafkaError | None) -> None:
+        self.commits = False
+        self._waiter = None
+        if self.answer.error_code == Error.NONE:
+            if error is not None:
+                self.answer.error_code = error.error
+            elif self._leader.is_under_min_after_append:
+                self.answer.error_code = Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        self._tell_if_over()
+
+    def _flushed(self, failure: Exception | None) -> None:
+        self._flushes = False
+        answer = self.answer
+        if failure is not None:  # as in Kafka, where a sync is part of the append
+            answer.error_code = answer.error_code or Error.KAFKA_STORAGE_ERROR
+            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+        self._tell_if_over()
+
+    def _tell_if_over(self) -> None:
+        if self.is_over and self._done is not None:
+            done, self._done = self._done, None
+            done()

@@ -212,7 +212,7 @@ async def test_others_are_served_between_a_few_batches_that_are_much_to_check(
     assert told(answer) == [(index, Error.NONE, 0) for index in range(count)]
 
 
-@pytest.mark.limit("broker.handlers.produce_answers.MOST_TOLD")
+@pytest.mark.limit("broker.handlers.produce.MOST_TOLD")
 async def test_a_refused_request_without_acks_names_some_of_its_partitions(
     node: Server, caplog: pytest.LogCaptureFixture
 ) -> None:

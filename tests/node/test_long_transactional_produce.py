@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.coordination import produce_verification
+from broker.coordination import add_partitions_to_txn_manager, produce_verification
 from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
-from broker.handlers import produce, producing
+from broker.handlers import produce
 from broker.network import turns
 from broker.network.turns import Turns
 from broker.server import Server
@@ -39,9 +39,9 @@ class Noted:
             step(*under_way)
 
         monkeypatch.setattr(Turns, "_step", stepped)
-        self._note(monkeypatch, AddPartitionsToTxnManager, "announce", 2)
+        self._note(monkeypatch, AddPartitionsToTxnManager, "_announce", 2)
         self._note(monkeypatch, produce_verification, "transactional_producer", 1)
-        self._note(monkeypatch, producing, "refuse", 0)
+        self._note(monkeypatch, produce, "refuse", 0)
 
     def _note(self, monkeypatch: pytest.MonkeyPatch, where: Any, name: str, argument: int) -> None:
         function = getattr(where, name)
@@ -60,7 +60,7 @@ class Noted:
 def take_few(monkeypatch: pytest.MonkeyPatch) -> Noted:
     """Any Produce of more than two partitions is one of many from now on."""
     monkeypatch.setattr(CLIENT, "hold_produced", lambda _entries: None, raising=False)
-    for module in (produce, producing, produce_verification, turns):
+    for module in (produce, produce_verification, add_partitions_to_txn_manager, turns):
         monkeypatch.setattr(module, "PER_TURN", 2)
     return Noted(monkeypatch)
 
@@ -81,7 +81,7 @@ async def test_its_coordinator_is_asked_in_turns(
     assert sorted(answers[0]) == sorted(answers[1])
     refused = {Error.TRANSACTION_ABORTABLE} if version == 1 else set()
     assert {*answers[1]} == {Error.NONE} | refused
-    assert noted.of("transactional_producer") == noted.of("announce") == [2, 2, 2, 1]
+    assert noted.of("transactional_producer") == noted.of("_announce") == [2, 2, 2, 1]
     assert noted.of("refuse") == ([2, 2, 2, 1] if version == 1 else [])
 
 
@@ -144,9 +144,10 @@ async def test_it_is_asked_again_in_turns(tmp_path: Path, monkeypatch: pytest.Mo
     node = await coordinating(tmp_path, partitions=COUNT)
     noted, waiting = await asked_again(node, monkeypatch)
     node.timers.fire_due()
-    assert noted.of("announce") == [2]
+    node.turns._take_turn()
+    assert noted.of("_announce") == [2]
     take_turns(node)
-    assert noted.of("announce") == [2, 2, 2, 1]
+    assert noted.of("_announce") == [2, 2, 2, 1]
     assert errors_of(await waiting) == [Error.NONE] * COUNT
 
 
@@ -155,23 +156,8 @@ async def test_nobody_is_asked_for_a_client_that_has_gone_meanwhile(
 ) -> None:
     node = await coordinating(tmp_path, partitions=COUNT)
     _noted, waiting = await asked_again(node, monkeypatch)
-    node.timers.fire_due()
     waiting.cancel()
     await asyncio.sleep(0)
+    node.timers.fire_due()
     take_turns(node)
     assert node.transactions.shard_of("tx").describe("tx").partitions == {}
-
-
-async def test_who_is_asked_again_and_fails_is_told_as_no_coordinator_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    node = await coordinating(tmp_path, partitions=COUNT)
-    _noted, waiting = await asked_again(node, monkeypatch)
-    node.timers.fire_due()
-
-    def fails(*_given: Any) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(AddPartitionsToTxnManager, "announce", fails)
-    take_turns(node)
-    assert errors_of(await waiting) == [Error.NOT_ENOUGH_REPLICAS] * COUNT

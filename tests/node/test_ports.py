@@ -1,8 +1,8 @@
-"""What handlers use of a node: it has each of it, by the types of `broker.handlers.ports`."""
+"""What handlers use of a node: it has each of it, by the types of `broker.handlers.node_ports`."""
 
 from __future__ import annotations
 
-from broker.handlers import CONTROLLER_HANDLERS, HANDLERS, ports
+from broker.handlers import CONTROLLER_HANDLERS, HANDLERS, node_ports
 from broker.server import Server
 from tests.support.ports_of import ports_of
 
@@ -18,5 +18,5 @@ def test_each_port_is_used() -> None:
     used = set().union(
         *ports_of(HANDLERS.values()).values(), *ports_of(CONTROLLER_HANDLERS.values()).values()
     )
-    told = {name for name in dir(ports.BrokerPorts) if not name.startswith("_")}
+    told = {name for name in dir(node_ports.BrokerPorts) if not name.startswith("_")}
     assert used == told

@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from broker.handlers.producing import check_shapes
+from broker.handlers.produce import check_shapes
 from broker.network.dispatch import LONG_FRAME_BYTES
 from broker.network.memory import RequestMemory
 from broker.network.receiving_side import INITIAL_BUFFER_BYTES, PRODUCED_ENTRY_BYTES, most_produced

@@ -321,7 +321,7 @@ async def test_a_partition_whose_disk_failed_is_told_so_in_place_of_unknown(tmp_
     partition = node.partitions.get("t", 0)
     node.partitions.take_offline(partition.directory)
 
-    announced = node.add_partitions_manager.announce(
+    announced = node.add_partitions_manager._announce(
         TransactionalProducer("tx", producer.producer_id, producer.epoch),
         {partition: 0},
         TransactionSupportedOperation.ADD_PARTITION,

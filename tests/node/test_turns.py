@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from broker.environment.computing import Asker, Compute, Computed, ComputingAtOnce
+from broker.environment.watchdog import TURN_S, Watchdog
 from broker.handlers import metadata
 from broker.handlers.list_transactions import MOST_COMPILED_IN_PASSING
 from broker.network.later import Later
@@ -28,6 +29,7 @@ from protocol.messages.transactions_admin import (
 from protocol.waiting import turn
 from storage.producers import producer_state
 from tests.node.transactional import Producer, coordinating
+from tests.support.manual_clock import ManualClock
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome
 
@@ -68,16 +70,33 @@ def test_what_is_done_in_one_step_is_answered_at_once() -> None:
     assert not scheduler.calls
 
 
-def test_two_that_are_long_take_turns_and_a_turn_is_one_step() -> None:
+def test_each_that_is_long_takes_a_step_in_a_turn() -> None:
     turns, scheduler, done = under_way()
     answers = [turns.answer(work(name, 3, done)) for name in "ab"]
     assert done == ["a0", "b0"]
-    for _ in range(4):
+    for steps in (4, 6):
         assert len(scheduler.calls) == 1
         scheduler.turn()
-    assert done == ["a0", "b0", "a1", "b1", "a2", "b2"]
+        assert done == ["a0", "b0", "a1", "b1", "a2", "b2"][:steps]
     assert [answer.result() for answer in answers if isinstance(answer, Later)] == ["a", "b"]
     assert not scheduler.calls
+
+
+def test_a_turn_that_is_over_leaves_the_others_their_step_in_the_next() -> None:
+    scheduler, done, clock = ManualScheduler(), [], ManualClock()
+    turns = Turns(scheduler, None, Watchdog(clock.monotonic_s))  # type: ignore[arg-type]
+
+    async def long(name: str) -> None:
+        await turn()
+        done.append(name)
+        clock.advance_ms(1_000 * TURN_S + 1)
+        await turn()
+
+    for name in "abc":
+        turns.answer(long(name))
+    for count in (1, 2, 3):
+        scheduler.turn()
+        assert len(done) == count
 
 
 def test_what_a_later_step_fails_with_is_what_the_request_fails_with() -> None:

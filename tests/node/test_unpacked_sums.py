@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from broker.handlers import producing
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -32,7 +31,7 @@ async def test_the_batches_of_one_request_unpack_to_a_bound_together(
     node: Server, held: Held, monkeypatch: pytest.MonkeyPatch, codec: int
 ) -> None:
     create(node, ("u", 4))
-    monkeypatch.setattr(producing, "MOST_OF_REQUEST", 2 * LITTLE.unpacked_bytes)
+    monkeypatch.setattr("broker.handlers.produce.MOST_OF_REQUEST", 2 * LITTLE.unpacked_bytes)
     long = bytes(build_batch([(1, None, bytes(LITTLE.unpacked_bytes), ())], codec=codec))
     client = Client(Straight(node))
     data = [PartitionProduceData(index=index, records=long) for index in range(4)]
@@ -56,7 +55,7 @@ async def test_the_batches_of_one_request_unpack_to_a_bound_together(
 async def test_what_is_corrupt_counts_as_if_it_had_unpacked_to_the_most(
     node: Server, held: Held, monkeypatch: pytest.MonkeyPatch, codec: int
 ) -> None:
-    monkeypatch.setattr(producing, "MOST_OF_REQUEST", BRIEF.unpacked_bytes - 1)
+    monkeypatch.setattr("broker.handlers.produce.MOST_OF_REQUEST", BRIEF.unpacked_bytes - 1)
     torn = packed(codec, compress(codec, bytes(BRIEF.unpacked_bytes * 3 // 4))[:-1])
     client = Client(Straight(node))
     sent = client.send(produce((0, torn), (1, LONG)), 9)

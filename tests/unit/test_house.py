@@ -32,6 +32,7 @@ LONG_FUNCTIONS = {
     "broker.controller.broker_registration.register": "Kafka's checks of a registration, in their order",
     "broker.handlers.describe_topic_partitions._described": "one list that a cursor cuts, topic for topic",
     "broker.handlers.fetch._fetch": "each Fetch: which of five ways it goes on by",
+    "broker.handlers.produce.handle": "a Produce, step for step",
     "broker.network.connection._serve": "each request: a call more costs each",
     "protocol.records.checks.validate": "each batch: Kafka's checks, in their order",
     "protocol.records.walk.go_on": "each record: a call more costs each",

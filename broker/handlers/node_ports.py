@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.controller import Controller
@@ -27,13 +27,15 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduler
     from broker.network.addresses import HostNames
+    from broker.network.answers import Answer, PendingAnswer
+    from broker.network.connection import Connection
     from broker.network.context import RequestContext
-    from broker.network.dispatch import Dispatcher
     from broker.network.endpoints import Endpoints
     from broker.network.turns import Turns
     from broker.peers.cluster import Cluster
     from broker.quorum.cluster_control import ClusterControl
     from broker.quorum.delayed_metadata_fetches import DelayedMetadataFetches
+    from broker.quorum.forwarded_context import Sender
     from broker.quotas.client_quotas import ClientQuotas
     from broker.quotas.replication_quotas import ReplicationQuotas
     from broker.replicas.current_leaders import CurrentLeaders
@@ -45,6 +47,18 @@ if TYPE_CHECKING:
     from coordinator.persister import Persister
     from coordinator.ports import Markers
     from coordinator.transaction.producer_ids import ProducerIds
+
+
+class ServesForwarded(Protocol):
+    """The dispatcher, as far as handlers use it."""
+
+    def serve_forwarded(
+        self, sender: Sender, data: memoryview, admitted: Container[int]
+    ) -> Answer | PendingAnswer: ...
+
+    def failed(self, connection: Connection, error: BaseException) -> None: ...
+
+    def log_levels_altered(self) -> None: ...
 
 
 class NodePorts(Protocol):
@@ -81,7 +95,7 @@ class NodePorts(Protocol):
     def endpoints(self) -> Endpoints: ...
 
     @property
-    def dispatcher(self) -> Dispatcher: ...
+    def dispatcher(self) -> ServesForwarded: ...
 
     @property
     def host_names(self) -> HostNames: ...
@@ -184,7 +198,7 @@ class ReplicaPorts(NodePorts, Protocol):
     def latest_offsets(self) -> LatestOffsets: ...
 
 
-class SharePorts(NodePorts, Protocol):
+class ShareGroupPorts(NodePorts, Protocol):
     """What is in flight of share groups, and the share coordinator."""
 
     @property
@@ -197,5 +211,5 @@ class SharePorts(NodePorts, Protocol):
     def share_persister(self) -> Persister: ...
 
 
-class BrokerPorts(ControllerPorts, GroupPorts, TransactionPorts, ReplicaPorts, SharePorts, Protocol):
+class BrokerPorts(ControllerPorts, GroupPorts, TransactionPorts, ReplicaPorts, ShareGroupPorts, Protocol):
     """All that a broker has."""
