@@ -114,6 +114,10 @@ class FakeRuntime:
         for compute in wishes(steps):
             compute()
 
+    def __del__(self) -> None:
+        for steps in self.held:  # that a test has left
+            steps.close()
+
     def new_uuid(self) -> bytes:
         self._uuids += 1
         return self._uuids.to_bytes(16, "big")
