@@ -5,7 +5,8 @@
 What it uses of the node stands in `node_ports`. It asks the authorizer, and decides; where something has to change,
 records are appended in the same turn of the loop as the check that guards them: nobody else runs between two `await`s.
 What is decided in several turns, or in a thread, is looked at once more in the turn that appends. None means that
-nothing is answered (Produce with acks=0). Where the client hangs up, a handler ends at its `await`, unless it `runs_to_its_end`.
+nothing is answered (Produce with acks=0). Where the client hangs up, a handler ends at its `await`, unless it
+`runs_to_its_end`.
 
 An API is served, and advertised in ApiVersions, by having a row here; its module is imported at its first request.
 """

@@ -352,7 +352,6 @@ async def test_fetches_of_many_partitions_that_wait_for_one_record_have_a_turn_e
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delayed_share_fetch, "MOST_RECHECKED_IN_PASSING", 1)
-    monkeypatch.setattr("broker.network.turns.TURN_S", -1.0)  # each look is all that a turn has time for
     members = [shares.client().fetch(0, 0, 1, member=f"m{at}", max_wait_ms=60_000) for at in range(5)]
     rechecked: list[object] = []
     recheck = delayed_share_fetch.DelayedShareFetch._recheck
@@ -364,6 +363,7 @@ async def test_fetches_of_many_partitions_that_wait_for_one_record_have_a_turn_e
     shares.produce(1)
     assert not rechecked
     members[1].abandon()
+    monkeypatch.setattr("broker.network.turns.TURN_S", -1.0)  # each look is all that a turn has time for
     for turns in range(1, 5):
         shares.node.turns._take_turn()
         assert len(rechecked) == turns
