@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation restarts test compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks day
+.PHONY: help run quick soak simulation restarts test cli compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -42,6 +42,9 @@ restarts: .venv/.quick  ## compare all that is visible before and after restarts
 
 test: .venv/.dev reference  ## run the tests (ARGS="tests/unit -x" and the like are passed on)
 	SIMULATED_SEEDS=200 SIMULATED_CLUSTER_SEEDS=8 SIMULATED_SHARE_SEEDS=10 SIMULATED_SHARE_CLUSTER_SEEDS=3 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+cli: .venv/.dev reference  ## play the command line's scenes to barnabas and Apache Kafka, one node and three of each (the tests draw some on three)
+	DRAW=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/cli $(ARGS)
 
 compare: .venv/.dev reference  ## play every script to Apache Kafka and to barnabas (the tests play some to Kafka)
 	COMPARE=all $(BIN)/python -m pytest tests/compare $(ARGS)

@@ -1,4 +1,8 @@
-"""The same scenes against each Kafka that there is, started when the first scene asks for it."""
+"""The same scenes against each Kafka that there is, started when the first scene asks for it.
+
+Each run plays every scene to barnabas and to Apache Kafka, one node of either, and to three nodes those for which it
+matters that there are several; of the others it draws one in so many, and `make cli` plays all (`support.drawn`).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,16 @@ ROOT = Path(__file__).parents[2]
 APACHE, APACHE_3, OURS, OURS_3 = "apache", "apache-3", "barnabas", "barnabas-3"
 ON_OURS_ALONE = pytest.mark.parametrize("kafka", [OURS], indirect=True)
 """For scenes in which what answers doesn't matter: starting and asking Kafka's takes its time."""
+ONE_RUN_IN = 5
+"""Of the scenes in which it doesn't matter how many nodes there are, a run plays one in so many to three of them."""
 _names = itertools.count()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if isinstance(item, pytest.Function) and hasattr(item, "callspec"):
+        is_of_a_cluster = item.callspec.params.get("kafka") in (OURS_3, APACHE_3)
+        if is_of_a_cluster and item.get_closest_marker("several_nodes_matter") is None:
+            item.add_marker(pytest.mark.one_run_in(ONE_RUN_IN))
 
 
 @dataclass(frozen=True)
@@ -98,7 +111,7 @@ def _running(kind: str, folder: Path) -> Iterator[Kafka]:
 @pytest.fixture(
     params=[
         OURS,
-        OURS_3,
+        pytest.param(OURS_3, marks=pytest.mark.xdist_group("cli-cluster")),
         pytest.param(APACHE, marks=pytest.mark.xdist_group("cli-apache")),
         pytest.param(APACHE_3, marks=pytest.mark.xdist_group("cli-apache")),
     ]
