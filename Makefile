@@ -41,7 +41,7 @@ restarts: .venv/.quick  ## compare all that is visible before and after restarts
 	$(BIN)/python -m tests.simulation.restarts $(ARGS)
 
 test: .venv/.dev reference  ## run the tests (ARGS="tests/unit -x" and the like are passed on)
-	SIMULATED_SEEDS=200 SIMULATED_CLUSTER_SEEDS=8 SIMULATED_SHARE_SEEDS=10 SIMULATED_SHARE_CLUSTER_SEEDS=3 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	SIMULATED_SEEDS=60 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 cli: .venv/.dev reference  ## play the command line's scenes to barnabas and Apache Kafka, one node and three of each (the tests draw some on three)
 	DRAW=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/cli $(ARGS)
