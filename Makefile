@@ -103,8 +103,8 @@ exactly-once: .venv/.dev  ## consume, transform and produce in transactions, kil
 checker: .venv/.dev reference  ## let clients and broker crash amid transactions, and search what they saw for anomalies (ARGS="--cluster": three; "--shares": share consumers)
 	$(BIN)/python -m tests.clients.checker $(ARGS)
 
-property: .venv/.quick  ## try every property with forty times as many examples as the tests do
-	EXAMPLES=40 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/property tests/unit/protocol/test_record_walk.py tests/node/test_fair_memory.py $(ARGS)
+property: .venv/.dev  ## try every property with forty times as many examples as the tests do
+	EXAMPLES=40 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/property tests/spark/test_arrow_batches.py tests/unit/protocol/test_record_walk.py tests/node/test_fair_memory.py $(ARGS)
 
 crash: .venv/.dev  ## kill a broker at every operation on its files (the tests try a few of them)
 	CRASH_POINTS=all $(BIN)/python -m pytest tests/crash -o timeout=1800 $(ARGS)

@@ -43,7 +43,7 @@ OF_THE_SINK = {"test_sink", "test_hazards", "test_shuffling"}
 """Modules of the one group; the others are of the other."""
 
 
-ONE_RUN_IN = 3
+ONE_RUN_IN = 6
 """Of what is tried on Apache Kafka, which changes with the sink alone, a run tries one in so many."""
 
 
