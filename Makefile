@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation restarts test compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks day
+.PHONY: help run quick soak simulation restarts test cli compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -41,7 +41,10 @@ restarts: .venv/.quick  ## compare all that is visible before and after restarts
 	$(BIN)/python -m tests.simulation.restarts $(ARGS)
 
 test: .venv/.dev reference  ## run the tests (ARGS="tests/unit -x" and the like are passed on)
-	SIMULATED_SEEDS=200 SIMULATED_CLUSTER_SEEDS=8 SIMULATED_SHARE_SEEDS=10 SIMULATED_SHARE_CLUSTER_SEEDS=3 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	SIMULATED_SEEDS=60 $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+
+cli: .venv/.dev reference  ## play the command line's scenes to barnabas and Apache Kafka, one node and three of each (the tests draw some on three)
+	DRAW=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup tests/cli $(ARGS)
 
 compare: .venv/.dev reference  ## play every script to Apache Kafka and to barnabas (the tests play some to Kafka)
 	COMPARE=all $(BIN)/python -m pytest tests/compare $(ARGS)
@@ -100,8 +103,8 @@ exactly-once: .venv/.dev  ## consume, transform and produce in transactions, kil
 checker: .venv/.dev reference  ## let clients and broker crash amid transactions, and search what they saw for anomalies (ARGS="--cluster": three; "--shares": share consumers)
 	$(BIN)/python -m tests.clients.checker $(ARGS)
 
-property: .venv/.quick  ## try every property with forty times as many examples as the tests do
-	EXAMPLES=40 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/property tests/unit/protocol/test_record_walk.py tests/node/test_fair_memory.py $(ARGS)
+property: .venv/.dev  ## try every property with forty times as many examples as the tests do
+	EXAMPLES=40 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/property tests/spark/test_arrow_batches.py tests/unit/protocol/test_record_walk.py tests/node/test_fair_memory.py $(ARGS)
 
 crash: .venv/.dev  ## kill a broker at every operation on its files (the tests try a few of them)
 	CRASH_POINTS=all $(BIN)/python -m pytest tests/crash -o timeout=1800 $(ARGS)
@@ -112,8 +115,8 @@ poisoned: .venv/.quick  ## start on poisoned internal topics and metadata logs, 
 damages: .venv/.quick  ## start on 340 damaged data folders (the tests try forty)
 	DAMAGES=340 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/node/test_damaged_folders.py $(ARGS)
 
-attacks: .venv/.quick  ## let one client hold up the others by all it can, with 2 million damaged frames (the tests: 2,000)
-	ATTACK_SCALE=20 ATTACK_FRAMES=2000000 $(BIN)/python -m pytest tests/process/test_attacks.py $(ARGS)
+attacks: .venv/.quick  ## let one client hold up the others by all it can, with 2 million damaged frames (the tests: 2,000, and a quarter of the APIs)
+	DRAW=all ATTACK_SCALE=20 ATTACK_FRAMES=2000000 $(BIN)/python -m pytest tests/process/test_attacks.py $(ARGS)
 
 bench: .venv/.dev reference  ## measure beside Apache Kafka
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -1,4 +1,8 @@
-"""The same scenes against each Kafka that there is, started when the first scene asks for it."""
+"""The same scenes against each Kafka that there is, started when the first scene asks for it.
+
+Each run plays every scene to barnabas and to Apache Kafka, one node of either, and to three nodes those for which it
+matters that there are several; of the others it draws one in so many, and `make cli` plays all (`support.drawn`).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,18 @@ ROOT = Path(__file__).parents[2]
 APACHE, APACHE_3, OURS, OURS_3 = "apache", "apache-3", "barnabas", "barnabas-3"
 ON_OURS_ALONE = pytest.mark.parametrize("kafka", [OURS], indirect=True)
 """For scenes in which what answers doesn't matter: starting and asking Kafka's takes its time."""
+ONE_RUN_IN = 5
+"""Of the scenes in which it doesn't matter how many nodes there are, a run plays one in so many to three of them."""
 _names = itertools.count()
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    callspec = getattr(item, "callspec", None)
+    kind = callspec.params.get("kafka") if callspec is not None else None
+    if kind is not None:
+        item.add_marker(pytest.mark.xdist_group(f"cli-{kind}"))  # so that each is started once
+        if kind in (OURS_3, APACHE_3) and item.get_closest_marker("several_nodes_matter") is None:
+            item.add_marker(pytest.mark.one_run_in(ONE_RUN_IN))
 
 
 @dataclass(frozen=True)
@@ -63,19 +78,6 @@ class Ran:
 Run = Callable[..., Ran]
 
 
-@pytest.fixture(scope="session")
-def _started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Kafka]]:
-    with contextlib.ExitStack() as stack:
-        known: dict[str, Kafka] = {}
-
-        def start(kind: str) -> Kafka:
-            if kind not in known:
-                known[kind] = stack.enter_context(_running(kind, tmp_path_factory.mktemp(kind)))
-            return known[kind]
-
-        yield start
-
-
 @contextlib.contextmanager
 def _running(kind: str, folder: Path) -> Iterator[Kafka]:
     if kind == OURS:
@@ -95,17 +97,12 @@ def _running(kind: str, folder: Path) -> Iterator[Kafka]:
             yield Kafka(kind, ",".join(f"127.0.0.1:{port}" for port in ports), len(ports))
 
 
-@pytest.fixture(
-    params=[
-        OURS,
-        OURS_3,
-        pytest.param(APACHE, marks=pytest.mark.xdist_group("cli-apache")),
-        pytest.param(APACHE_3, marks=pytest.mark.xdist_group("cli-apache")),
-    ]
-)
-def kafka(request: pytest.FixtureRequest, _started: Callable[[str], Kafka]) -> Kafka:
-    """Each of four in turn."""
-    return _started(request.param)
+@pytest.fixture(scope="package", params=[OURS, OURS_3, APACHE, APACHE_3])
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    """Each of four in turn. It ends with its last scene: a JVM that idles costs some of a core, and three nodes of
+    Kafka have four."""
+    with _running(request.param, tmp_path_factory.mktemp(request.param)) as kafka:
+        yield kafka
 
 
 @pytest.fixture

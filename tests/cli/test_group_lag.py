@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -30,6 +31,7 @@ from tests.support.waiting import until
 Tool = Callable[..., str]
 
 
+@pytest.mark.several_nodes_matter
 def test_lag_counts_what_readers_are_given_with_aborted_open_and_committed_transactions(
     cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
 ) -> None:
@@ -93,6 +95,7 @@ def test_lag_begins_where_the_log_does_if_the_committed_offset_is_gone(
     assert "the committed offset 9 is behind the end 0" in behind["note"]
 
 
+@pytest.mark.several_nodes_matter
 def test_an_offset_that_an_open_transaction_is_about_to_commit_is_told(
     cli: Run, kafka: Kafka, topic: str
 ) -> None:

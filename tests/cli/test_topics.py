@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
 from confluent_kafka import Producer
 
 from tests.cli.conftest import ON_OURS_ALONE, Kafka, Run
@@ -16,6 +17,7 @@ def produced(kafka: Kafka, topic: str, count: int) -> None:
     assert producer.flush(60) == 0
 
 
+@pytest.mark.several_nodes_matter
 def test_a_topic_is_made_shown_set_and_deleted(cli: Run, kafka: Kafka, topic: str) -> None:
     made = cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers, "-c", "retention.ms=3600000")
     assert (made.status, made.err) == (0, f"{topic}: created\n")
@@ -47,6 +49,7 @@ def test_a_topic_is_made_shown_set_and_deleted(cli: Run, kafka: Kafka, topic: st
     assert "UNKNOWN_TOPIC_OR_PARTITION" in missing.err
 
 
+@pytest.mark.several_nodes_matter
 def test_offsets_are_those_of_kafkas_tool(
     cli: Run, kafka: Kafka, topic: str, needs_kafka: Callable[..., str]
 ) -> None:

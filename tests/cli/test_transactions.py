@@ -36,6 +36,7 @@ from tests.support.waiting import until
 Tool = Callable[..., str]
 
 
+@pytest.mark.several_nodes_matter
 def test_explain_says_who_holds_the_readers_since_when_and_what_ends_it(
     cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
 ) -> None:
@@ -124,6 +125,7 @@ def test_explain_says_who_holds_the_readers_since_when_and_what_ends_it(
     assert "it has nothing open" in again.err
 
 
+@pytest.mark.several_nodes_matter
 def test_list_has_all_transactional_ids_of_all_brokers_as_kafkas_tool_has(
     cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
 ) -> None:
@@ -189,6 +191,7 @@ def test_explain_tells_a_transaction_whose_time_is_up_until_the_broker_has_abort
     assert f"{topic}-0: the last 4 offsets hold no record for readers of committed ones" in said
 
 
+@pytest.mark.several_nodes_matter
 def test_explain_finds_a_hanging_transaction_as_kafkas_tool_does_and_names_what_ends_it(
     cli: Run, kafka: Kafka, topic: str, needs_kafka: Tool
 ) -> None:
@@ -287,6 +290,7 @@ def test_abort_asks_at_a_terminal_and_does_nothing_without_a_yes(kafka: Kafka, t
     until(lambda: ends(kafka.bootstrap, topic) == (2, 2), "the marker")
 
 
+@pytest.mark.several_nodes_matter
 def test_explain_without_a_topic_looks_at_all_and_says_so_where_nobody_waits(
     cli: Run, kafka: Kafka, topic: str
 ) -> None:

@@ -1,4 +1,5 @@
-"""Three brokers of ours while their leaders, coordinators and controller are killed, paused and cut off."""
+"""Three brokers of ours while their leaders, coordinators and controller are killed, paused and cut off, for a short
+while; `make checker ARGS=--cluster` does it for a longer one."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.clients.checker.roles import CONSUMER, MODULES, Kind, Role, copying, 
 from tests.clients.checker.workload import Workload
 from tests.support.waiting import until
 
-FAULTS = 12
+FAULTS, OPERATIONS = 6, 150
 ROLES = (
     *transacting(3, [*MODULES]),
     copying("confluent-kafka", CONSUMER),
@@ -24,7 +25,7 @@ ROLES = (
 
 def test_clients_see_no_anomaly_whatever_befalls_three_brokers_and_their_controller() -> None:
     faults = random.Random(1).sample([*CLUSTER_FAULTS], FAULTS)
-    plan = Plan(seed=1, operations=300, roles=ROLES, faults=tuple(faults))
+    plan = Plan(seed=1, operations=OPERATIONS, roles=ROLES, faults=tuple(faults))
     with barnabas.Cluster(brokers=3, config=SETTINGS) as cluster:
         served = CheckedCluster(cluster)
         work = Workload(served, plan)

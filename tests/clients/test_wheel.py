@@ -21,6 +21,9 @@ ROOT = Path(__file__).parents[2]
 FLOORS = {"protocol", "storage", "coordinator", "broker", "cli"}
 READY_S = 60
 
+# One worker of xdist gets all of these: the wheel is built once.
+pytestmark = pytest.mark.xdist_group("wheel")
+
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -65,7 +65,8 @@ def _script_of(item: pytest.Item) -> Script | None:
 
 
 class OneAtATime(Generic[AnyBroker]):
-    """The broker for a script's properties: one that idles costs processor and memory, so another one ends it.
+    """The broker for a script's properties: one that idles costs processor and memory, so another one ends it, and so
+    does the last script.
 
     start: makes a broker in a folder, from properties by their name.
     """
@@ -94,7 +95,7 @@ class OneAtATime(Generic[AnyBroker]):
         self._running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kafka_answers(needs_kafka: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcribe]:
     """What Kafka answers to a script: played once. The test skips where Kafka can't be had."""
     brokers = OneAtATime(kafka_for, tmp_path_factory)
@@ -109,7 +110,7 @@ def kafka_answers(needs_kafka: object, tmp_path_factory: pytest.TempPathFactory)
     brokers.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def reference_answers(request: pytest.FixtureRequest) -> Transcribe:
     """What Kafka answers, or where it can't be had or isn't asked, what it answered when it was recorded."""
     live: Transcribe | None
@@ -130,7 +131,7 @@ def reference_answers(request: pytest.FixtureRequest) -> Transcribe:
     return answers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def barnabas_answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transcribe]:
     """What barnabas answers to a script."""
     brokers = OneAtATime(barnabas_for, tmp_path_factory)

@@ -23,10 +23,10 @@ WANTED = os.environ.get("COMPARE", "")
 
 COMMON = "plain"
 """The properties that most scripts are played with."""
-ONE_OF = 6
+ONE_OF = 12
 """Of the scripts with those, one in so many."""
-OTHERS = 2
-"""Of the other sets of properties so many, with all of their scripts."""
+OTHERS = 1
+"""Of the other sets of properties so many, with all of their scripts: each wants a broker of its own."""
 
 
 def drawn(scripts: Iterable[Script], seed: object) -> frozenset[str]:

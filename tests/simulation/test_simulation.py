@@ -1,4 +1,4 @@
-"""Some seeds of the simulation, and two brokers in one process: 8 in passing, 200 with `make test`, and as many as one
+"""Some seeds of the simulation, and two brokers in one process: 8 in passing, 60 with `make test`, and as many as one
 likes with `make simulation`."""
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ OF_THE_SINK = {"test_sink", "test_hazards", "test_shuffling"}
 """Modules of the one group; the others are of the other."""
 
 
-ONE_RUN_IN = 3
+ONE_RUN_IN = 6
 """Of what is tried on Apache Kafka, which changes with the sink alone, a run tries one in so many."""
 
 
@@ -164,14 +164,15 @@ def barnabas_bootstrap() -> Iterator[str]:
         yield broker.bootstrap
 
 
-@pytest.fixture(scope="session")
+# Of the package, so that it ends with the last test here: a JVM that idles costs processor.
+@pytest.fixture(scope="package")
 def kafka_bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     need_apache_kafka()
     with kafka_runner.running(tmp_path_factory.mktemp("kafka-for-spark")) as kafka:
         yield kafka.bootstrap
 
 
-@pytest.fixture(scope="session", params=BROKERS)
+@pytest.fixture(scope="package", params=BROKERS)
 def bootstrap(request: pytest.FixtureRequest) -> str:
     """Where a broker is that all tests share: barnabas and Apache Kafka in turn."""
     return str(request.getfixturevalue(f"{request.param}_bootstrap"))

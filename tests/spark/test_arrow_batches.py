@@ -11,7 +11,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow, of the extra `spark`")
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
@@ -21,11 +21,14 @@ from barnabas.spark.errors import RowError
 from barnabas.spark.settings import CODECS
 from protocol.records.batch import crc_is_valid, read_header
 from protocol.records.records import read_records
+from tests.support.examples import examples
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 TIMESTAMP_MS = 1_700_000_000_123
 PRODUCER_ID, EPOCH, SEQUENCE = 1 << 40, 32_000, 2_000_000_000
 NO_LIMIT = 1 << 30
+
+few = settings(max_examples=examples(20))  # of up to a megabyte each
 
 # Around the lengths at which a varint takes another byte.
 LENGTHS = st.sampled_from([0, 1, 2, 62, 63, 64, 65, 127, 128, 8190, 8191, 8192])
@@ -72,12 +75,14 @@ def encoder(name: str) -> Callable[[bytes], bytes] | None:
     return None if name == "none" else partial(wire_records.compress, name)
 
 
+@few
 @given(ROWS)
 def test_any_columns_become_the_bytes_of_the_librarys_builder(rows: list[Row]) -> None:
     (batch,) = build(columns(rows), TIMESTAMP_MS, NO_LIMIT)
     assert stamped(batch) == by_the_library(rows)
 
 
+@few
 @given(ROWS)
 def test_columns_that_are_missing_are_nulls(rows: list[Row]) -> None:
     (batch,) = build(columns(rows, keys=False, headers=False), TIMESTAMP_MS, NO_LIMIT)
@@ -85,6 +90,7 @@ def test_columns_that_are_missing_are_nulls(rows: list[Row]) -> None:
 
 
 @pytest.mark.parametrize("codec", ["snappy", "lz4", "zstd"])
+@few
 @given(rows=ROWS)
 def test_compressed_batches_are_the_librarys_too(codec: str, rows: list[Row]) -> None:
     (batch,) = build(columns(rows), TIMESTAMP_MS, NO_LIMIT, CODECS[codec], encoder(codec))
@@ -92,6 +98,7 @@ def test_compressed_batches_are_the_librarys_too(codec: str, rows: list[Row]) ->
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@few
 @given(rows=ROWS)
 def test_two_decoders_read_what_the_columns_held(codec: str, rows: list[Row]) -> None:
     (batch,) = build(columns(rows), TIMESTAMP_MS, NO_LIMIT, CODECS[codec], encoder(codec))
@@ -122,6 +129,7 @@ def test_a_batch_can_be_stamped_anew() -> None:
     assert stamped(batch) == by_the_library(rows)
 
 
+@few
 @given(ROWS, st.integers(70, 20_000))
 def test_batches_fit_the_limit_unless_a_record_alone_does_not(rows: list[Row], limit: int) -> None:
     batches = build(columns(rows), TIMESTAMP_MS, limit)
@@ -135,6 +143,7 @@ def test_batches_are_filled_as_far_as_they_go() -> None:
     assert all(batch.size > 9_000 for batch in batches[:-1])
 
 
+@few
 @given(ROWS, st.data())
 def test_no_batch_holds_rows_of_two_groups(rows: list[Row], data: st.DataObject) -> None:
     inner = data.draw(st.lists(st.integers(0, len(rows)), max_size=5))
@@ -170,6 +179,7 @@ def test_a_header_without_a_key_is_refused() -> None:
         build(Columns(None, pa.array([b"v"], pa.binary()), headers), TIMESTAMP_MS, NO_LIMIT)
 
 
+@few
 @given(ROWS, st.data())
 def test_slices_of_columns_are_read_from_where_they_begin(rows: list[Row], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(rows) - 1))

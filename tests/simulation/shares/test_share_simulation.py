@@ -1,9 +1,8 @@
-"""Some seeds of the simulations with share groups: 3 of one node and 1 of a cluster in passing, 50 and 8 with `make
-test`, and as many as one likes with `make simulation ARGS=--shares`."""
+"""Some seeds of the simulations with share groups, of one node and of a cluster, and as many as one likes with `make
+simulation ARGS=--shares`."""
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from functools import cache
 
@@ -17,8 +16,8 @@ from tests.simulation.simulation import simulate
 pytestmark = pytest.mark.xdist_group("share_simulation")
 
 FIRST = 20
-SEEDS = range(FIRST, FIRST + int(os.environ.get("SIMULATED_SHARE_SEEDS", "3")))
-CLUSTER_SEEDS = range(3, 3 + int(os.environ.get("SIMULATED_SHARE_CLUSTER_SEEDS", "1")))
+SEEDS = range(FIRST, FIRST + 4)
+CLUSTER_SEEDS = (3,)
 
 
 @cache
