@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from cli.client.answers import check
+from cli.client.answers import check, the_one
 from cli.client.cluster import KafkaCluster
 from cli.client.topics import create_topics, delete_topics
 from cli.errors import CommandError, CommandUsageError
@@ -257,7 +257,7 @@ def _spread(what: str, seconds: list[float]) -> list[Figure]:
 
 def _create(cluster: KafkaCluster, topic: str, options: argparse.Namespace) -> None:
     made = CreatableTopic(name=topic, num_partitions=options.partitions, replication_factor=options.replicas)
-    ((error_code, message),) = create_topics(cluster, [made]).values()
+    error_code, message = the_one([*create_topics(cluster, [made]).values()], f"topic {topic}")
     check(error_code, message, f"topic {topic}")
 
 
@@ -265,7 +265,7 @@ def _delete(settings: Mapping[str, str], topic: str) -> None:
     """By a connection of its own: brokers close one that was idle for as long as a bench may take."""
     try:
         with KafkaCluster(settings) as cluster:
-            ((error_code, message),) = delete_topics(cluster, [topic]).values()
+            error_code, message = the_one([*delete_topics(cluster, [topic]).values()], f"topic {topic}")
             check(error_code, message, f"topic {topic}")
     except CommandError as error:
         say(f"topic {topic} is left behind: {error}")
