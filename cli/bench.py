@@ -66,12 +66,14 @@ def run(options: argparse.Namespace) -> int:
     with KafkaCluster(settings) as cluster:
         whose = cluster.metadata([])
         _create(cluster, topic, options)
+    bench = _Bench(options, topic)
     try:
         for name in options.measures or MEASURES:
             if not options.json:
                 say(f"{name} …")
-            figures += _measured(name, _Bench(options, topic))
+            figures += _measured(name, bench)
     finally:
+        bench.drop()
         _delete(settings, topic)
     told = {
         "kafka": settings[BOOTSTRAP],
@@ -118,10 +120,17 @@ class _Bench:
         self.seconds: float = options.seconds
         self.value = os.urandom(options.record_bytes)
         self.library = confluent_kafka()
+        self._producers: list[Any] = []
+
+    def drop(self) -> None:
+        """What wasn't sent: a producer that still has records for the topic has the broker make it again."""
+        for producer in self._producers:
+            producer.purge()
 
     def producer(self, **own: object) -> Any:
         client = Client(self.options, {"linger.ms": 5, "queue.buffering.max.kbytes": 256 * 1024, **own})
-        return client.made(self.library.Producer)
+        self._producers.append(client.made(self.library.Producer))
+        return self._producers[-1]
 
     def consumer(self, **own: object) -> Any:
         given = {"group.id": self.topic, "auto.offset.reset": "earliest", "enable.auto.commit": False, **own}

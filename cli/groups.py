@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A verb each: show, reset, delete."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     show = verbs.add_parser(
-        "show", help="(as without a verb) all groups, or those that are named with their lag"
+        "show",
+        aliases=["list"],
+        help="(as without a verb) all groups, or those that are named with their lag",
     )
     show.add_argument("names", nargs="*", type=name_in_kafka, metavar="NAME")
     show.add_argument(
@@ -75,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """As `cli.commands.Command` has it."""
-    verb = {"show": _show, "reset": reset, "delete": _delete}[options.verb]
+    verb = {"show": _show, "list": _show, "reset": reset, "delete": _delete}[options.verb]
     with KafkaCluster(client_settings(options)) as cluster:
         return verb(cluster, options)
 

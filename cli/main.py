@@ -63,11 +63,17 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     command = COMMANDS.get(arguments[0]) if arguments else None
     if command is None:
-        raise CommandUsageError(_unknown(arguments[0] if arguments else ""))
+        known = [*COMMANDS, "cluster", "format"]
+        raise CommandUsageError(_unknown(arguments[0] if arguments else "", known, "command", "barnabas"))
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGINT, _interrupt)
     module = importlib.import_module(command.module)
     parser = Parser(prog=f"barnabas {command.name}", description=module.__doc__, allow_abbrev=False)
+    if command.verbs:
+        parser.epilog = (
+            f"Each verb has options, and a --help of its own; barnabas {command.name} {command.verbs[0]} --help "
+            "are those without a verb."
+        )
     module.add_arguments(parser)
     options = parser.parse_args(_with_verb(command, arguments[1:]))
     status: int = module.run(options)
@@ -108,16 +114,18 @@ def _with_verb(command: Command, arguments: Sequence[str]) -> list[str]:
         for verb in command.verbs:
             if verb in arguments:
                 raise CommandUsageError(f"the verb comes first: barnabas {command.name} {verb} …")
+    elif first and command.verbs[0] != "show":  # nothing but a verb may stand there
+        raise CommandUsageError(_unknown(first, command.verbs, "verb", f"barnabas {command.name}"))
     return [command.verbs[0], *arguments]
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, known: Sequence[str], what: str, whose: str) -> str:
+    """`whose` they are, as one types it: `barnabas`, or `barnabas transactions`."""
     from difflib import get_close_matches
 
-    known = [*COMMANDS, "cluster", "format"]
     near = get_close_matches(name, known, 1)
-    meant = f", but `barnabas {near[0]}`" if near else ""
-    return f"there is no command {name}{meant} (barnabas --help lists them)"
+    meant = f", but `{whose} {near[0]}`" if near else ""
+    return f"there is no {what} {name}{meant} ({whose} --help lists them)"
 
 
 def _overview() -> str:

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A verb each: show, create, delete, configs."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     show = verbs.add_parser(
-        "show", help="(as without a verb) topics, or the partitions of those that are named"
+        "show", aliases=["list"], help="(as without a verb) topics, or the partitions of those that are named"
     )
     show.add_argument("names", nargs="*", type=name_in_kafka, metavar="NAME")
     show.add_argument("--internal", action="store_true", help="the internal ones as well")
@@ -75,7 +75,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """As `cli.commands.Command` has it."""
-    verb = {"show": _show, "create": _create, "delete": _delete, "configs": show_or_set}[options.verb]
+    verb = {"show": _show, "list": _show, "create": _create, "delete": _delete, "configs": show_or_set}[
+        options.verb
+    ]
     with KafkaCluster(client_settings(options)) as cluster:
         return verb(cluster, options)
 

@@ -17,6 +17,8 @@ from cli.client.answers import the_one
 from cli.client.connection import Connection
 from cli.client.fetching import fetch
 from cli.errors import CommandError
+from cli.explaining import Tail
+from cli.explanation_words import _tail
 from cli.places import place
 from protocol.messages.fetch import FetchResponse
 from protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
@@ -210,3 +212,29 @@ def test_a_broker_that_leaves_out_the_partition_that_is_read_is_told() -> None:
     cluster = SimpleNamespace(topics=lambda _: [there], ask=lambda *_, **__: FetchResponse())
     with pytest.raises(CommandError, match="topic t: the broker answers of 0"):
         fetch(cast(Any, cluster), ("t", 0), 0, 1)
+
+
+def test_a_verb_that_isnt_there_is_told_with_the_nearest() -> None:
+    ran = run_cli("transactions", "explane", bootstrap="127.0.0.1:1")
+    assert (ran.status, ran.out) == (2, "")
+    assert "no verb explane, but `barnabas transactions explain`" in ran.err
+
+
+@ON_OURS_ALONE
+@pytest.mark.parametrize("command", ["topics", "groups"])
+def test_list_is_what_is_shown_without_a_verb(cli: Run, topic: str, command: str) -> None:
+    cli("topics", "create", topic)
+    assert cli(command, "list", "--json").json() == cli(command, "--json").json()
+    assert f"barnabas {command} show --help" in cli(command, "--help").out
+
+
+@pytest.mark.parametrize(
+    ("offsets", "is_all", "told"),
+    [
+        (1, True, "the last offset holds no"),
+        (1, False, "at least 1 offset hold no"),
+        (2, True, "2 offsets hold no"),
+    ],
+)
+def test_the_end_without_records_is_told_in_its_number(offsets: int, is_all: bool, told: str) -> None:
+    assert told in _tail(Tail(("t", 0), offsets, is_all))
