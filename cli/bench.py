@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from cli.client.answers import check
+from cli.client.answers import check, the_one
 from cli.client.cluster import KafkaCluster
 from cli.client.topics import create_topics, delete_topics
 from cli.errors import CommandError, CommandUsageError
@@ -66,12 +66,14 @@ def run(options: argparse.Namespace) -> int:
     with KafkaCluster(settings) as cluster:
         whose = cluster.metadata([])
         _create(cluster, topic, options)
+    bench = _Bench(options, topic)
     try:
         for name in options.measures or MEASURES:
             if not options.json:
                 say(f"{name} …")
-            figures += _measured(name, _Bench(options, topic))
+            figures += _measured(name, bench)
     finally:
+        bench.drop()
         _delete(settings, topic)
     told = {
         "kafka": settings[BOOTSTRAP],
@@ -118,10 +120,17 @@ class _Bench:
         self.seconds: float = options.seconds
         self.value = os.urandom(options.record_bytes)
         self.library = confluent_kafka()
+        self._producers: list[Any] = []
+
+    def drop(self) -> None:
+        """What wasn't sent: a producer that still has records for the topic has the broker make it again."""
+        for producer in self._producers:
+            producer.purge()
 
     def producer(self, **own: object) -> Any:
         client = Client(self.options, {"linger.ms": 5, "queue.buffering.max.kbytes": 256 * 1024, **own})
-        return client.made(self.library.Producer)
+        self._producers.append(client.made(self.library.Producer))
+        return self._producers[-1]
 
     def consumer(self, **own: object) -> Any:
         given = {"group.id": self.topic, "auto.offset.reset": "earliest", "enable.auto.commit": False, **own}
@@ -257,7 +266,7 @@ def _spread(what: str, seconds: list[float]) -> list[Figure]:
 
 def _create(cluster: KafkaCluster, topic: str, options: argparse.Namespace) -> None:
     made = CreatableTopic(name=topic, num_partitions=options.partitions, replication_factor=options.replicas)
-    ((error_code, message),) = create_topics(cluster, [made]).values()
+    error_code, message = the_one([*create_topics(cluster, [made]).values()], f"topic {topic}")
     check(error_code, message, f"topic {topic}")
 
 
@@ -265,7 +274,7 @@ def _delete(settings: Mapping[str, str], topic: str) -> None:
     """By a connection of its own: brokers close one that was idle for as long as a bench may take."""
     try:
         with KafkaCluster(settings) as cluster:
-            ((error_code, message),) = delete_topics(cluster, [topic]).values()
+            error_code, message = the_one([*delete_topics(cluster, [topic]).values()], f"topic {topic}")
             check(error_code, message, f"topic {topic}")
     except CommandError as error:
         say(f"topic {topic} is left behind: {error}")

@@ -28,13 +28,13 @@ HEADINGS: Final[dict[str, tuple[Command, ...]]] = {
             "topics",
             "cli.topics",
             "topics and their partitions; create, delete, configs",
-            ("show", "create", "delete", "configs"),
+            ("show", "list", "create", "delete", "configs"),
         ),
         Command(
             "groups",
             "cli.groups",
             "groups of all kinds, and how many records each has left; reset, delete",
-            ("show", "reset", "delete"),
+            ("show", "list", "reset", "delete"),
         ),
         Command(
             "transactions",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from cli.client.answers import check
+from cli.client.answers import check, the_one
 from cli.client.cluster import KafkaCluster
 from cli.options import key_values
 from cli.output import as_json, say, show_json, show_table
@@ -75,7 +75,7 @@ def described(cluster: KafkaCluster, topic: str) -> list[DescribeConfigsResource
         ],
         include_synonyms=True,
     )
-    (result,) = cluster.ask(request, DescribeConfigsResponse).results
+    result = the_one(cluster.ask(request, DescribeConfigsResponse).results, f"topic {topic}")
     check(result.error_code, result.error_message, f"topic {topic}")
     return sorted(result.configs, key=lambda each: each.name)
 
@@ -106,7 +106,7 @@ def _set(cluster: KafkaCluster, topic: str, changes: dict[str, str]) -> int:
         resources=[IncrementalAlterConfigsResource(resource_type=TOPIC, resource_name=topic, configs=altered)]
     )
     result: AlterConfigsResourceResponse
-    (result,) = cluster.ask(request, IncrementalAlterConfigsResponse).responses
+    result = the_one(cluster.ask(request, IncrementalAlterConfigsResponse).responses, f"topic {topic}")
     check(result.error_code, result.error_message, f"topic {topic}")
     for name, value in changes.items():
         say(f"{topic}: {name}={value}" if value else f"{topic}: {name} has no value of its own any more")

@@ -24,7 +24,7 @@ from broker.process.printable import printable
 from cli.errors import INTERRUPTED, CommandError, CommandUsageError
 from cli.formats import FORMATS, to_json
 from cli.librdkafka import Client, confluent_kafka, reason
-from cli.options import add_connection
+from cli.options import add_connection, name_in_kafka
 from cli.output import raise_if_reader_is_gone, say
 from cli.places import FORMS, Place, place
 
@@ -36,6 +36,7 @@ QUEUED_KIB: Final = 65_536
 QUEUE_BACKOFF_MS: Final = 5
 """By itself librdkafka asks for nothing in the second after its queue was full."""
 SHOWN: Final = ("topic", "partition", "offset", "time", "headers", "key")
+LIVES_BY: Final = ("enable.partition.eof", "enable.auto.offset.store")
 PAST_ALL: Final = 2**63 - 1
 
 Partition = tuple[str, int]
@@ -45,7 +46,7 @@ Lines = Callable[[Sequence[Any]], bytes]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """As `cli.commands.Command` has it."""
-    parser.add_argument("topics", nargs="+", metavar="TOPIC")
+    parser.add_argument("topics", nargs="+", type=name_in_kafka, metavar="TOPIC")
     parser.add_argument("--from", dest="start", metavar="PLACE", help=f"{FORMS} (default: earliest)")
     parser.add_argument(
         "--to", dest="end", metavar="PLACE", help="end before this offset or time, in each partition"
@@ -58,7 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-p", "--partition", type=int, action="append", metavar="N", help="(default: all; may be repeated)"
     )
     parser.add_argument(
-        "-g", "--group", metavar="NAME", help="be one of this group, and commit what was written"
+        "-g",
+        "--group",
+        type=name_in_kafka,
+        metavar="NAME",
+        help="be one of this group, and commit what was written",
     )
     parser.add_argument(
         "--uncommitted", action="store_true", help="records of open and aborted transactions as well"
@@ -88,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
         "allow.auto.create.topics": False,
     }
     client = Client(options, own)
+    client.refuse(dict.fromkeys(LIVES_BY, "consume lives by its own"))
     consumer = client.made(library.Consumer)
     lines = _lines(options, shown)
     try:
@@ -189,7 +195,12 @@ class _Reading:
         except self._library.KafkaException as error:
             raise self._client.refused(error, ", ".join(options.topics)) from None
         self._assigned, self._was_assigned = set(chosen), True
-        at = [self._library.TopicPartition(*each, offset) for each, offset in starts.items()]
+        self._ended = {each for each, end in self._ends.items() if starts[each] >= end}
+        at = [
+            self._library.TopicPartition(*each, offset)
+            for each, offset in starts.items()
+            if each not in self._ended
+        ]
         self._consumer.assign(at)
 
     def go_on(self, lines: Lines) -> None:

@@ -159,8 +159,9 @@ def _tail(each: Tail) -> str:
     """A reader that stands there has all, although its position is behind."""
     name = _name(*each.partition)
     offsets = number_of(each.offsets, "offset", is_exact=each.is_all)
+    last = "the last offset holds" if offsets == "1 offset" else f"the last {offsets} hold"
     return (
-        f"{name}: the last {offsets} hold no record for readers of committed ones, only markers or records of aborted"
+        f"{name}: {last} no record for readers of committed ones, only markers or records of aborted"
         " transactions. Nothing is waited for there, whatever a difference of offsets says."
     )
 

@@ -8,8 +8,6 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from cli.errors import CommandError
-
 Decode = Callable[[bytes], bytes]
 Encode = Callable[[bytes], bytes]
 
@@ -73,7 +71,7 @@ def to_json(data: bytes | None) -> object:
 
 def from_json(value: object, what: str) -> bytes | None:
     """The bytes that `to_json` said. Anything else of JSON's (a number, a list, an object) is its own text.
-    CommandError for base64 that is none."""
+    ValueError for base64 that is none."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -82,7 +80,7 @@ def from_json(value: object, what: str) -> bytes | None:
         try:
             return base64.b64decode(value["base64"], validate=True)
         except (binascii.Error, TypeError, ValueError) as error:
-            raise CommandError(f"{what}: base64: {error}") from None
+            raise ValueError(f"{what}: base64: {error}") from None
     import json
 
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()

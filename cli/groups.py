@@ -31,7 +31,7 @@ from cli.client.groups import (
 from cli.confirming import confirm_at_terminal
 from cli.errors import FAILED, CommandError
 from cli.group_lag import LagOfPartition, lags_of, share_lags
-from cli.options import add_connection, add_json, client_settings
+from cli.options import add_connection, add_json, client_settings, name_in_kafka
 from cli.output import as_json, say, show_json, show_pairs, show_table
 from cli.pasting import in_shell, secrets_again, which_kafka
 from cli.resetting import add_reset_arguments, reset
@@ -58,9 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A verb each: show, reset, delete."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     show = verbs.add_parser(
-        "show", help="(as without a verb) all groups, or those that are named with their lag"
+        "show",
+        aliases=["list"],
+        help="(as without a verb) all groups, or those that are named with their lag",
     )
-    show.add_argument("names", nargs="*", metavar="NAME")
+    show.add_argument("names", nargs="*", type=name_in_kafka, metavar="NAME")
     show.add_argument(
         "--exact", action="store_true", help="count all records, however many there are to read"
     )
@@ -68,14 +70,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection(show)
     add_reset_arguments(verbs.add_parser("reset", help="set the offsets of a group that has no members"))
     delete = verbs.add_parser("delete", help="delete groups that have no members, with their offsets")
-    delete.add_argument("names", nargs="+", metavar="NAME")
+    delete.add_argument("names", nargs="+", type=name_in_kafka, metavar="NAME")
     delete.add_argument("--yes", action="store_true", help="don't ask at a terminal")
     add_connection(delete)
 
 
 def run(options: argparse.Namespace) -> int:
     """As `cli.commands.Command` has it."""
-    verb = {"show": _show, "reset": reset, "delete": _delete}[options.verb]
+    verb = {"show": _show, "list": _show, "reset": reset, "delete": _delete}[options.verb]
     with KafkaCluster(client_settings(options)) as cluster:
         return verb(cluster, options)
 

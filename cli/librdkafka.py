@@ -59,6 +59,12 @@ class Client:
             "logger": quiet,
         }
 
+    def refuse(self, names: Mapping[str, str]) -> None:
+        """CommandUsageError where one of these settings is given, with what is said of it."""
+        for name, why in names.items():
+            if name in self.settings:
+                raise CommandUsageError(f"the setting {name}: {why}")
+
     def made(self, make: Any) -> Any:
         """A producer or consumer of the config. CommandUsageError for a setting that librdkafka doesn't take."""
         library = confluent_kafka()

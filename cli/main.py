@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from broker.process.printable import printable
 from cli.commands import COMMANDS, HEADINGS, Command
 from cli.errors import FAILED, INTERRUPTED, CommandError, CommandUsageError
+from cli.output import say, to_nowhere
 
 STARTS = (
     ("barnabas", "a broker, on 127.0.0.1:9092 (its options are below)"),
@@ -24,34 +24,56 @@ STARTS = (
 
 def main(arguments: Sequence[str]) -> int:
     """The exit status: 0, or one of `cli.errors`."""
+    _stand_in_for_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal of another alphabet shows what it can
-    if arguments and arguments[0] in ("-h", "--help", "help"):
-        return _write(_overview())
     try:
         return _run(arguments)
     except CommandError as error:
-        print(f"barnabas: {printable(str(error))}", file=sys.stderr)
+        say(f"barnabas: {error}")
         return error.status
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        return _reader_is_gone()
+        to_nowhere(sys.stdout)  # whoever read our output has seen enough, as `head` has
+        return 0
     except OSError as error:  # of the output, mostly: what is asked and read has errors of its own
-        print(f"barnabas: {printable(str(error))}", file=sys.stderr)
-        _reader_is_gone()
+        say(f"barnabas: {error}")
+        to_nowhere(sys.stdout)
         return FAILED
 
 
+def _stand_in_for_closed_streams() -> None:
+    """Python has None for a stream that its parent closed, and the first file or socket would get its number. What is
+    to be read or written fails then; what is only said is lost."""
+    for name, mode, access in (
+        ("stdin", "r", os.O_WRONLY),
+        ("stdout", "w", os.O_RDONLY),
+        ("stderr", "w", os.O_WRONLY),
+    ):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, access), mode))
+
+
 def _run(arguments: Sequence[str]) -> int:
+    if arguments and arguments[0] in ("-h", "--help", "help"):
+        sys.stdout.write(_overview())
+        sys.stdout.flush()
+        return 0
     command = COMMANDS.get(arguments[0]) if arguments else None
     if command is None:
-        raise CommandUsageError(_unknown(arguments[0] if arguments else ""))
+        known = [*COMMANDS, "cluster", "format"]
+        raise CommandUsageError(_unknown(arguments[0] if arguments else "", known, "command", "barnabas"))
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGINT, _interrupt)
     module = importlib.import_module(command.module)
     parser = Parser(prog=f"barnabas {command.name}", description=module.__doc__, allow_abbrev=False)
+    if command.verbs:
+        parser.epilog = (
+            f"Each verb has options, and a --help of its own; barnabas {command.name} {command.verbs[0]} --help "
+            "are those without a verb."
+        )
     module.add_arguments(parser)
     options = parser.parse_args(_with_verb(command, arguments[1:]))
     status: int = module.run(options)
@@ -68,6 +90,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise CommandUsageError(f"{message} ({self.prog} --help lists what there is)")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Argparse's passes over a disk that is full."""
+        file.write(message)
+        file.flush()
 
     def _match_arguments_partial(self, actions: Any, arg_strings_pattern: str) -> list[int]:
         """Words may stand behind options: `--whole FILE`. Python before 3.12.7 takes a list that may be empty for
@@ -87,16 +114,18 @@ def _with_verb(command: Command, arguments: Sequence[str]) -> list[str]:
         for verb in command.verbs:
             if verb in arguments:
                 raise CommandUsageError(f"the verb comes first: barnabas {command.name} {verb} …")
+    elif first and command.verbs[0] != "show":  # nothing but a verb may stand there
+        raise CommandUsageError(_unknown(first, command.verbs, "verb", f"barnabas {command.name}"))
     return [command.verbs[0], *arguments]
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, known: Sequence[str], what: str, whose: str) -> str:
+    """`whose` they are, as one types it: `barnabas`, or `barnabas transactions`."""
     from difflib import get_close_matches
 
-    known = [*COMMANDS, "cluster", "format"]
     near = get_close_matches(name, known, 1)
-    meant = f", but `barnabas {near[0]}`" if near else ""
-    return f"there is no command {name}{meant} (barnabas --help lists them)"
+    meant = f", but `{whose} {near[0]}`" if near else ""
+    return f"there is no {what} {name}{meant} ({whose} --help lists them)"
 
 
 def _overview() -> str:
@@ -115,21 +144,6 @@ def _overview() -> str:
         "",
     ]
     return "\n".join([*lines, broker_help()])
-
-
-def _write(text: str) -> int:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        return _reader_is_gone()
-    return 0
-
-
-def _reader_is_gone() -> int:
-    """Whoever read our output has seen enough, as `head` has. Nothing more is said, by Python's end either."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 def _interrupt(number: int, _frame: object) -> None:

@@ -21,6 +21,25 @@ JAVA_ONLY: Final = {
 """What stands in files for Java's clients, and the names that are understood instead."""
 
 
+def name_in_kafka(text: str) -> str:
+    """The type of arguments that name something in a Kafka: a topic, a group, a transactional id. An empty one mostly
+    is a variable of a script that wasn't set; bytes that aren't UTF-8 can't be asked for."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    if not is_utf8(text):
+        raise argparse.ArgumentTypeError(f"{text} isn't UTF-8, which names in Kafka are")
+    return text
+
+
+def is_utf8(text: str) -> bool:
+    """Not where an argument, or JSON, had other bytes than text's: librdkafka's binding ends the process over it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def add_connection(parser: argparse.ArgumentParser) -> None:
     """Where the Kafka is, and how it is spoken to."""
     group = parser.add_argument_group("which Kafka")
@@ -55,9 +74,12 @@ def client_settings(options: argparse.Namespace, environ: Mapping[str, str] = os
     settings |= key_values(options.settings, "-X")
     if options.bootstrap is not None:
         settings[BOOTSTRAP] = options.bootstrap
-    for name, instead in JAVA_ONLY.items():
-        if name in settings:
-            raise CommandUsageError(f"{name} is for Java's clients: give {instead} (in --config or with -X)")
+    for key, instead in JAVA_ONLY.items():
+        if key in settings:
+            raise CommandUsageError(f"{key} is for Java's clients: give {instead} (in --config or with -X)")
+    for key, value in settings.items():
+        if not (is_utf8(key) and is_utf8(value)):
+            raise CommandUsageError(f"the setting {key} isn't UTF-8")
     return settings
 
 
@@ -65,10 +87,10 @@ def key_values(given: Iterable[str], option: str) -> dict[str, str]:
     """What `KEY=VALUE` says, by key. Raises CommandUsageError, which names the option."""
     values = {}
     for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
+        key, equals, value = text.partition("=")
+        if not equals or not key.strip():
             raise CommandUsageError(f"{option} {text}: KEY=VALUE is the form")
-        values[name.strip()] = value
+        values[key.strip()] = value
     return values
 
 

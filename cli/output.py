@@ -6,6 +6,7 @@ Names and values come from outside. Nothing of them reaches a terminal that coul
 from __future__ import annotations
 
 import json
+import os
 import select
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -65,7 +66,15 @@ def show_pairs(pairs: Mapping[str, object]) -> None:
 
 def say(text: str) -> None:
     """A line for a person who waits at the terminal: it goes to the standard error output, out of a program's way."""
-    print(printable(text), file=sys.stderr)
+    try:
+        print(printable(text), file=sys.stderr, flush=True)
+    except OSError:  # nobody reads it: what was done is done all the same
+        to_nowhere(sys.stderr)
+
+
+def to_nowhere(stream: TextIO) -> None:
+    """What is written to it from now on, by Python's end as well, is lost without an error."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def raise_if_reader_is_gone() -> None:

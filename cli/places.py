@@ -26,7 +26,8 @@ class Place(NamedTuple):
 
 
 def place(text: str, option: str, now_ms: int) -> Place:
-    """What was typed. A time without a zone is the machine's. CommandUsageError for anything else."""
+    """What was typed. A time without a zone is the machine's; one before 1970 is 1970, since a negative one has a
+    meaning of its own. CommandUsageError for anything else."""
     if text in ("earliest", "beginning", "start"):
         return Place(word="earliest")
     if text in ("latest", "end"):
@@ -37,8 +38,8 @@ def place(text: str, option: str, now_ms: int) -> Place:
         return Place(last=-int(text))
     ago = _AGO.fullmatch(text)
     if ago is not None:
-        return Place(time_ms=now_ms - int(ago[1]) * _UNIT_MS[ago[2]])
+        return Place(time_ms=max(now_ms - int(ago[1]) * _UNIT_MS[ago[2]], 0))
     try:
-        return Place(time_ms=int(datetime.datetime.fromisoformat(text).timestamp() * 1000))
+        return Place(time_ms=max(int(datetime.datetime.fromisoformat(text).timestamp() * 1000), 0))
     except (ValueError, OverflowError, OSError):
         raise CommandUsageError(f"{option} {text}: what it takes is {FORMS}") from None

@@ -20,7 +20,7 @@ from typing import Final, cast
 
 from cli.errors import CommandError, CommandUsageError
 from cli.formats import FORMATS, from_json
-from cli.options import add_connection
+from cli.options import add_connection, is_utf8, name_in_kafka
 from cli.output import say
 from cli.progress import Progress, progress
 from cli.sending import ANY_PARTITION, Record, Sending
@@ -36,7 +36,11 @@ RecordOf = Callable[[bytes], Record]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """As `cli.commands.Command` has it."""
     parser.add_argument(
-        "topic", nargs="?", metavar="TOPIC", help="with --json, instead of those of the lines"
+        "topic",
+        nargs="?",
+        type=name_in_kafka,
+        metavar="TOPIC",
+        help="with --json, instead of those of the lines",
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help="what is read (default: the standard input)")
     parser.add_argument("--json", action="store_true", help="each line is an object: key, value, headers, …")
@@ -67,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="all of it is one transaction, or every N records are one",
     )
-    parser.add_argument("--transactional-id", metavar="ID", help="(default: one that nobody has)")
+    parser.add_argument(
+        "--transactional-id", type=name_in_kafka, metavar="ID", help="(default: one that nobody has)"
+    )
     add_connection(parser)
 
 
@@ -110,6 +116,8 @@ def _send_all(options: argparse.Namespace, sending: Sending, shown: Progress) ->
                 raise CommandError(f"{shown.place()}: it isn't UTF-8: {error.reason}") from None
             except ValueError as error:
                 raise CommandError(f"{shown.place()}: {error}") from None
+            except RecursionError:
+                raise CommandError(f"{shown.place()}: too many brackets within each other") from None
             shown.count += 1
 
 
@@ -120,6 +128,8 @@ def _headers_given(given: Sequence[str]) -> list[tuple[str, bytes | None]]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise CommandUsageError(f"-H {text}: NAME=VALUE is the form")
+        if not is_utf8(name):
+            raise CommandUsageError(f"-H {text}: the name isn't UTF-8")
         headers.append((name, os.fsencode(value)))
     return headers
 
@@ -143,6 +153,18 @@ def _check(options: argparse.Namespace) -> None:
         raise CommandUsageError(
             "-K, --null and the formats are for lines of text: an object of --json says all of it"
         )
+    if options.key_separator == "":
+        raise CommandUsageError("-K: what stands between key and value?")
+    if options.key is not None and options.key_separator:
+        raise CommandUsageError(
+            "-k is the key of every record, and -K has each line name its own: give one of them"
+        )
+    if options.key_format != "text" and options.key is None and not options.key_separator:
+        raise CommandUsageError("--key-format: keys come by -k or -K")
+    if options.any_partition and options.partition is not None:
+        raise CommandUsageError(
+            "-p says which partition, and --any-partition that any will do: give one of them"
+        )
     if options.any_partition and not options.json:
         raise CommandUsageError(
             "--any-partition is for --json: without it lines have no partition of their own"
@@ -160,7 +182,9 @@ def _chunks(options: argparse.Namespace, shown: Progress) -> Iterator[list[bytes
             shown.begin("the standard input" if path == "-" else path)
             begun: list[bytes] = []  # of a line whose end hasn't come
             if options.whole:
-                data = file.read()
+                data = file.read(MAX_LINE_BYTES + 1)
+                if len(data) > MAX_LINE_BYTES:
+                    raise CommandError(f"{path}: more than {MAX_LINE_BYTES:,} bytes are no record")
                 shown.read += len(data)
                 yield [data]
                 continue
@@ -227,7 +251,7 @@ def _from_json(options: argparse.Namespace, headers: list[tuple[str, bytes | Non
         if partition is None:
             partition = ANY_PARTITION if options.any_partition else said.get("partition", ANY_PARTITION)
         timestamp = said.get("timestamp") or 0
-        if not isinstance(partition, int) or not isinstance(timestamp, int):
+        if any(isinstance(each, bool) or not isinstance(each, int) for each in (partition, timestamp)):
             raise ValueError("partition and timestamp (milliseconds) are whole numbers")
         key = fixed if fixed is not None else from_json(said.get("key"), "key")
         of_line = _headers(said.get("headers") or [])
@@ -244,4 +268,7 @@ def _headers(said: object) -> list[tuple[str, bytes | None]]:
         isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in pairs
     ):
         raise ValueError('headers are pairs, [["name", "value"]], or an object')
+    for name, _ in pairs:
+        if not is_utf8(name):
+            raise ValueError(f"the header's name {name!r} has half a character (a lone surrogate)")
     return [(name, from_json(value, f"header {name}")) for name, value in pairs]

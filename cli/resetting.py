@@ -19,7 +19,7 @@ from cli.client.groups import (
 from cli.client.offsets import EARLIEST, LATEST_OFFSET, Partition, leaders_of, list_offsets, that_are_there
 from cli.confirming import confirm_at_terminal
 from cli.errors import FAILED, CommandError, CommandUsageError
-from cli.options import add_connection, add_json
+from cli.options import add_connection, add_json, name_in_kafka
 from cli.output import as_json, say, show_json, show_table
 from cli.wording import number_of
 from protocol.errors import Error
@@ -31,9 +31,10 @@ FORMS: Final = {"earliest": 1, "latest": 1, "offset": 2, "time": 2, "shift": 2}
 
 def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     """Of `barnabas groups reset`."""
-    parser.add_argument("name", metavar="NAME")
+    parser.add_argument("name", type=name_in_kafka, metavar="NAME")
     parser.add_argument(
         "--topic",
+        type=name_in_kafka,
         action="append",
         default=[],
         metavar="TOPIC[:P,P…]",

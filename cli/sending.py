@@ -56,6 +56,14 @@ class Sending:
             own["transaction.timeout.ms"] = TRANSACTION_MS
             own["transactional.id"] = options.transactional_id or f"barnabas-cli-{uuid.uuid4()}"
         self._client = Client(options, own)
+        self._client.refuse({"transactional.id": "--transaction and --transactional-id are for that"})
+        has_lines_name_it = options.json and options.partition is None
+        self._hints = {
+            "_UNKNOWN_PARTITION": " (--any-partition has the key choose one)"
+            if has_lines_name_it
+            else " (barnabas topics {topic} shows which there are)",
+            "MSG_SIZE_TOO_LARGE": " (-X message.max.bytes=N, and the topic's max.message.bytes, allow larger ones)",
+        }
         self._producer = self._client.made(self._library.Producer)
         self.sent = 0
         self._in_transaction = 0
@@ -115,8 +123,7 @@ class Sending:
             except (OverflowError, TypeError) as error:
                 raise ValueError(str(error)) from None
             except self._library.KafkaException as error:
-                is_of_partition = error.args[0].name() == "_UNKNOWN_PARTITION" and "partition" in arguments
-                hint = " (--any-partition has the key choose one)" if is_of_partition else ""
+                hint = self._hints.get(error.args[0].name(), "").format(topic=topic)
                 raise self._aborted(f"a record for {topic}: {reason(error)}{hint}") from None
 
     def end(self) -> None:

@@ -20,7 +20,7 @@ from cli.client.topics import Outcomes, create_topics, delete_topics
 from cli.configs import differing, show_differing, show_or_set
 from cli.confirming import confirm_at_terminal
 from cli.errors import FAILED
-from cli.options import add_connection, add_json, client_settings, key_values
+from cli.options import add_connection, add_json, client_settings, key_values, name_in_kafka
 from cli.output import as_json, say, show_json, show_table
 from protocol.messages.metadata import MetadataResponseTopic
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
@@ -43,14 +43,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A verb each: show, create, delete, configs."""
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     show = verbs.add_parser(
-        "show", help="(as without a verb) topics, or the partitions of those that are named"
+        "show", aliases=["list"], help="(as without a verb) topics, or the partitions of those that are named"
     )
-    show.add_argument("names", nargs="*", metavar="NAME")
+    show.add_argument("names", nargs="*", type=name_in_kafka, metavar="NAME")
     show.add_argument("--internal", action="store_true", help="the internal ones as well")
     add_json(show)
     add_connection(show)
     create = verbs.add_parser("create", help="make topics")
-    create.add_argument("names", nargs="+", metavar="NAME")
+    create.add_argument("names", nargs="+", type=name_in_kafka, metavar="NAME")
     create.add_argument(
         "-p", "--partitions", type=int, default=-1, metavar="N", help="(default: the broker's)"
     )
@@ -58,11 +58,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     create.add_argument("-c", dest="settings_of_topic", metavar="KEY=VALUE", action="append", default=[])
     add_connection(create)
     delete = verbs.add_parser("delete", help="delete topics, with all that is in them")
-    delete.add_argument("names", nargs="+", metavar="NAME")
+    delete.add_argument("names", nargs="+", type=name_in_kafka, metavar="NAME")
     delete.add_argument("--yes", action="store_true", help="don't ask at a terminal")
     add_connection(delete)
     configs = verbs.add_parser("configs", help="settings of a topic, and why each is as it is; or set some")
-    configs.add_argument("name", metavar="NAME")
+    configs.add_argument("name", type=name_in_kafka, metavar="NAME")
     configs.add_argument(
         "changes", nargs="*", metavar="KEY=VALUE", help="KEY= takes the topic's own value away"
     )
@@ -75,7 +75,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """As `cli.commands.Command` has it."""
-    verb = {"show": _show, "create": _create, "delete": _delete, "configs": show_or_set}[options.verb]
+    verb = {"show": _show, "list": _show, "create": _create, "delete": _delete, "configs": show_or_set}[
+        options.verb
+    ]
     with KafkaCluster(client_settings(options)) as cluster:
         return verb(cluster, options)
 

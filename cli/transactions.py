@@ -31,7 +31,7 @@ from cli.confirming import confirm
 from cli.errors import CommandError, CommandUsageError
 from cli.explaining import HANGING, LARGEST_TIMEOUT_MS, Blocker, explain, key_of, open_all_along
 from cli.explanation_words import as_document, end_of, told_in_words
-from cli.options import add_connection, add_json, client_settings
+from cli.options import add_connection, add_json, client_settings, name_in_kafka
 from cli.output import say, show_json, show_pairs, show_table
 from cli.pasting import secrets_again, which_kafka
 from cli.wording import moment, number_of, span
@@ -58,13 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(listing)
     add_connection(listing)
     show = verbs.add_parser("show", help="one transactional id")
-    show.add_argument("id", metavar="ID")
+    show.add_argument("id", type=name_in_kafka, metavar="ID")
     add_json(show)
     add_connection(show)
     explaining = verbs.add_parser(
         "explain", help="which partition's readers wait, for whom, since when, and how to end it"
     )
-    explaining.add_argument("topics", nargs="*", metavar="TOPIC", help="(default: all)")
+    explaining.add_argument("topics", nargs="*", type=name_in_kafka, metavar="TOPIC", help="(default: all)")
     explaining.add_argument("--internal", action="store_true", help="the internal topics as well")
     explaining.add_argument(
         "--exact", action="store_true", help="count all records, however many there are to read"
@@ -72,8 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(explaining)
     add_connection(explaining)
     abort = verbs.add_parser("abort", help="end a transaction: by its id, or where it hangs")
-    abort.add_argument("--id", metavar="ID", help="the transactional id, whose application is fenced")
-    abort.add_argument("--topic", help="where one hangs, with --partition and --start-offset")
+    abort.add_argument(
+        "--id", type=name_in_kafka, metavar="ID", help="the transactional id, whose application is fenced"
+    )
+    abort.add_argument(
+        "--topic", type=name_in_kafka, help="where one hangs, with --partition and --start-offset"
+    )
     abort.add_argument("--partition", type=int, metavar="N")
     abort.add_argument("--start-offset", type=int, metavar="OFFSET")
     abort.add_argument(

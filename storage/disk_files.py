@@ -7,6 +7,7 @@ again at its next use.
 import errno
 import fcntl
 import os
+import stat
 import struct
 import sys
 from collections.abc import Callable
@@ -87,12 +88,24 @@ class DiskFiles(Files):
     def _open(self, path: str, flags: int) -> int:
         """Where no descriptor is left, one of ours makes room."""
         try:
-            return os.open(path, flags | os.O_CLOEXEC, _MODE)
+            return self._opened(path, flags)
         except OSError as failure:
             if not (is_out_of_descriptors(failure) and self._may_make_room() and self._open_files):
                 raise
         self._close_one()
-        return os.open(path, flags | os.O_CLOEXEC, _MODE)
+        return self._opened(path, flags)
+
+    def _opened(self, path: str, flags: int) -> int:
+        """Whoever only looks may be shown anything: a pipe would have it wait, a device read on for ever."""
+        flags |= os.O_CLOEXEC
+        if self._access != os.O_RDONLY:
+            return os.open(path, flags, _MODE)
+        descriptor = os.open(path, flags | os.O_NONBLOCK, _MODE)
+        mode = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            os.close(descriptor)
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        return descriptor
 
     def open_existing(self, file: File) -> int:
         if file.descriptor >= 0:

@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from cli.errors import CommandError
 from protocol.errors import Error
+
+T = TypeVar("T")
+
+
+def the_one(found: Sequence[T], of_what: str) -> T:
+    """Of an answer to a question about one thing. Raises CommandError where a broker tells of none, or of several."""
+    if len(found) != 1:
+        raise CommandError(f"{of_what}: the broker answers of {len(found)} where one was asked for")
+    return found[0]
 
 
 def check(error_code: int, message: str | None, of_what: str) -> None:

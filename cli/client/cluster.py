@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Final, TypeVar
 
 from cli.client.answers import check
@@ -45,6 +44,14 @@ PATIENCE_S: Final = 30.0
 PAUSE_S: Final = 0.1
 
 
+class BrokerLostError(CommandError):
+    """A broker that others still tell of doesn't answer, or one that did does no more. The cluster finds that out, and
+    others take over what it led and coordinated."""
+
+    def __init__(self, why: CommandError) -> None:
+        super().__init__(str(why), UNREACHABLE)
+
+
 class KafkaCluster:
     """Connections are made as they are needed, and kept. Every method raises CommandError."""
 
@@ -69,15 +76,29 @@ class KafkaCluster:
         will do, as of an API whose next one names topics by their ids."""
         connection = self._connection(node)
         version = connection.version_of(type(request))
-        return connection.ask(request, response, version if at_most is None else min(version, at_most))
+        try:
+            return connection.ask(request, response, version if at_most is None else min(version, at_most))
+        except CommandError as error:
+            if error.status != UNREACHABLE:
+                raise
+            self._forget(connection)
+            raise BrokerLostError(error) from None
 
     def ask_all(self, request: Message, response: type[R], error_of: Callable[[R], int]) -> dict[int, R]:
         """The answer of each broker that the metadata has, by its node id: none is left out, and none has an error."""
-        self.metadata([])
-        answers = {}
-        for node in sorted(self.brokers):
-            answers[node] = until_passed(partial(self.ask, request, response, node), error_of)
-            check(error_of(answers[node]), None, f"broker {node}")
+
+        def ask_each() -> tuple[dict[int, R], int, int]:
+            """All of them anew where one fails: what it coordinated may be at one that was asked before."""
+            self.metadata([])
+            answers: dict[int, R] = {}
+            for node in sorted(self.brokers):
+                answers[node] = self.ask(request, response, node)
+                if error_of(answers[node]):
+                    return answers, node, error_of(answers[node])
+            return answers, -1, Error.NONE
+
+        answers, node, error_code = until_passed(ask_each, lambda found: found[2])
+        check(error_code, None, f"broker {node}")
         return answers
 
     def version_of(self, request: type[Message], node: int | None = None) -> int:
@@ -112,12 +133,11 @@ class KafkaCluster:
 
         def find() -> tuple[int, int, str | None]:
             request = FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key])
-            connection = self._connection(None)
-            if connection.version_of(FindCoordinatorRequest) < 4:
+            if self.version_of(FindCoordinatorRequest) < 4:
                 request.coordinator_keys = []
             else:
                 request.key = ""
-            answer = connection.ask(request, FindCoordinatorResponse)
+            answer = self.ask(request, FindCoordinatorResponse)
             for found in answer.coordinators:
                 return found.node_id, found.error_code, found.error_message
             return answer.node_id, answer.error_code, answer.error_message
@@ -137,8 +157,17 @@ class KafkaCluster:
             if node not in self.brokers:
                 raise CommandError(f"broker {node} isn't there", UNREACHABLE)
             broker = self.brokers[node]
-            self._connections[node] = Connection(broker.host, broker.port, self._settings)
+            try:
+                self._connections[node] = Connection(broker.host, broker.port, self._settings)
+            except CommandError as error:
+                raise (BrokerLostError(error) if error.status == UNREACHABLE else error) from None
         return self._connections[node]
+
+    def _forget(self, connection: Connection) -> None:
+        """The next question makes another one."""
+        connection.close()
+        self._any = None if self._any is connection else self._any
+        self._connections = {node: each for node, each in self._connections.items() if each is not connection}
 
     def _first(self) -> Connection:
         """The first address of the bootstrap that answers."""
@@ -168,10 +197,15 @@ def _there(answer: MetadataResponse) -> list[MetadataResponseTopic]:
 
 
 def until_passed(ask: Callable[[], R2], error_of: Callable[[R2], int]) -> R2:
-    """What `ask` answers, asked again while its error is one that passes by itself; the last answer after 30 s."""
+    """What `ask` answers, asked again while its error is one that passes by itself, or a broker is lost; the last
+    answer after 30 s."""
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
-        answer = ask()
-        if error_of(answer) not in PASSING or time.monotonic() > deadline_s:
-            return answer
+        try:
+            answer = ask()
+            if error_of(answer) not in PASSING or time.monotonic() > deadline_s:
+                return answer
+        except BrokerLostError:
+            if time.monotonic() > deadline_s:
+                raise
         time.sleep(PAUSE_S)

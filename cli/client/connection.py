@@ -55,12 +55,12 @@ class Connection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if protocol.endswith("SSL"):
                 self._socket = _tls(settings).wrap_socket(self._socket, server_hostname=host)
-            self._socket.settimeout(ANSWER_TIMEOUT_S)
         except OSError as error:
             raise self._unreachable(error) from None
         except ValueError as error:  # as an empty name, which no certificate has
             raise self._no_address(error) from None
         self._learn_versions()
+        self._socket.settimeout(ANSWER_TIMEOUT_S)  # until here who listens may be no Kafka at all
         if protocol.startswith("SASL"):
             sign_in(self, settings)
 
@@ -85,7 +85,10 @@ class Connection:
         self._correlation_id += 1
         try:
             frame = encode_request_frame(request, known, self._correlation_id, CLIENT_ID)
-            answer = self._exchange(frame)
+        except (CodecError, UnicodeEncodeError) as error:  # such as a name of 40,000 letters
+            raise CommandUsageError(f"{type(request).__name__} can't say that: {error}") from None
+        answer = self._exchange(frame)
+        try:
             body = response_body(answer, type(request), known, self._correlation_id)
             return decode(response, known, answer[body:])
         except CodecError as error:

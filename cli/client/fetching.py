@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from cli.client.answers import the_one
 from cli.client.cluster import KafkaCluster, until_passed
 from cli.client.offsets import NO_LEADER, Partition, leaders_of, raise_for
 from protocol.errors import Error
@@ -31,7 +32,8 @@ def fetch(cluster: KafkaCluster, partition: Partition, offset: int, max_bytes: i
         answer = cluster.ask(request, FetchResponse, leader, at_most=LAST_WITH_NAMES)
         if answer.error_code:
             return PartitionData(error_code=answer.error_code)
-        return answer.responses[0].partitions[0]
+        of_topic = the_one(answer.responses, f"topic {topic}")
+        return the_one(of_topic.partitions, f"{topic}-{index}")
 
     data = until_passed(ask, lambda answer: answer.error_code)
     raise_for(partition, data.error_code)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from cli.client.answers import check, told
+from cli.client.answers import check, the_one, told
 from cli.client.cluster import GROUP, KafkaCluster, until_passed
 from cli.client.offsets import Partition
 from protocol.errors import CodecError, Error
@@ -112,10 +112,10 @@ def describe_group(cluster: KafkaCluster, group: ListedGroup) -> DescribedGroup:
 
 
 def _asked(cluster: KafkaCluster, group: ListedGroup, request: Any, response: Any) -> Any:
-    answer = until_passed(
-        lambda: cluster.ask(request, response, group.coordinator), lambda found: found.groups[0].error_code
+    described = until_passed(
+        lambda: the_one(cluster.ask(request, response, group.coordinator).groups, f"group {group.name}"),
+        lambda found: found.error_code,
     )
-    (described,) = answer.groups
     check(described.error_code, getattr(described, "error_message", None), f"group {group.name}")
     return described
 
@@ -258,7 +258,8 @@ def _fetched(
         of_group = OffsetFetchRequestGroup(group_id=name, topics=asked)
         request = OffsetFetchRequest(groups=[of_group], require_stable=require_stable)
         answer = cluster.ask(request, OffsetFetchResponse, node, at_most=LAST_WITH_NAMES)
-        return answer.groups[0].error_code, _offsets(answer.groups[0].topics)
+        told_of = the_one(answer.groups, f"offsets of group {name}")
+        return told_of.error_code, _offsets(told_of.topics)
 
     error_code, found = until_passed(ask, lambda answer: answer[0])
     if error_code == Error.GROUP_ID_NOT_FOUND:
@@ -283,7 +284,8 @@ def share_offsets(cluster: KafkaCluster, name: str) -> dict[Partition, tuple[int
     def ask() -> Any:
         node = cluster.coordinator(GROUP, name)
         request = groups_share.DescribeShareGroupOffsetsRequest(groups=[asked])
-        return cluster.ask(request, groups_share.DescribeShareGroupOffsetsResponse, node).groups[0]
+        answer = cluster.ask(request, groups_share.DescribeShareGroupOffsetsResponse, node)
+        return the_one(answer.groups, f"offsets of group {name}")
 
     answer = until_passed(ask, lambda found: found.error_code)
     check(answer.error_code, answer.error_message, f"offsets of group {name}")
@@ -369,6 +371,7 @@ def delete_group(cluster: KafkaCluster, name: str) -> int:
 
     def ask() -> int:
         node = cluster.coordinator(GROUP, name)
-        return cluster.ask(request, DeleteGroupsResponse, node).results[0].error_code
+        answer = cluster.ask(request, DeleteGroupsResponse, node)
+        return the_one(answer.results, f"group {name}").error_code
 
     return until_passed(ask, lambda error_code: error_code)

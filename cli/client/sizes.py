@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from cli.client.cluster import KafkaCluster
+from cli.client.cluster import BrokerLostError, KafkaCluster
 from cli.client.offsets import NO_LEADER, Partition
 from protocol.messages.cluster_admin import (
     DescribableLogDirTopic,
@@ -23,7 +23,10 @@ def sizes_of_leaders(cluster: KafkaCluster, leaders: Mapping[Partition, int]) ->
     sizes: dict[Partition, int] = {}
     for node, topics in by_node.items():
         asked = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in topics.items()]
-        answer = cluster.ask(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse, node)
+        try:
+            answer = cluster.ask(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse, node)
+        except BrokerLostError:
+            continue
         for directory in answer.results:
             if directory.error_code:
                 continue

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from cli.client.answers import check
+from cli.client.answers import check, the_one
 from cli.client.cluster import TRANSACTION, KafkaCluster, until_passed
 from cli.client.offsets import NO_LEADER, Partition, leaders_of, raise_for
 from protocol.errors import Error
@@ -138,7 +138,7 @@ def _described(
 
 def coordinators_are_complete(cluster: KafkaCluster) -> bool:
     """Whether each partition of the transactions' topic has a leader: else one may know what no other does."""
-    (topic,) = cluster.metadata([TRANSACTION_TOPIC]).topics
+    topic = the_one(cluster.metadata([TRANSACTION_TOPIC]).topics, TRANSACTION_TOPIC)
     if topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
         return True
     return not topic.error_code and NO_LEADER not in leaders_of([topic]).values()
@@ -220,7 +220,8 @@ def write_abort_marker(cluster: KafkaCluster, hanging: OpenTransaction) -> None:
         if leader == NO_LEADER:
             return Error.LEADER_NOT_AVAILABLE
         answer = cluster.ask(WriteTxnMarkersRequest(markers=[marker]), WriteTxnMarkersResponse, leader)
-        return answer.markers[0].topics[0].partitions[0].error_code
+        of_topic = the_one(the_one(answer.markers, "the marker").topics, "the marker")
+        return the_one(of_topic.partitions, "the marker").error_code
 
     raise_for(hanging.partition, until_passed(ask, lambda error_code: error_code))
 

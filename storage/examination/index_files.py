@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from storage.indexes.preallocated import used_bytes
+
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
 TXN_ENTRY = Struct(">hqqqq")
@@ -110,7 +112,7 @@ def txn_entries(data: bytes, base: int, walked: Walked) -> Iterator[IndexEntry]:
 
 def used(data: bytes, entry: Struct) -> bytes:
     """Without the zeros that Kafka leaves behind the entries where it was killed; whole entries."""
-    entries = -(-len(data.rstrip(b"\0")) // entry.size)
+    entries = -(-used_bytes(data) // entry.size)
     return data[: min(entries, len(data) // entry.size) * entry.size]
 
 

@@ -288,7 +288,9 @@ def _indexes(files: Files, directory: str, base: int, names: set[str], walked: W
         path = file_path(directory, base, suffix)
         if f"{base:020d}{suffix}" not in names:
             if suffix != TXN_INDEX_SUFFIX or walked.aborted:
-                yield Finding(Severity.WARNING, path, "it is missing", REBUILT)
+                # Kafka makes those of a new segment at the first use
+                severity = Severity.WARNING if walked.batches else Severity.NOTE
+                yield Finding(severity, path, "it is missing", REBUILT)
             continue
         try:
             wrong = check(files.read_whole(path), base, walked)

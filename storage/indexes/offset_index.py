@@ -10,6 +10,7 @@ from struct import Struct
 
 from protocol.wire.primitives import Bytes
 from storage.files import File, Files
+from storage.indexes.preallocated import used_bytes
 
 ENTRY_SIZE = 8
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -142,7 +143,7 @@ class OffsetIndex:
         size = self._files.size_of(self.file)
         count = self._count = size // ENTRY_SIZE
         if count and self.entry(count - 1) == (self.base_offset, 0):
-            used = len(self._files.read_whole(self.file.path).rstrip(b"\0"))
+            used = used_bytes(self._files.read_whole(self.file.path))
             self.truncate_to_count(-(-used // ENTRY_SIZE))
         elif size % ENTRY_SIZE:
             self.truncate_to_count(count)

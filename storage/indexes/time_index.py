@@ -11,6 +11,7 @@ from struct import Struct
 from protocol.records.batch import NO_TIMESTAMP
 from protocol.wire.primitives import Bytes
 from storage.files import File, Files
+from storage.indexes.preallocated import used_bytes
 
 ENTRY_SIZE = 12
 _ENTRY = Struct(">qi")
@@ -118,7 +119,7 @@ class TimeIndex:
         size = self._files.size_of(self.file)
         count = self._count = size // ENTRY_SIZE
         if count > 1 and self.entry(count - 1) == (0, self.base_offset):
-            used = len(self._files.read_whole(self.file.path).rstrip(b"\0"))
+            used = used_bytes(self._files.read_whole(self.file.path))
             self.truncate_to_count(-(-used // ENTRY_SIZE))
         elif size % ENTRY_SIZE:
             self.truncate_to_count(count)

@@ -276,3 +276,31 @@ def test_it_needs_no_client_library(stopped: Path) -> None:
         )
         assert ended.returncode == 0, ended.stderr
         assert json.loads(ended.stdout.splitlines()[0] if command == "inspect" else ended.stdout)
+
+
+def test_what_is_no_regular_file_is_told_and_not_waited_for(
+    look: Looker, stopped: Path, tmp_path: Path
+) -> None:
+    folder = copied(stopped, tmp_path / "data")
+    log = next(folder.glob("*/*.log"))
+    for path in (log, log.with_suffix(".index"), folder / "recovery-point-offset-checkpoint"):
+        path.unlink()
+        os.mkfifo(path)
+    log.with_suffix(".timeindex").unlink()
+    log.with_suffix(".timeindex").symlink_to("/dev/zero")
+    findings = look("doctor", folder, "--json").json()["findings"]
+    told = {each["path"] for each in findings if each["what"] == "it is no regular file"}
+    assert {str(log), f"{folder}/recovery-point-offset-checkpoint"} <= told
+    assert look("inspect", log.parent).status == 1
+    assert "no regular file" in look("inspect", log.with_suffix(".timeindex")).out
+
+
+def test_an_empty_segment_whose_indexes_are_not_made_yet_is_sound(
+    look: Looker, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = copied(folders[kafka_folders.DOWN], tmp_path / "data")
+    log = next(path for path in sorted(folder.glob("*/*.log")) if not path.stat().st_size)
+    log.with_suffix(".index").unlink()
+    ran = look("doctor", folder, "--json")
+    assert ran.status == 0
+    assert [each["path"] for each in ran.json()["findings"]] == [str(log.with_suffix(".index"))]

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from socket import create_server
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
+import cli.client.cluster
 from cli.client import sasl
 from cli.client.cluster import KafkaCluster
 from cli.client.connection import Connection
-from cli.errors import CommandError, CommandUsageError
+from cli.errors import UNREACHABLE, CommandError, CommandUsageError
+from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from tests.support.ports import free_ports
 
@@ -74,3 +77,50 @@ def test_a_challenge_that_makes_no_sense_or_asks_for_hours_is_told(rest: str) ->
 def test_an_error_that_isnt_known_is_told_by_its_number() -> None:
     with pytest.raises(CommandError, match="error 9999"):
         signing_in("PLAIN", lambda _: SaslAuthenticateResponse(error_code=9999))
+
+
+class Brokers:
+    """Three, of which the second is gone; the others tell of it until it has been missed three times."""
+
+    def __init__(self) -> None:
+        self.missed = 0
+        self.cut = False
+
+    def __call__(self, host: str, port: int, _: object) -> object:
+        if port == 2:
+            self.missed += 1
+            raise CommandError("b:2 can't be reached", UNREACHABLE)
+        return SimpleNamespace(ask=partial(self.answer, port), version_of=lambda _: 9, close=lambda: None)
+
+    def answer(self, port: int, request: object, *_: object) -> object:
+        if not isinstance(request, MetadataRequest):
+            return SimpleNamespace(error_code=0, port=port)
+        if self.missed and not self.cut:
+            self.cut = True
+            raise CommandError("b:1 closed the connection", UNREACHABLE)
+        there = (1, 3) if self.missed >= 3 else (1, 2, 3)
+        return MetadataResponse(
+            brokers=[MetadataResponseBroker(node_id=node, host="b", port=node) for node in there]
+        )
+
+
+def test_a_broker_that_died_is_waited_out_until_the_others_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers()
+    monkeypatch.setattr(cli.client.cluster, "Connection", brokers)
+    monkeypatch.setattr(cli.client.cluster, "PAUSE_S", 0.001)
+    cluster = KafkaCluster({"bootstrap.servers": "b:1"})
+    answers = cluster.ask_all(cast(Any, object()), cast(Any, None), lambda answer: answer.error_code)
+    assert {node: answer.port for node, answer in answers.items()} == {1: 1, 3: 3}
+    assert (brokers.missed, brokers.cut) == (3, True)
+
+
+def test_a_broker_that_stays_away_is_told_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers = Brokers()
+    brokers.missed = -1_000_000
+    monkeypatch.setattr(cli.client.cluster, "Connection", brokers)
+    monkeypatch.setattr(cli.client.cluster, "PATIENCE_S", 0.01)
+    brokers.cut = True
+    with pytest.raises(CommandError, match="b:2 can't be reached"):
+        KafkaCluster({"bootstrap.servers": "b:1"}).ask_all(
+            cast(Any, object()), cast(Any, None), lambda answer: answer.error_code
+        )

@@ -1,0 +1,28 @@
+"""The zeros at the end of an index that Kafka laid out in full length."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.indexes.preallocated import used_bytes
+
+BLOCK = 64 * 1024
+
+
+@pytest.mark.parametrize("used", [0, 1, 7, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK])
+@pytest.mark.parametrize("zeros", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK])
+def test_all_zeros_at_the_end_and_no_others_are_left_out(used: int, zeros: int) -> None:
+    data = bytes(used - 1) + b"x" if used else b""
+    assert used_bytes(data + bytes(zeros)) == used
+
+
+def test_ten_megabytes_of_zeros_are_passed_over_in_blocks() -> None:
+    class Counted(bytes):
+        slices = 0
+
+        def __getitem__(self, key):  # type: ignore[no-untyped-def]
+            Counted.slices += key.stop - key.start
+            return super().__getitem__(key)
+
+    assert used_bytes(Counted(b"x" + bytes(10_485_760))) == 1
+    assert Counted.slices <= BLOCK
