@@ -91,12 +91,12 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRe
             parts = await _in_parts(request)
 
     # 2. The shape of each batch, before anything is looked up.
-    shapes: list[list[int | Error]] = []
+    sizes: list[int | Error] = []
     transactional = False
     try:
         for part in parts:
-            sizes, any_of_part = check_shapes(part, version)
-            shapes.append(sizes)
+            of_part, any_of_part = check_shapes(part, version)
+            sizes += of_part
             transactional = transactional or any_of_part
             if is_long:
                 await turn()
@@ -107,8 +107,9 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRe
 
     # 3. What can be appended, and what is refused before.
     found = SortedRequest(node.partitions, node.authorizer, context)
-    for part, sizes in zip(parts, shapes, strict=True):
-        found.take(part, iter(sizes))
+    sizes_left = iter(sizes)
+    for part in parts:
+        found.take(part, sizes_left)
         if is_long:
             await turn()
     batches, refusals = found.batches, found.refusals

@@ -49,14 +49,10 @@ LONG_FRAME_BYTES = 64 * 1024  # from here on it isn't sure that a frame is decod
 def with_ports(handle: Callable[..., Any], node: Any) -> Callable[[RequestContext, Any], Any]:
     """The handler of a node: what it returns is the response, or a `Later` of one that has to wait. A coroutine goes on
     in the node's turns."""
-    if not iscoroutinefunction(handle):
-        return partial(handle, node)
-    answer, to_the_end = node.turns.answer, getattr(handle, "runs_to_its_end", False)
-
-    def driven(context: RequestContext, request: Any) -> Any:
-        return answer(handle(node, context, request), context, to_the_end=to_the_end)
-
-    return driven
+    if iscoroutinefunction(handle):
+        turns: Turns = node.turns
+        return turns.driver(handle, node)
+    return partial(handle, node)
 
 
 class PendingRequest:

@@ -131,11 +131,7 @@ class Turns:
         `context`: who is to be told of where a step takes long. `to_the_end`: the steps go on where the client hangs
         up, as those of a request that changes something, unless what they wait for can be taken back.
         """
-        is_within = (
-            self._turn_began_s is not None
-        )  # what another request's step brought about: that turn counts
-        if not is_within:
-            self._begin()
+        is_within = self._turn_began_s is not None  # in a turn that counts already
         try:
             wanted = steps.send(None)
         except StopIteration as end:
@@ -144,6 +140,33 @@ class Turns:
         finally:
             if not is_within:
                 self._turn_began_s = None
+        return self._take_up(steps, wanted, context, to_the_end=to_the_end)
+
+    def driver(
+        self, handle: Callable[[Any, RequestContext, Any], Waiting[R]], node: Any
+    ) -> Callable[[RequestContext, Any], R | Later[R]]:
+        """What calls the handler of a node and is given its answer, as by `answer`: in one call, since each request
+        pays for it."""
+        take_up, to_the_end = self._take_up, getattr(handle, "runs_to_its_end", False)
+
+        def driven(context: RequestContext, request: Any) -> R | Later[R]:
+            steps = handle(node, context, request)
+            is_within = self._turn_began_s is not None
+            try:
+                wanted = steps.send(None)
+            except StopIteration as end:
+                answer: R = end.value
+                return answer
+            finally:
+                if not is_within:
+                    self._turn_began_s = None
+            return take_up(steps, wanted, context, to_the_end=to_the_end)
+
+        return driven
+
+    def _take_up(
+        self, steps: Waiting[R], wanted: Wish, context: RequestContext | None, *, to_the_end: bool
+    ) -> Later[R]:
         under_way = _UnderWay(steps, context, to_the_end=to_the_end)
         later = under_way.later
         if not to_the_end:
@@ -169,17 +192,16 @@ class Turns:
         if isinstance(later, Later):
             later.when_answered(partial(_fail_by, later, failed))
 
-    def _begin(self) -> None:
-        if self._watchdog is not None:
-            self._turn_began_s = self._watchdog.monotonic_s()
-
     def _took_s(self) -> float:
         began_s = self._turn_began_s
         return 0.0 if self._watchdog is None or began_s is None else self._watchdog.monotonic_s() - began_s
 
     @property
     def is_over(self) -> bool:
-        """Whether the turn that is being taken has been long enough."""
+        """Whether the turn that is being taken has been long enough; that of a request's first step is as long as it
+        has been since it was asked for the first time."""
+        if self._turn_began_s is None and self._watchdog is not None:
+            self._turn_began_s = self._watchdog.monotonic_s()
         return self._took_s() > TURN_S
 
     def stop(self) -> None:
@@ -231,7 +253,8 @@ class Turns:
         """A step of each of those that wait by now, as long as the turn isn't over."""
         self._turn = None
         left = len(self._waiting)
-        self._begin()
+        if self._watchdog is not None:
+            self._turn_began_s = self._watchdog.monotonic_s()
         try:
             while left and self._waiting:
                 left -= 1

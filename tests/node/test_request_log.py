@@ -80,7 +80,7 @@ def test_a_handler_is_called_as_it_is_while_nobody_wants_lines(node: Server) -> 
     client = client_of(node)
     client.ask(MetadataRequest(topics=[]), 9)
     [route] = node.dispatcher._routes.values()
-    assert route.handle.__module__ == "broker.network.dispatch"
+    assert route.handle.__module__ == "broker.network.turns"
 
 
 def test_an_altered_level_counts_for_connections_that_are_there(
