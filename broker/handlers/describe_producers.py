@@ -11,7 +11,7 @@ from broker.network.repeats import Repeats
 from broker.network.turns import in_turns
 from broker.security.authorizer import AUTHORIZATION_FAILED, Operation, ResourceType
 from protocol.errors import Error, KafkaError
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
     DescribedProducer,
     DescribeProducersPartitionResponse,
     DescribeProducersRequest,

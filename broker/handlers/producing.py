@@ -41,7 +41,7 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.records.checks import RequestFailedError, check_shape
-from protocol.records.effort import ANY, BRIEF, MODERATE, MOST_OF_REQUEST, Unpacked
+from protocol.records.validation_budget import ANY, BRIEF, MODERATE, MOST_OF_REQUEST, Unpacked
 from protocol.waiting import Waiting, compute, turn
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from broker.replicas.led_replicas import LedReplicas
     from broker.replicas.replication import PartitionKey, Replication
     from protocol.records.batch import BatchHeader
+    from protocol.records.records import EndTransactionMarker
     from storage.log.partition_log import PartitionLog
     from storage.log.results import AppendOrigin, AppendResult
-    from storage.producers.txn_markers import EndTransactionMarker
     from storage.producers.verification_guards import VerificationGuard
 
 

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from broker.controller.pause import Pause
 from broker.replicas.fetch_settings import FetchSettings
 from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState
-from protocol.broken_invariant import stops_the_broker
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.messages.fetch import (
     EpochEndOffset,
     FetchRequest,

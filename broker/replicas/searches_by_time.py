@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from broker.environment.computing import Alone
-from protocol.records.effort import ANY, LITTLE, MODERATE, TooMuchEffortError
+from protocol.records.validation_budget import ANY, LITTLE, MODERATE, TooMuchEffortError
 from protocol.waiting import compute, turn
 from storage.log import lookups
 from storage.log.storage_errors import storage_error

@@ -1,7 +1,7 @@
 """The records of a batch, as far as the cleaner looks at them: offset, key, and whether the value is null."""
 
 from protocol.records.batch import CorruptRecordError
-from protocol.wire.varint import VarintTooLongError, read_varint
+from protocol.wire.primitives import VarintTooLongError, read_varint
 
 RECORDS_AT_ONCE = 1000
 """Some milliseconds' worth."""

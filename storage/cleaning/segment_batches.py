@@ -16,9 +16,9 @@ from protocol.records.batch import (
     MAGIC,
     BatchHeader,
     CorruptRecordError,
+    crc32c,
     read_header,
 )
-from protocol.records.checksum import crc32c
 from protocol.records.records import read_control_type, read_records
 from storage.cleaning.plan import SegmentSizes, UncleanableError
 from storage.file_names import LOG_SUFFIX, file_path

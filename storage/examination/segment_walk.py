@@ -3,11 +3,11 @@
 from protocol.errors import CodecError, KafkaError
 from protocol.records.batch import BatchHeader, CorruptRecordError
 from protocol.records.compression import CodecUnavailableError, DecompressionError
+from protocol.records.records import read_marker
 from storage.examination.index_files import Walked
 from storage.files import Files
 from storage.log.segment import Segment
 from storage.log.segment_recovery import UnsupportedFormatError, valid_batches
-from storage.producers.txn_markers import read_marker
 
 READ_FAILURES = (
     OSError,

@@ -16,13 +16,13 @@ from itertools import islice
 
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, CorruptRecordError
+from protocol.records.records import read_marker
 from protocol.waiting import step
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log import producer_replay
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
 from storage.producers.producer_state import ProducerStates
-from storage.producers.txn_markers import read_marker
 
 logger = logging.getLogger(__name__)
 

@@ -5,15 +5,14 @@ Source: org.apache.kafka.storage UnifiedLog.append, analyzeAndValidateProducerSt
 
 from contextlib import suppress
 
-from protocol.broken_invariant import cannot_apply
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, cannot_apply
 from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
+from protocol.records.records import EndTransactionMarker
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log import recovery, syncing, truncation
 from storage.log.log_state import LogState
 from storage.log.results import CLIENT, REPLICATION, AppendOrigin, AppendResult
 from storage.producers.producer import CachedBatch
-from storage.producers.txn_markers import EndTransactionMarker
 from storage.producers.verification_guards import VerificationGuard
 
 

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 
-from protocol.broken_invariant import stops_the_broker
+from protocol.errors import stops_the_broker
 from storage.background import Lane, Then
 
 logger = logging.getLogger(__name__)

@@ -14,11 +14,10 @@ from protocol.errors import Error, KafkaError
 from protocol.records import compression
 from protocol.records.batch import BATCH_OVERHEAD, BatchHeader, CorruptRecordError
 from protocol.records.compression import CodecUnavailableError, DecompressionError
-from protocol.records.effort import ANY, Effort, TooMuchEffortError
 from protocol.records.records import parse_stretch
+from protocol.records.validation_budget import ANY, Effort, TooMuchEffortError
 from protocol.waiting import Waiting, turn
-from protocol.wire.primitives import Bytes
-from protocol.wire.varint import VarintTooLongError
+from protocol.wire.primitives import Bytes, VarintTooLongError
 from storage.log.log_state import LogState
 from storage.log.results import TimestampOffset
 from storage.log.segment import Segment

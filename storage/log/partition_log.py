@@ -14,7 +14,8 @@ from protocol.records.batch import (
     patch_offset_and_epoch,
     read_header,
 )
-from protocol.records.effort import ANY, Effort
+from protocol.records.records import EndTransactionMarker, read_marker
+from protocol.records.validation_budget import ANY, Effort
 from storage.background import Background, Then
 from storage.cleaning.plan import CleanedSegment, CleaningPlan
 from storage.files import Files
@@ -39,7 +40,6 @@ from storage.log.reads import ALL
 from storage.log.results import AbortedTransaction, AppendOrigin, AppendResult, ReadResult, TimestampOffset
 from storage.log.storage_errors import storage_error, told_to_clients
 from storage.log.syncing import LastSync
-from storage.producers.txn_markers import EndTransactionMarker, read_marker
 from storage.producers.verification_guards import VerificationGuard
 
 __all__ = [

@@ -4,13 +4,13 @@ Source: org.apache.kafka.storage UnifiedLog.rebuildProducerState.
 """
 
 from protocol.records.batch import CONTROL_BIT, BatchHeader
+from protocol.records.records import read_marker
 from protocol.waiting import at_once, turn
 from protocol.wire.primitives import Bytes
 from storage.indexes.transaction_index import AbortedTxn
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
 from storage.producers.producer_state import ProducerStates
-from storage.producers.txn_markers import read_marker
 
 
 def rebuild(log: LogState, end_offset: int, now_ms: int) -> None:

@@ -6,11 +6,11 @@ of its indexes is missing or contradicts the `.log`.
 
 from protocol.errors import KafkaError
 from protocol.records.batch import CONTROL_BIT, DELETE_HORIZON_BIT, CorruptRecordError
+from protocol.records.records import read_marker
 from storage.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
 from storage.log.storage_errors import MisplacedSegmentError
-from storage.producers.txn_markers import read_marker
 
 
 def trusted_end(log: LogState, slot: int, names: set[str]) -> int | None:

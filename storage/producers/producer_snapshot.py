@@ -12,8 +12,7 @@ from heapq import nlargest
 from operator import attrgetter
 from struct import Struct
 
-from protocol.records.batch import NO_SEQUENCE, decrement_sequence
-from protocol.records.checksum import crc32c
+from protocol.records.batch import NO_SEQUENCE, crc32c, decrement_sequence
 from storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_path
 from storage.files import Files
 from storage.producers import producer_memory

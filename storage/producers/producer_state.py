@@ -15,11 +15,11 @@ from protocol.records.batch import (
     NO_PRODUCER_EPOCH,
     BatchHeader,
 )
+from protocol.records.records import EndTransactionMarker
 from storage.indexes.transaction_index import AbortedTxn
 from storage.producers import producer_memory
 from storage.producers.producer import NO_OFFSET, CachedBatch, Producer, is_expired
 from storage.producers.producer_memory import ProducerMemory, longest_silent, silence_order
-from storage.producers.txn_markers import EndTransactionMarker
 from storage.producers.verification_guards import VerificationGuard, Verifications
 
 logger = logging.getLogger(__name__)

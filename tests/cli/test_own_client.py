@@ -14,7 +14,7 @@ from cli.client import sasl
 from cli.client.cluster import KafkaCluster
 from cli.client.connection import Connection
 from cli.errors import CommandError, CommandUsageError
-from protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+from protocol.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
 from tests.support.ports import free_ports
 
 

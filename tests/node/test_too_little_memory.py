@@ -22,8 +22,7 @@ from broker.replicas.leader import Leader
 from broker.server import Server
 from coordinator.transaction import state_manager
 from coordinator.transaction.settings import TransactionSettings
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error
+from protocol.errors import BrokenInvariantError, Error
 from storage.directory import future_log_copying, future_logs
 from storage.directory.cleaner_checkpoint import CleanerCheckpoint
 from storage.log.flushing import Flushing

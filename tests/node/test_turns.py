@@ -20,7 +20,7 @@ from broker.network.turns import PER_TURN, Turns, portions
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
     DescribeProducersRequest,
     DescribeProducersTopic,
     ListTransactionsRequest,

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError
 from storage.log.flushing import Flushing
 from storage.log.partition_log import PartitionLog
 from storage.log.segments import Segments

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.batch import CorruptRecordError
-from protocol.records.checksum import crc32c
+from protocol.records.batch import CorruptRecordError, crc32c
 from storage.log.following import append_as_follower
 from tests.support.partition_logs import NOW_MS, batch, open_log
 

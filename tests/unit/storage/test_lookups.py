@@ -9,7 +9,7 @@ import pytest
 from protocol.errors import Error, KafkaError
 from protocol.records import compression
 from protocol.records.batch import BatchHeader
-from protocol.records.effort import LITTLE, TooMuchEffortError
+from protocol.records.validation_budget import LITTLE, TooMuchEffortError
 from storage.log import lookups
 from storage.log.partition_log import PartitionLog, TimestampOffset
 from storage.log.segment import Segment

@@ -1,20 +1,84 @@
-"""The LZ4 frame format, as far as Kafka's clients can read it: blocks that don't depend on each other.
+"""Snappy and LZ4 as Kafka's clients frame them; imported with the first batch of either, since it needs `cramjam`.
 
-Frames are put together here because the common libraries link blocks by default, which the Java client refuses;
-the blocks themselves are the library's. Refused as in Kafka are linked blocks, unknown versions and a header whose
-checksum is wrong; a checksum over the whole content is passed over.
-Source: org.apache.kafka.common.compress.Lz4BlockInputStream, Lz4BlockOutputStream; the LZ4 frame format 1.6.
+Snappy: the Java client frames as the library xerial/snappy-java does: a header of 16 bytes, then {int32 size, block} …
+; librdkafka writes a single plain block. Kafka reads both. The framing of the snappy project itself is a third one that
+Kafka doesn't know. Source: org.xerial.snappy SnappyOutputStream, SnappyInputStream.
+
+LZ4: the frame format, as far as Kafka's clients can read it, of blocks that don't depend on each other. Frames are put
+together here because the common libraries link blocks by default, which the Java client refuses; the blocks themselves
+are the library's. Refused as in Kafka are linked blocks, unknown versions and a header whose checksum is wrong; a
+checksum over the whole content is passed over. Source: org.apache.kafka.common.compress.Lz4BlockInputStream,
+Lz4BlockOutputStream; the LZ4 frame format 1.6.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterator
 from struct import Struct
 
 import cramjam
 
-_MAGIC = b"\x04\x22\x4d\x18"
-_HEADER = _MAGIC + b"\x60\x40\x82"
+from protocol.records.validation_budget import ANY, Effort, TooMuchEffortError
+
+# ---- snappy
+
+MAGIC = b"\x82SNAPPY\x00"
+_HEADER = MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version and the least compatible one
+_INT32 = Struct(">i")
+_BLOCK_BYTES = 32 * 1024
+"""Of uncompressed data, as in SnappyOutputStream."""
+
+
+def compress_blocks(data: bytes | bytearray | memoryview) -> bytes:
+    """The framed form."""
+    view = memoryview(data)
+    parts = [_HEADER]
+    for start in range(0, len(view), _BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[start : start + _BLOCK_BYTES]))
+        parts.append(_INT32.pack(len(block)))
+        parts.append(block)
+    return b"".join(parts)
+
+
+def decompress_blocks(data: bytes, max_block_bytes: int, effort: Effort = ANY) -> Iterator[bytes]:
+    """Each block's uncompressed bytes. Raises `ValueError`, `struct.error`, `cramjam.DecompressionError`,
+    `TooMuchEffortError`.
+
+    A block names its uncompressed size, and so much is allocated: more than `max_block_bytes` is refused before.
+    """
+    if not data.startswith(MAGIC):
+        yield _decompress_block(data, max_block_bytes, effort)
+        return
+    if len(data) < len(_HEADER):
+        raise ValueError("the stream ends within its header")
+    pos = len(_HEADER)
+    while len(data) - pos >= _INT32.size:
+        if data.startswith(MAGIC, pos):  # another stream behind the first
+            pos += len(_HEADER)
+            continue
+        size: int = _INT32.unpack_from(data, pos)[0]
+        pos += _INT32.size
+        if not 0 <= size <= len(data) - pos:
+            raise ValueError(f"a block of {size} bytes, {len(data) - pos} are left")
+        yield _decompress_block(data[pos : pos + size], max_block_bytes, effort)
+        pos += size
+
+
+def _decompress_block(block: bytes, max_block_bytes: int, effort: Effort) -> bytes:
+    size = cramjam.snappy.decompress_raw_len(block)
+    if size > max_block_bytes:
+        raise ValueError(f"a block that claims {size} bytes")
+    if size > effort.unpacked_bytes:
+        raise TooMuchEffortError
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+# ---- LZ4
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_LZ4_HEADER = _LZ4_MAGIC + b"\x60\x40\x82"
 """Version 1, independent blocks of at most 64 KiB, no checksums; the last byte is the header's own."""
-_BLOCK_BYTES = 64 * 1024
+_LZ4_BLOCK_BYTES = 64 * 1024
 FAST_LEVEL = 9
 _UINT32 = Struct("<I")
 _UNCOMPRESSED_BIT = 0x80000000
@@ -34,9 +98,9 @@ def compress_frame(data: bytes | bytearray | memoryview, level: int) -> bytes:
     As in Kafka the level counts only where it isn't `FAST_LEVEL`, its default.
     """
     view = memoryview(data)
-    parts = [_HEADER]
-    for start in range(0, len(view), _BLOCK_BYTES):
-        plain = view[start : start + _BLOCK_BYTES]
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(view), _LZ4_BLOCK_BYTES):
+        plain = view[start : start + _LZ4_BLOCK_BYTES]
         parts.append(_pack_fast(plain) if level == FAST_LEVEL else _pack(plain, level))
     parts.append(_UINT32.pack(0))
     return b"".join(parts)
@@ -92,12 +156,12 @@ def decompress_frame(data: bytes) -> Iterator[bytes]:
 def _checked_header(block_descriptor: int) -> bytes:
     """The header of a frame whose blocks have checksums."""
     descriptor = bytes((_VERSION_1 | _INDEPENDENT_BIT | _BLOCK_CHECKSUM_BIT, block_descriptor))
-    return _MAGIC + descriptor + bytes((_header_checksum(descriptor),))
+    return _LZ4_MAGIC + descriptor + bytes((_header_checksum(descriptor),))
 
 
 def _read_header(data: bytes) -> tuple[int, int, int]:
     """The flags, the most bytes of a block, and where the blocks begin."""
-    if len(data) < 7 or not data.startswith(_MAGIC):
+    if len(data) < 7 or not data.startswith(_LZ4_MAGIC):
         raise ValueError("no frame")
     flags, block_descriptor = data[4], data[5]
     if flags & _VERSION_MASK != _VERSION_1 or flags & _RESERVED_MASK:

@@ -4,6 +4,8 @@ A few kilobytes unpack to hundreds of megabytes, and one record may have million
 on the way: a check that was allowed little breaks off, with nothing changed, and is done again where it harms nobody.
 """
 
+from __future__ import annotations
+
 from typing import Final, NamedTuple
 
 
