@@ -55,7 +55,7 @@ from protocol.messages.topics import (
 )
 from protocol.messages.transactions import ListTransactionsRequest
 from protocol.records import compression
-from protocol.records.frames import compress_frame
+from protocol.records.compressed_frames import compress_frame
 from protocol.records.validation_budget import LITTLE
 from protocol.wire.schema import Message
 from tests.support.crowds import strike_by_many

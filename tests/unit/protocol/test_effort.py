@@ -66,7 +66,7 @@ def test_what_is_packed_anew_is_too_much_but_for_small_batches() -> None:
 
 
 def test_many_blocks_of_lz4_and_many_members_of_gzip_are_too_much() -> None:
-    from protocol.records.frames import compress_frame
+    from protocol.records.compressed_frames import compress_frame
 
     data = bytes(100)
     members = b"".join(compression.compress(compression.GZIP, b"x") for _ in range(LITTLE.pieces + 1))
