@@ -38,8 +38,8 @@ from protocol.records.records import read_records
 from protocol.waiting import Waiting, at_once
 from protocol.wire.schema import Message
 from storage.background import Lane
+from storage.log.log_state import AppendOrigin
 from storage.log.partition_log import PartitionLog
-from storage.log.results import AppendOrigin
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock

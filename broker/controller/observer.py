@@ -42,7 +42,7 @@ from protocol.messages.raft import (
     TopicSnapshotRequest,
 )
 from protocol.records.batch import CorruptRecordError
-from storage.log.following import append_as_follower
+from storage.log.partition_log import append_as_follower
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog

@@ -19,7 +19,7 @@ from broker.environment.watchdog import TURN_S
 from protocol.errors import NO_ERROR, Error, KafkaError, stops_the_broker
 from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
 from protocol.records.records import ABORT, COMMIT, EndTransactionMarker, build_end_txn_marker
-from storage.log.results import COORDINATOR
+from storage.log.log_state import COORDINATOR
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
-    from storage.producers.producer import Producer
+    from storage.producer_state import Producer
 
 
 async def handle(

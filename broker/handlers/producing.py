@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
-    from storage.producers.verification_guards import VerificationGuard
+    from storage.producer_state import VerificationGuard
 
 ADMIN_CLIENT_ID = "__admin_client"  # AdminUtils: the one client that may write to internal topics
 FIRST_VERSION_TOLD_LEADERS = 10

@@ -12,7 +12,7 @@ from broker.network.connection_states import TRANSITIONS, Action, ConnectionStat
 from broker.network.frames import JOINED_ANSWER_BYTES, joined
 from broker.network.unsent import Sending, Unsent
 from protocol.errors import BrokenInvariantError
-from storage.file_range import FileRange
+from storage.files import FileRange
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler

@@ -20,7 +20,7 @@ from protocol.records.validation_budget import LITTLE, Effort, TooMuchEffortErro
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.replicas.partition import Partition
-    from storage.producers.verification_guards import VerificationGuard
+    from storage.producer_state import VerificationGuard
 
 Key = tuple[str | bytes, int]
 """A partition as the request names it: by the topic's name or its id, and its number."""

@@ -36,7 +36,7 @@ from protocol.messages.offsets import (
 )
 from protocol.records.batch import CorruptRecordError
 from protocol.waiting import turn
-from storage.log.following import append_as_follower, sync_cut
+from storage.log.partition_log import append_as_follower, sync_cut
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock

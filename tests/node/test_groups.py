@@ -31,7 +31,7 @@ from protocol.messages.groups import (
 from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from protocol.records.records import build_batch, build_end_txn_marker
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
 from tests.support.answers import answered
 from tests.support.manual_clock import ManualClock
 from tests.support.staged_offsets import staged

@@ -41,8 +41,7 @@ from protocol.messages.share_fetch import (
 )
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.wire.codec import ENTRIES_PER_STEP
-from storage.file_range import FileRange
-from storage.files import File
+from storage.files import File, FileRange
 from tests.support.disk import files
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome

@@ -29,7 +29,7 @@ from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.produce import InitProducerIdRequest
 from protocol.records.batch import patch_offset_and_epoch
 from protocol.wire.schema import Message
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
 from tests.node.poisoned_records import Poisoner
 from tests.node.transactional import Producer, ask, create
 from tests.support.straight import Straight

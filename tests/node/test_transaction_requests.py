@@ -20,7 +20,7 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from storage.producers.producer import Producer as KnownProducer
+from storage.producer_state import Producer as KnownProducer
 from tests.node.transactional import (
     Producer,
     ask,

@@ -14,7 +14,7 @@ from protocol.errors import Error
 from protocol.messages.topics import CreatePartitionsTopic
 from protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 from protocol.records.records import build_batch
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
 from tests.node.transactional import (
     Producer,
     ask,

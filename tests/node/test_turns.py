@@ -26,7 +26,7 @@ from protocol.messages.transactions import (
     ListTransactionsRequest,
 )
 from protocol.waiting import turn
-from storage.producers import producer_state
+from storage import producer_state
 from tests.node.transactional import Producer, coordinating
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome

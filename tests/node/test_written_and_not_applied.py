@@ -12,7 +12,7 @@ from coordinator.group.store import GroupStore
 from coordinator.transaction.transaction_metadata import TransactionMetadata
 from protocol.errors import BrokenInvariantError, Error
 from protocol.messages.produce import InitProducerIdRequest
-from storage.producers.producer_state import ProducerStates
+from storage.producer_state import ProducerStates
 from tests.node.transactional import Producer, ask, coordinating, state
 from tests.support.failing_calls import fail
 from tests.support.partition_logs import append as append_to

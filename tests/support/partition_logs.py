@@ -17,8 +17,7 @@ from protocol.records.records import (
     read_records,
 )
 from storage.background import Background, Lane, Then, Work
-from storage.file_names import file_path
-from storage.files import Files
+from storage.files import Files, file_path
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import AppendOrigin, AppendResult, PartitionLog
 from tests.support.disk import files

@@ -35,7 +35,7 @@ from protocol.messages.transactions import (
 )
 from protocol.records.batch import walk_batches
 from protocol.records.records import ABORT, build_batch, read_control_type, read_records
-from storage.file_range import FileRange
+from storage.files import FileRange
 from tests.support.wire import PATIENCE_S, Client
 
 LATEST = -1

@@ -13,7 +13,7 @@ import pytest
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import walk_batches
 from protocol.records.records import read_marker
-from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
+from storage.indexes import AbortedTxn, TransactionIndex
 from storage.log import aborted, reads
 from storage.log.log_state import LogState
 from storage.log.partition_log import PartitionLog

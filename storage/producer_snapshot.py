@@ -6,6 +6,8 @@ offset delta, int64 timestamp, int32 coordinator epoch, int64 first offset of th
 Only the last batch of a producer is kept. Source: org.apache.kafka.storage ProducerStateManager.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterable
 from heapq import nlargest
@@ -13,11 +15,9 @@ from operator import attrgetter
 from struct import Struct
 
 from protocol.records.batch import NO_SEQUENCE, crc32c, decrement_sequence
-from storage.file_names import DELETED_SUFFIX, SNAPSHOT_SUFFIX, file_path
-from storage.files import Files
-from storage.producers import producer_memory
-from storage.producers.producer import NO_OFFSET, CachedBatch, Producer, is_expired
-from storage.producers.producer_state import ProducerStates
+from storage import producer_state
+from storage.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, Files, file_path
+from storage.producer_state import NO_OFFSET, CachedBatch, Producer, ProducerStates, is_expired
 
 logger = logging.getLogger(__name__)
 
@@ -74,16 +74,16 @@ def decode(data: bytes) -> list[Producer]:
     if count < 0 or _HEAD.size + count * _ENTRY.size != len(data):
         raise CorruptSnapshotError(f"{count} entries in {len(data)} bytes")
     entries = memoryview(data)[_HEAD.size :]
-    if count <= producer_memory.MOST_IN_PARTITION:
+    if count <= producer_state.MOST_IN_PARTITION:
         return [_producer(*fields) for fields in _ENTRY.iter_unpack(entries)]
     kept = [fields for fields in _ENTRY.iter_unpack(entries) if fields[_TXN] >= 0]
     closed = (fields for fields in _ENTRY.iter_unpack(entries) if fields[_TXN] < 0)
-    kept += nlargest(producer_memory.MOST_IN_PARTITION - len(kept), closed, _written_last)
+    kept += nlargest(producer_state.MOST_IN_PARTITION - len(kept), closed, _written_last)
     return [_producer(*fields) for fields in kept]
 
 
 def _written_last(fields: tuple[int, ...]) -> int:
-    return producer_memory.silence_order(fields[_LAST_OFFSET], fields[_TIMESTAMP])
+    return producer_state.silence_order(fields[_LAST_OFFSET], fields[_TIMESTAMP])
 
 
 def _producer(

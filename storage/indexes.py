@@ -1,23 +1,244 @@
-"""A segment's `.txnindex`: the aborted transactions whose marker stands in the segment.
+"""A segment's indexes: what is where in the `.log`, when, and which of its transactions were aborted. All big-endian.
 
-Records of 34 bytes, big-endian: `int16 version = 0 | int64 producer id | int64 first offset | int64 last
-offset (the marker's) | int64 last stable offset`; last offsets grow strictly. Source:
-org.apache.kafka.storage TransactionIndex, AbortedTxn.
+`.index`, an entry about every `index.interval.bytes`: `int32 last offset of the batch - the segment's base | int32
+position of the batch`. `.timeindex`, for searches by time and for retention: `int64 largest timestamp so far | int32
+last offset of the batch that has it - base`; timestamps grow strictly. The entries of both are in the page cache, as
+Kafka's are in a map of the file, and are searched there: a partition that nobody asks keeps a count and nothing else.
 
-Kafka makes the file at the first abort, and trusts its absence: where it was lost, aborted records are
-served. Here a segment of a partition that knew transactions keeps the file even if it is empty, so that its
-absence is noticed (`recovery.py`).
-
-It has no checksum. What was read from the file is *unproven* until somebody has held it against the batches
+`.txnindex`: the aborted transactions whose marker stands in the segment, `int16 version = 0 | int64 producer id | int64
+first offset | int64 last offset (the marker's) | int64 last stable offset`; last offsets grow strictly. Kafka makes the
+file at the first abort, and trusts its absence: where it was lost, aborted records are served. Here a segment of a
+partition that knew transactions keeps the file even if it is empty, so that its absence is noticed (`recovery.py`). It
+has no checksum. What was read from the file is *unproven* until somebody has held it against the batches
 (`storage.log.aborted`); what this run has appended, or made anew, isn't.
+
+Source: org.apache.kafka.storage OffsetIndex, TimeIndex, TransactionIndex, AbortedTxn.
 """
 
-from bisect import bisect_left
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+from protocol.records.batch import NO_TIMESTAMP
+from protocol.wire.primitives import Bytes
 from storage.files import File, Files
+
+OFFSET_ENTRY = Struct(">ii")
+TIME_ENTRY = Struct(">qi")
+MAX_RELATIVE_OFFSET = 2**31 - 1
+"""What an entry holds: a segment's last offset is at most so far from its base."""
+_INT32 = Struct(">i")
+_INT64 = Struct(">q")
+_UNKNOWN = -1
+
+
+class _Column:
+    """One of the two numbers of each entry, for `bisect`."""
+
+    __slots__ = ("_count", "_entry_size", "_field", "_file", "_files", "_shift")
+
+    def __init__(
+        self, files: Files, file: File, entry_size: int, field: Struct, shift: int, count: int
+    ) -> None:
+        self._files = files
+        self._file = file
+        self._entry_size = entry_size
+        self._field = field
+        self._shift = shift
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, slot: int) -> int:
+        data = self._files.read(self._file, self._field.size, slot * self._entry_size + self._shift)
+        number: int = self._field.unpack(data)[0]
+        return number
+
+
+class _EntryIndex:
+    """A file of entries of two numbers. Nothing is read before it is asked for. All calls may raise `OSError`:
+    `FileNotFoundError` without a file."""
+
+    __slots__ = ("_count", "_files", "_last_entry", "base_offset", "file")
+
+    ENTRY: ClassVar[Struct]
+    TRUE_ZEROS: ClassVar[int]
+    """So many of the first entries may be all zeros by themselves."""
+
+    def __init__(self, files: Files, path: str, base_offset: int) -> None:
+        self._files = files
+        self.file = File(path)
+        self.base_offset = base_offset
+        self._count = _UNKNOWN
+        self._last_entry: tuple[int, int] | None = None
+        """The last entry, once it was asked for."""
+
+    @property
+    def count(self) -> int:
+        if self._count == _UNKNOWN:
+            self._count = self._files.size_of(self.file) // self.ENTRY.size
+        return self._count
+
+    def create(self) -> None:
+        self._files.create(self.file)
+        self._count = 0
+        self._last_entry = None
+
+    def make_anew(self, entries: Bytes) -> None:
+        """Makes the file hold these, each as `pack` gives it, and nothing else."""
+        self._files.make_say(self.file, entries)
+        self._count = len(entries) // self.ENTRY.size
+        self._last_entry = None
+
+    def _append(self, packed: bytes, entry: tuple[int, int]) -> None:
+        count = self.count
+        self._files.append(self.file, packed, count * self.ENTRY.size)
+        self._count = count + 1
+        self._last_entry = entry
+
+    def _read(self, slot: int) -> bytes:
+        size = self.ENTRY.size
+        return self._files.read(self.file, size, slot * size)
+
+    def _column(self, field: Struct, shift: int, count: int) -> _Column:
+        return _Column(self._files, self.file, self.ENTRY.size, field, shift, count)
+
+    def truncate_to_count(self, count: int) -> None:
+        self._files.truncate(self.file, count * self.ENTRY.size)
+        self._count = count
+        self._last_entry = None
+
+    def trim(self) -> None:
+        """Cuts off the zeros of a file that Kafka had laid out in full length and was killed over."""
+        size, entry_size = self._files.size_of(self.file), self.ENTRY.size
+        count = self._count = size // entry_size
+        if count > self.TRUE_ZEROS and not any(self._read(count - 1)):
+            used = len(self._files.read_whole(self.file.path).rstrip(b"\0"))
+            self.truncate_to_count(-(-used // entry_size))
+        elif size % entry_size:
+            self.truncate_to_count(count)
+
+    def close(self) -> None:
+        self._files.close(self.file)
+
+
+class OffsetIndex(_EntryIndex):
+    """From offsets to positions in the `.log`. The first batch of a segment never gets an entry, so no real one is all
+    zeros."""
+
+    __slots__ = ()
+    ENTRY = OFFSET_ENTRY
+    TRUE_ZEROS = 0
+
+    def pack(self, last_offset: int, position: int) -> bytes:
+        """An entry as the file has it."""
+        return OFFSET_ENTRY.pack(last_offset - self.base_offset, position)
+
+    def append(self, last_offset: int, position: int) -> None:
+        """Adds an entry; offsets and positions only ever grow."""
+        self._append(self.pack(last_offset, position), (last_offset, position))
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """(offset, position)"""
+        relative, position = OFFSET_ENTRY.unpack(self._read(slot))
+        return self.base_offset + relative, position
+
+    def last_entry(self) -> tuple[int, int]:
+        """(offset, position) of the last entry, (base offset, 0) of an empty index."""
+        entry = self._last_entry
+        if entry is None:
+            count = self.count
+            entry = self._last_entry = self.entry(count - 1) if count else (self.base_offset, 0)
+        return entry
+
+    def lookup(self, offset: int) -> int:
+        """Where to look for `offset` from: the position of the last entry at or below it, 0 without one."""
+        count = self.count
+        if not count:
+            return 0
+        slot = bisect_right(self._column(_INT32, 0, count), offset - self.base_offset) - 1
+        return self.entry(slot)[1] if slot >= 0 else 0
+
+    def offset_at_or_after(self, position: int) -> int | None:
+        """The offset of the first entry whose position is at or after the given one.
+
+        Of the very first entry only the position after: Kafka's search doesn't look whether that one is equal
+        (AbstractIndex.binarySearch).
+        """
+        count = self.count
+        if not count or position > self.last_entry()[1]:
+            return None
+        slot = bisect_left(self._column(_INT32, 4, count), position)
+        if slot == 0 and self.entry(0)[1] == position:
+            if count == 1:
+                return None
+            slot = 1
+        return self.entry(slot)[0]
+
+    def entry_at_or_before(self, position: int) -> tuple[int, int]:
+        """(offset, position) of the last entry not behind the position; (base offset, 0) without one."""
+        count = self.count
+        slot = bisect_right(self._column(_INT32, 4, count), position) - 1 if count else -1
+        return self.entry(slot) if slot >= 0 else (self.base_offset, 0)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries at or above the offset."""
+        count = self.count
+        self.truncate_to_count(
+            bisect_left(self._column(_INT32, 0, count), offset - self.base_offset) if count else 0
+        )
+
+
+class TimeIndex(_EntryIndex):
+    """The largest timestamps up to a batch."""
+
+    __slots__ = ()
+    ENTRY = TIME_ENTRY
+    TRUE_ZEROS = 1
+
+    def pack(self, timestamp_ms: int, offset: int) -> bytes:
+        """An entry as the file has it."""
+        return TIME_ENTRY.pack(timestamp_ms, offset - self.base_offset)
+
+    def maybe_append(self, timestamp_ms: int, offset: int) -> bool:
+        """Adds an entry if the timestamp is larger than the last entry's. Returns whether it was."""
+        if timestamp_ms <= self.last_entry()[0]:
+            return False
+        self._append(self.pack(timestamp_ms, offset), (timestamp_ms, offset))
+        return True
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """(timestamp, offset)"""
+        timestamp_ms, relative = TIME_ENTRY.unpack(self._read(slot))
+        return timestamp_ms, self.base_offset + relative
+
+    def last_entry(self) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry, (-1, base offset) of an empty index."""
+        entry = self._last_entry
+        if entry is None:
+            count = self.count
+            entry = self._last_entry = self.entry(count - 1) if count else (NO_TIMESTAMP, self.base_offset)
+        return entry
+
+    def lookup(self, timestamp_ms: int) -> tuple[int, int]:
+        """(timestamp, offset) of the last entry not above the timestamp, (-1, base offset) without one."""
+        count = self.count
+        slot = bisect_right(self._column(_INT64, 0, count), timestamp_ms) - 1 if count else -1
+        return self.entry(slot) if slot >= 0 else (NO_TIMESTAMP, self.base_offset)
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries whose batch is at or above the offset."""
+        count = self.count
+        self.truncate_to_count(
+            bisect_left(self._column(_INT32, 8, count), offset - self.base_offset) if count else 0
+        )
+
+
+# ---- aborted transactions
 
 _RECORD = Struct(">hqqqq")
 RECORD_SIZE = _RECORD.size

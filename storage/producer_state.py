@@ -5,24 +5,147 @@ failed write leaves the state as it was. Replay after a restart applies the same
 KIP-360, KIP-890, KIP-1228; org.apache.kafka.storage ProducerStateManager, ProducerAppendInfo.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterable
+from itertools import islice
+from typing import NamedTuple
+from weakref import WeakSet
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import (
     MAX_PRODUCER_EPOCH,
     MAX_SEQUENCE,
     NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
     BatchHeader,
 )
 from protocol.records.records import EndTransactionMarker
-from storage.indexes.transaction_index import AbortedTxn
-from storage.producers import producer_memory
-from storage.producers.producer import NO_OFFSET, CachedBatch, Producer, is_expired
-from storage.producers.producer_memory import ProducerMemory, longest_silent, silence_order
-from storage.producers.verification_guards import VerificationGuard, Verifications
+from storage.indexes import AbortedTxn
 
 logger = logging.getLogger(__name__)
+
+NO_OFFSET = -1
+
+
+class CachedBatch(NamedTuple):
+    """One of a producer's last batches, by which its duplicate is known and answered."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+class Producer:
+    """A producer's state. `txn_first_offset` is -1 outside of a transaction; `batches` are the last five."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp_ms",
+        "producer_id",
+        "txn_first_offset",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = -1,
+        last_timestamp_ms: int = NO_TIMESTAMP,
+        txn_first_offset: int = NO_OFFSET,
+        batches: Iterable[CachedBatch] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp_ms = last_timestamp_ms
+        self.txn_first_offset = txn_first_offset
+        self.batches = list(batches)
+
+    @property
+    def last_sequence(self) -> int:
+        """-1 where no batch of this epoch is known."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_data_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def __repr__(self) -> str:
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in reversed(self.__slots__))
+        return f"Producer({fields})"
+
+
+def is_expired(producer: Producer, now_ms: int, expiration_ms: int) -> bool:
+    return producer.txn_first_offset < 0 and now_ms - producer.last_timestamp_ms >= expiration_ms
+
+
+# ---- transactional appends that wait for the coordinator's word (KIP-890)
+#
+# The first transactional batch of a producer must show the guard that it was given when the coordinator was asked. So a
+# batch that was on its way when its transaction ended can't open a new one that nobody would end. Source:
+# org.apache.kafka.storage VerificationStateEntry, VerificationGuard.
+
+
+class VerificationGuard:
+    """What one waiting append is known by: the guard to show, and Kafka's entry of it in one."""
+
+    __slots__ = ("created_ms", "epoch", "lowest_sequence", "supports_epoch_bump")
+
+    def __init__(self, created_ms: int, sequence: int, epoch: int, supports_epoch_bump: bool) -> None:
+        self.created_ms = created_ms
+        self.lowest_sequence = sequence
+        self.epoch = epoch
+        self.supports_epoch_bump = supports_epoch_bump
+        """Whether the producer is one of transaction version 2."""
+
+
+class Verifications(dict[int, VerificationGuard]):
+    """The guards that were given out, by producer id, the oldest first."""
+
+    __slots__ = ()
+
+    def start(
+        self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
+    ) -> VerificationGuard:
+        """The guard to show. Of several waiting batches the lowest sequence is kept."""
+        guard = self.get(producer_id)
+        if guard is None:
+            most = MOST_IN_PARTITION
+            if len(self) >= most:
+                self.forget_oldest(share(most))
+            guard = self[producer_id] = VerificationGuard(now_ms, sequence, epoch, supports_epoch_bump)
+        elif epoch > guard.epoch:
+            guard.epoch = epoch
+            guard.lowest_sequence = sequence
+        elif epoch == guard.epoch and sequence < guard.lowest_sequence:
+            guard.lowest_sequence = sequence
+        return guard
+
+    def end_by_marker(self, producer_id: int, marker_epoch: int) -> None:
+        """A marker voids the guard, except the marker that ended the epoch before it (version 2)."""
+        guard = self.get(producer_id)
+        if guard is not None and not (guard.supports_epoch_bump and marker_epoch == guard.epoch):
+            del self[producer_id]
+
+    def forget_oldest(self, count: int) -> None:
+        """An append that still shows one of them is refused."""
+        for producer_id in [*islice(self, count)]:
+            del self[producer_id]
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        for producer_id, guard in list(self.items()):
+            if now_ms - guard.created_ms >= expiration_ms:
+                del self[producer_id]
+
+
+# ---- all producers of one partition
 
 BATCHES_TO_RETAIN = 5
 
@@ -58,7 +181,7 @@ class ProducerStates:
         self.unreplicated: dict[int, int] = {}
         self.verifications = Verifications()
         self.memory: ProducerMemory | None = None
-        self._full_at = producer_memory.MOST_IN_PARTITION
+        self._full_at = MOST_IN_PARTITION
 
     # ---- checks before the write
 
@@ -290,12 +413,12 @@ class ProducerStates:
 
     def _new(self, producer_id: int) -> Producer:
         """A producer that wasn't known, among those that are; of others some may be forgotten for it."""
-        most = producer_memory.MOST_IN_PARTITION
+        most = MOST_IN_PARTITION
         if len(self.producers) >= self._full_at:
-            count = self._forget(len(self.producers) - most + producer_memory.share(most))
+            count = self._forget(len(self.producers) - most + share(most))
             logger.warning("%s: %d producers are forgotten: there are too many", self.topic_partition, count)
             # Where nearly all have a transaction open nothing comes of it: it isn't tried with each that comes.
-            self._full_at = max(most, len(self.producers) + producer_memory.share(most))
+            self._full_at = max(most, len(self.producers) + share(most))
         if self.memory is not None:
             self.memory.comes(self)
         producer = self.producers[producer_id] = Producer(producer_id)
@@ -352,3 +475,84 @@ class ProducerStates:
         self._with_marker = sum([p.coordinator_epoch >= 0 for p in self.producers.values()])
         self.unreplicated = {}
         self.map_end_offset = map_end_offset
+
+
+# ---- how many producers are known at most: of one partition, and of all partitions of a node
+#
+# Whoever makes up producer ids leaves an entry for each, for `producer.id.expiration.ms`: a day. Past a bound those
+# that wrote the longest ago are forgotten, as if they had expired; who has a transaction open is never. What decides is
+# where in the log a producer wrote last: it is what snapshots and batches say, so that a start decides the same, and
+# nobody can forge it, as with timestamps.
+
+MOST_IN_PARTITION = 100_000
+"""Producers of one partition; as many guards of those that are being verified."""
+MOST_IN_NODE = 250_000
+"""Both, over all partitions."""
+_AFTER_ALL_TIMES = 1 << 63
+
+
+def share(most: int) -> int:
+    """How many go at once, so that few are looked through often: an eighth."""
+    return max(most // 8, 1)
+
+
+def silence_order(last_offset: int, last_timestamp_ms: int) -> int:
+    """What is less for who wrote earlier. Who is known by a marker alone, without an offset (-1), comes first: the next
+    batch of such a producer begins an epoch anyway."""
+    return last_offset if last_offset >= 0 else last_timestamp_ms - _AFTER_ALL_TIMES
+
+
+def longest_silent(orders: dict[int, int], count: int) -> list[int]:
+    """So many that wrote the longest ago, by `silence_order`; a few more where they can't be told apart."""
+    if not orders or count <= 0:
+        return []
+    last = sorted(orders.values())[min(count, len(orders)) - 1]
+    return [producer_id for producer_id, order in orders.items() if order <= last]
+
+
+class ProducerMemory:
+    """Of all partitions of a node. What comes is added up; what has gone since is found by counting anew once the sum
+    says that there is no room."""
+
+    __slots__ = ("_left", "_partitions")
+
+    def __init__(self) -> None:
+        self._partitions: WeakSet[ProducerStates] = WeakSet()
+        self._left = MOST_IN_NODE
+        """How many may come before it is counted anew."""
+
+    def count(self, states: ProducerStates) -> None:
+        """Those of a partition that are known already."""
+        if states.held:
+            self.comes(states, states.held)
+
+    def comes(self, states: ProducerStates, number: int = 1) -> None:
+        """A producer of the partition, or a guard, is about to be known that wasn't. Room is made where there is
+        none."""
+        self._partitions.add(states)  # not before it has any: most partitions have none
+        self._left -= number
+        if self._left < 0:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        held = sum(states.held for states in self._partitions)
+        if held >= MOST_IN_NODE:
+            self._cut_down(MOST_IN_NODE - share(MOST_IN_NODE))
+            held = sum(states.held for states in self._partitions)
+        # Where all have a transaction open nothing comes of it: it isn't tried with each that comes.
+        self._left = MOST_IN_NODE - held - 1 if held < MOST_IN_NODE else share(MOST_IN_NODE)
+
+    def _cut_down(self, most: int) -> None:
+        """Partitions that have many lose what they have beyond a level, which is the same for all: those that have
+        fewer lose none."""
+        by_size = sorted(self._partitions, key=lambda states: states.held)
+        level = 0
+        for at, states in enumerate(by_size):
+            level = most // (len(by_size) - at)
+            if states.held > level:
+                break
+            most -= states.held
+        large = [states for states in by_size if states.held > level]
+        forgotten = sum([states.forget(states.held - level) for states in large])
+        told = "%d producers that wrote the longest ago are forgotten, in %d partitions: there are too many"
+        logger.warning(told, forgotten, len(large))
