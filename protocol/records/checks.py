@@ -175,11 +175,13 @@ def validate(
     CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR where Kafka fails on the batch; as `RecordValidationError` INVALID_RECORD and
     INVALID_TIMESTAMP. `TooMuchEffortError`, with nothing patched yet, where it takes more than `effort` allows.
     """
+    # 1. The header.
     header = _check_header(batch, rules)
     codec = header.attributes & compression.CODEC_MASK
     target = TARGET_CODECS.get(rules.compression_type, codec)
     if target != codec and not compression.is_available(target):
         target = codec
+    # 2. What it unpacks to.
     whole = batch if isinstance(batch, memoryview) else memoryview(batch)
     payload: bytes | memoryview = whole[BATCH_OVERHEAD:]
     if codec != compression.NONE:
@@ -199,6 +201,7 @@ def validate(
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
         if unpacked is not None:
             unpacked.size_bytes = len(payload)
+    # 3. The shape of its records, and which of them may be wrong.
     shape = _walk(payload, header, effort)
     skimmed = codec == target != compression.NONE
     # The least and the largest timestamp, if they don't overflow.
@@ -212,6 +215,7 @@ def validate(
             raise TooMuchEffortError
         suspects = Suspects(header, rules, now_ms, f"{topic}-{partition}", skimmed)
         least, largest = suspects.check(bytes(payload))
+    # 4. What is stored.
     if target != codec:
         if len(payload) > effort.rebuilt_bytes:
             raise TooMuchEffortError

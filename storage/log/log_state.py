@@ -1,5 +1,10 @@
-"""What a partition's log is made of. What is done with it is done by the other files of this room, and `partition_log`
-is the front of them all.
+"""What a partition's log is made of: segments, epochs, producers and their snapshots, how far it is synced, and the
+offsets. What is done with it is done by the other files of this room, and `partition_log` is the front of them all.
+
+    log start ≤ high watermark ≤ log end      last stable offset ≤ high watermark      recovery point ≤ log end
+
+Below the log start nothing is read, below the recovery point all is on the disk, below the high watermark all is
+replicated, and below the last stable offset all transactions are decided too.
 """
 
 from __future__ import annotations

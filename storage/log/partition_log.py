@@ -1,8 +1,20 @@
 """One partition's log: what is appended, where it ends, what may be read of it.
 
-A log is a row of segments, of which the last is appended to. It belongs to one thread, the loop's; what must
-wait for the disk goes through the `Background` port. No clock and no chance in here: `now_ms` and `jitter`
-come in. Source: org.apache.kafka.storage UnifiedLog, LocalLog.
+A log is a row of segments, of which the last, the active one, is appended to. What it says of a batch is true for good
+once the batch is written, so whatever may refuse it comes before the write, and what follows from it behind:
+
+    ready? → epoch → roll → producer's checks → write, with index entries → log end → producers → flush.messages
+
+Where the write fails the segment is as it was; a failure that can't be taken back ends all appending (`failure`), and
+one behind the write stops the broker. Nothing waits for the disk but what would else lose more than it promised: a roll
+of the metadata log, and the first append and roll behind a cut. What is synced goes through the `Background` port, in
+the log's lane, and moves the recovery point when it is done.
+
+An end is cut off by `truncate_to` in two halves: the files, then what is known of them (epochs, producers, checkpoint).
+The second is tried again before anything is appended, where it fails.
+
+The log belongs to one thread, the loop's. No clock and no chance in here: `now_ms` and `jitter` come in. Source:
+org.apache.kafka.storage UnifiedLog, LocalLog.
 """
 
 from __future__ import annotations
@@ -133,6 +145,7 @@ class PartitionLog(LogState):
         INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR. `BrokenInvariantError` where the batch
         is written and can't be applied.
         """
+        # 1. Where it is to stand.
         if header is None:
             header = read_header(batch)
         if origin is REPLICATION:
@@ -147,6 +160,7 @@ class PartitionLog(LogState):
         produced = header.producer_id >= 0
         aborted = None
         try:
+            # 2. The log is ready for it: it has a directory, the epoch, a segment with room.
             if not self.ready:
                 _make_ready(self, now_ms)
             if leader_epoch != self.leader_epochs.latest and leader_epoch >= 0:
@@ -154,6 +168,7 @@ class PartitionLog(LogState):
             segment = self.segments.active
             if segment.must_roll_for(header, base_offset, now_ms, self.config):
                 segment = syncing.roll_at(self, base_offset, now_ms, synced=origin is RAFT_LEADER)
+            # 3. Its producer may write it.
             if produced:
                 if attributes & CONTROL_BIT:
                     if marker is None:
@@ -164,11 +179,13 @@ class PartitionLog(LogState):
                     duplicate = _check_data(self, header, origin, guard)
                     if duplicate is not None:
                         return _result_of_duplicate(self, duplicate)
+            # 4. It is written.
             patch_offset_and_epoch(batch, 0, base_offset, leader_epoch)
             interval = self.config.index_interval_bytes  # by position, since keywords cost 2 %
             segment.append(batch, last_offset, header.max_timestamp, aborted, interval)
         except OSError as failure:
             raise storage_error(self, failure) from failure
+        # 5. What follows from it.
         self.log_end_offset = self.producers.map_end_offset = end = last_offset + 1
         if produced:
             _apply(self, header, marker, base_offset)
