@@ -7,8 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from protocol.broken_invariant import stops_the_broker
-from protocol.errors import KafkaError
+from protocol.errors import KafkaError, stops_the_broker
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler

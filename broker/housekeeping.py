@@ -16,7 +16,7 @@ from broker.replicas.leader import Leader
 from broker.upkeep import Upkeep
 from protocol.errors import KafkaError
 from storage.log.log_config import LONG_MAX
-from storage.log.retention import MOST_DELETED_AT_ONCE
+from storage.log.removal import MOST_DELETED_AT_ONCE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

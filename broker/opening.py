@@ -19,7 +19,7 @@ from broker.network.connection_limits import ConnectionLimits
 from broker.process.start_error import StartError
 from broker.replicas.partitions import FAULTS as LOG_FAULTS
 from protocol.errors import CodecError
-from protocol.messages.raft_records import Endpoint, KRaftVersionFeature, Voter
+from protocol.messages.raft import Endpoint, KRaftVersionFeature, Voter
 from protocol.wire.primitives import uuid_to_text
 from storage.background import Lane
 from storage.checkpoints import META_PROPERTIES_FILE

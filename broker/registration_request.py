@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.registration import advertised_listeners, feature_ranges
-from protocol.messages.broker_lifecycle import BrokerRegistrationRequest
+from protocol.messages.broker_to_controller import BrokerRegistrationRequest
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig

@@ -30,7 +30,7 @@ from broker.process.descriptors import shares
 from broker.process.start_error import StartError
 from broker.registration_request import registration_request
 from broker.server import Server
-from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import BrokenInvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

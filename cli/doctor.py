@@ -21,7 +21,7 @@ from cli.output import show_json, show_pairs
 
 if TYPE_CHECKING:
     from broker.disks.examination import Examination
-    from storage.examination.findings import Finding
+    from storage.file_examination import Finding
     from storage.files import LockedError
 
 
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
     from broker.disks.examination import CLEANUP_POLICY, look
     from cli.inspecting.place import FILES
     from storage.disk_files import locked_by
-    from storage.examination.findings import Severity
+    from storage.file_examination import Severity
 
     said = properties_of(options.config) if options.config is not None else None
     directories, metadata_dir = _directories(options, said)
@@ -198,7 +198,7 @@ def _as_json(finding: Finding) -> dict[str, str]:
 
 
 def _verdict(findings: list[Finding]) -> str:
-    from storage.examination.findings import Severity
+    from storage.file_examination import Severity
 
     counts = {severity: sum(each.severity is severity for each in findings) for severity in Severity}
     bad = counts[Severity.ERROR] + counts[Severity.WARNING]

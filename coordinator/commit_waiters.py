@@ -7,8 +7,7 @@ from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
 from coordinator.ports import WhenCommitted
-from protocol.broken_invariant import stops_the_broker
-from protocol.errors import KafkaError
+from protocol.errors import KafkaError, stops_the_broker
 
 log = logging.getLogger("barnabas.replicas")
 

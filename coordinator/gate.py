@@ -13,8 +13,7 @@ from functools import partial
 
 from coordinator.commit_waiters import MANY_CANCELLED, CommitWaiter
 from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted, append_error
-from protocol.broken_invariant import BrokenInvariantError, stops_the_broker
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError, stops_the_broker
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 log = logging.getLogger("barnabas.coordination")

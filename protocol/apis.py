@@ -1,13 +1,20 @@
-"""The APIs of a Kafka 4.3 broker and controller: keys, names, versions, and where their messages are declared.
+"""The APIs of a Kafka 4.3 broker and controller: keys, names, versions, and where their messages are declared; and the
+header by which a request names one.
 
 ApiVersions, dispatch and the documents all derive from this one table. Source: what `kafka-broker-api-versions` lists
 for Kafka 4.3.1, with --bootstrap-server and --bootstrap-controller, and org.apache.kafka.common.protocol.ApiKeys.
 """
 
-import importlib
-from dataclasses import dataclass
-from typing import Final
+from __future__ import annotations
 
+import importlib
+import struct
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from protocol.errors import CodecError
+from protocol.wire.codec import encode
+from protocol.wire.primitives import Bytes, skip_tagged_fields
 from protocol.wire.schema import LATEST, Message
 
 NEVER_FLEXIBLE: Final = LATEST + 1
@@ -69,69 +76,69 @@ APIS: Final[dict[int, Api]] = {
         Api(1, "Fetch", 4, 18, 12, "fetch"),
         Api(2, "ListOffsets", 1, 11, 6, "offsets"),
         Api(3, "Metadata", 0, 13, 9, "metadata"),
-        Api(8, "OffsetCommit", 2, 10, 8, "groups_offsets"),
-        Api(9, "OffsetFetch", 1, 10, 6, "groups_offsets"),
-        Api(10, "FindCoordinator", 0, 6, 3, "find_coordinator"),
-        Api(11, "JoinGroup", 0, 9, 6, "groups_classic"),
-        Api(12, "Heartbeat", 0, 4, 4, "groups_classic"),
-        Api(13, "LeaveGroup", 0, 5, 4, "groups_classic"),
-        Api(14, "SyncGroup", 0, 5, 4, "groups_classic"),
-        Api(15, "DescribeGroups", 0, 6, 5, "groups_admin"),
-        Api(16, "ListGroups", 0, 5, 3, "groups_admin"),
-        Api(17, "SaslHandshake", 0, 1, NEVER_FLEXIBLE, "sasl"),
-        Api(18, "ApiVersions", 0, 4, 3, "api_versions"),
+        Api(8, "OffsetCommit", 2, 10, 8, "groups"),
+        Api(9, "OffsetFetch", 1, 10, 6, "groups"),
+        Api(10, "FindCoordinator", 0, 6, 3, "metadata"),
+        Api(11, "JoinGroup", 0, 9, 6, "groups"),
+        Api(12, "Heartbeat", 0, 4, 4, "groups"),
+        Api(13, "LeaveGroup", 0, 5, 4, "groups"),
+        Api(14, "SyncGroup", 0, 5, 4, "groups"),
+        Api(15, "DescribeGroups", 0, 6, 5, "groups"),
+        Api(16, "ListGroups", 0, 5, 3, "groups"),
+        Api(17, "SaslHandshake", 0, 1, NEVER_FLEXIBLE, "security"),
+        Api(18, "ApiVersions", 0, 4, 3, "metadata"),
         Api(19, "CreateTopics", 2, 7, 5, "topics"),
         Api(20, "DeleteTopics", 1, 6, 4, "topics"),
         Api(21, "DeleteRecords", 0, 2, 2, "topics"),
-        Api(22, "InitProducerId", 0, 5, 2, "producer_ids"),
+        Api(22, "InitProducerId", 0, 5, 2, "produce"),
         Api(23, "OffsetForLeaderEpoch", 2, 4, 4, "offsets"),
         Api(24, "AddPartitionsToTxn", 0, 5, 3, "transactions"),
         Api(25, "AddOffsetsToTxn", 0, 4, 3, "transactions"),
         Api(26, "EndTxn", 0, 5, 3, "transactions"),
-        Api(27, "WriteTxnMarkers", 1, 2, 1, "transactions_admin"),
+        Api(27, "WriteTxnMarkers", 1, 2, 1, "transactions"),
         Api(28, "TxnOffsetCommit", 0, 5, 3, "transactions"),
-        Api(29, "DescribeAcls", 1, 3, 2, "acls"),
-        Api(30, "CreateAcls", 1, 3, 2, "acls"),
-        Api(31, "DeleteAcls", 1, 3, 2, "acls"),
+        Api(29, "DescribeAcls", 1, 3, 2, "security"),
+        Api(30, "CreateAcls", 1, 3, 2, "security"),
+        Api(31, "DeleteAcls", 1, 3, 2, "security"),
         Api(32, "DescribeConfigs", 1, 4, 4, "configs"),
         Api(33, "AlterConfigs", 0, 2, 2, "configs"),
         Api(34, "AlterReplicaLogDirs", 1, 2, 2, "cluster_admin"),
         Api(35, "DescribeLogDirs", 1, 5, 2, "cluster_admin"),
-        Api(36, "SaslAuthenticate", 0, 2, 2, "sasl"),
+        Api(36, "SaslAuthenticate", 0, 2, 2, "security"),
         Api(37, "CreatePartitions", 0, 3, 2, "topics"),
-        Api(38, "CreateDelegationToken", 1, 3, 2, "delegation_tokens"),
-        Api(39, "RenewDelegationToken", 1, 2, 2, "delegation_tokens"),
-        Api(40, "ExpireDelegationToken", 1, 2, 2, "delegation_tokens"),
-        Api(41, "DescribeDelegationToken", 1, 3, 2, "delegation_tokens"),
-        Api(42, "DeleteGroups", 0, 2, 2, "groups_admin"),
+        Api(38, "CreateDelegationToken", 1, 3, 2, "security"),
+        Api(39, "RenewDelegationToken", 1, 2, 2, "security"),
+        Api(40, "ExpireDelegationToken", 1, 2, 2, "security"),
+        Api(41, "DescribeDelegationToken", 1, 3, 2, "security"),
+        Api(42, "DeleteGroups", 0, 2, 2, "groups"),
         Api(43, "ElectLeaders", 0, 2, 2, "cluster_admin"),
         Api(44, "IncrementalAlterConfigs", 0, 1, 1, "configs"),
         Api(45, "AlterPartitionReassignments", 0, 1, 0, "cluster_admin"),
         Api(46, "ListPartitionReassignments", 0, 0, 0, "cluster_admin"),
-        Api(47, "OffsetDelete", 0, 0, NEVER_FLEXIBLE, "groups_offsets"),
-        Api(48, "DescribeClientQuotas", 0, 1, 1, "quotas"),
-        Api(49, "AlterClientQuotas", 0, 1, 1, "quotas"),
-        Api(50, "DescribeUserScramCredentials", 0, 0, 0, "scram"),
-        Api(51, "AlterUserScramCredentials", 0, 0, 0, "scram"),
+        Api(47, "OffsetDelete", 0, 0, NEVER_FLEXIBLE, "groups"),
+        Api(48, "DescribeClientQuotas", 0, 1, 1, "configs"),
+        Api(49, "AlterClientQuotas", 0, 1, 1, "configs"),
+        Api(50, "DescribeUserScramCredentials", 0, 0, 0, "security"),
+        Api(51, "AlterUserScramCredentials", 0, 0, 0, "security"),
         Api(55, "DescribeQuorum", 0, 2, 0, "cluster_admin"),
-        Api(56, "AlterPartition", 2, 3, 0, "replicas", of_controllers=True),
+        Api(56, "AlterPartition", 2, 3, 0, "broker_to_controller", of_controllers=True),
         Api(57, "UpdateFeatures", 0, 2, 0, "cluster_admin"),
-        Api(58, "Envelope", 0, 0, 0, "envelope", of_controllers=True),
+        Api(58, "Envelope", 0, 0, 0, "broker_to_controller", of_controllers=True),
         Api(59, "FetchSnapshot", 0, 1, 0, "raft", of_controllers=True),
         Api(60, "DescribeCluster", 0, 2, 0, "metadata"),
-        Api(61, "DescribeProducers", 0, 0, 0, "transactions_admin"),
-        Api(62, "BrokerRegistration", 0, 4, 0, "broker_lifecycle", of_controllers=True),
-        Api(63, "BrokerHeartbeat", 0, 2, 0, "broker_lifecycle", of_controllers=True),
+        Api(61, "DescribeProducers", 0, 0, 0, "transactions"),
+        Api(62, "BrokerRegistration", 0, 4, 0, "broker_to_controller", of_controllers=True),
+        Api(63, "BrokerHeartbeat", 0, 2, 0, "broker_to_controller", of_controllers=True),
         Api(64, "UnregisterBroker", 0, 0, 0, "cluster_admin"),
-        Api(65, "DescribeTransactions", 0, 0, 0, "transactions_admin"),
-        Api(66, "ListTransactions", 0, 2, 0, "transactions_admin"),
-        Api(67, "AllocateProducerIds", 0, 0, 0, "producer_ids", of_controllers=True),
+        Api(65, "DescribeTransactions", 0, 0, 0, "transactions"),
+        Api(66, "ListTransactions", 0, 2, 0, "transactions"),
+        Api(67, "AllocateProducerIds", 0, 0, 0, "produce", of_controllers=True),
         Api(68, "ConsumerGroupHeartbeat", 0, 1, 0, "groups_consumer"),
         Api(69, "ConsumerGroupDescribe", 0, 1, 0, "groups_consumer"),
-        Api(70, "ControllerRegistration", 0, 0, 0, "broker_lifecycle", of_controllers=True),
-        Api(71, "GetTelemetrySubscriptions", 0, 0, 0, "telemetry", advertised=False),
-        Api(72, "PushTelemetry", 0, 0, 0, "telemetry", advertised=False),
-        Api(73, "AssignReplicasToDirs", 0, 0, 0, "replicas", of_controllers=True),
+        Api(70, "ControllerRegistration", 0, 0, 0, "broker_to_controller", of_controllers=True),
+        Api(71, "GetTelemetrySubscriptions", 0, 0, 0, "configs", advertised=False),
+        Api(72, "PushTelemetry", 0, 0, 0, "configs", advertised=False),
+        Api(73, "AssignReplicasToDirs", 0, 0, 0, "broker_to_controller", of_controllers=True),
         Api(74, "ListConfigResources", 0, 1, 0, "configs"),
         Api(75, "DescribeTopicPartitions", 0, 0, 0, "metadata"),
         Api(76, "ShareGroupHeartbeat", 1, 1, 0, "groups_share"),
@@ -162,3 +169,70 @@ def request_header_version(api_key: int, version: int) -> int:
 def response_header_version(api_key: int, version: int) -> int:
     """As `Api.response_header_version`. KeyError for a key that a broker doesn't have."""
     return APIS[api_key].response_header_version(version)
+
+
+# ---- request headers, between a frame's size and its message
+#
+#     api_key int16 | api_version int16 | correlation_id int32 | client_id nullable string | tagged fields
+#
+# The tagged fields are there from the API's first flexible version on; the client id is never a compact string. Source:
+# RequestHeader.json of Kafka; KIP-482.
+
+_FIXED = struct.Struct(">hhih")
+_CORRELATION_ID = struct.Struct(">i")
+_new_tuple = tuple.__new__  # each request makes one: a call of the class is twice as slow
+
+
+class RequestHeader(NamedTuple):
+    """`body_pos` is where the message begins. `client_id` is None where it's null, by any negative length."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_pos: int
+
+
+def decode_request_header(data: Bytes, pos: int, end: int) -> RequestHeader:
+    """The header in [pos, end). Whether the version is one that we serve is the caller's to ask.
+
+    CodecError where it's cut short, and where a broker has no such API: Kafka closes the connection on both.
+    """
+    if end - pos < _FIXED.size:
+        raise CodecError(f"a request header cut short: {end - pos} bytes")
+    api_key, api_version, correlation_id, length = _FIXED.unpack_from(data, pos)
+    pos += _FIXED.size
+    api = APIS.get(api_key)
+    if api is None:
+        raise CodecError(f"a broker has no API {api_key}")
+    client_id = None
+    if length >= 0:
+        if length > end - pos:
+            raise CodecError(f"a client id of {length} bytes in a header with {end - pos} left")
+        client_id = str(data[pos : pos + length], "utf-8", "replace")
+        pos += length
+    if api_version >= api.first_flexible:
+        pos = pos + 1 if pos < end and not data[pos] else skip_tagged_fields(data, pos, end)
+    return _new_tuple(RequestHeader, (api_key, api_version, correlation_id, client_id, pos))
+
+
+def encode_request_frame(request: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """A whole request as a client sends it, its size in front. CodecError for what the version has no form for."""
+    name = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(name)
+    body = encode(request, version)
+    tags = b"\0" if APIS[request.API_KEY].request_header_version(version) == 2 else b""
+    header = _FIXED.pack(request.API_KEY, version, correlation_id, length) + name + tags
+    return b"".join(((len(header) + len(body)).to_bytes(4, "big"), header, body))
+
+
+def response_body(data: Bytes, request: type[Message], version: int, correlation_id: int) -> int:
+    """Where the answer to a request begins, behind its header. CodecError where it is another one's."""
+    if len(data) < _CORRELATION_ID.size:
+        raise CodecError(f"a response header cut short: {len(data)} bytes")
+    (found,) = _CORRELATION_ID.unpack_from(data)
+    if found != correlation_id:
+        raise CodecError(f"the answer to request {found} where {correlation_id} was asked")
+    if not APIS[request.API_KEY].response_header_version(version):
+        return _CORRELATION_ID.size
+    return skip_tagged_fields(data, _CORRELATION_ID.size, len(data))

@@ -1,13 +1,20 @@
-"""Kafka's error codes, and the three ways in which a request goes wrong.
+"""What goes wrong: Kafka's error codes, three ways in which a request does, and what stops the broker.
 
-A client's mistake is a `KafkaError` and becomes the code in the answer; bytes that make no sense are a
-`CodecError` and close the connection; anything else is a fault of ours.
-Source of codes and names: org.apache.kafka.common.protocol.Errors of Kafka 4.3.
+A client's mistake is a `KafkaError` and becomes the code in the answer; bytes that make no sense are a `CodecError` and
+close the connection; anything else is a fault of ours. Where going on would make things worse than they are, it is a
+`BrokenInvariantError`. Source of codes and names: org.apache.kafka.common.protocol.Errors of Kafka 4.3.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from enum import IntEnum
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+T = TypeVar("T")
 
 
 class Error(IntEnum):
@@ -204,3 +211,44 @@ class KafkaError(Exception):
 
 class CodecError(Exception):
     """Bytes that make no sense as what they should be, or a value that the wire has no form for."""
+
+
+class BrokenInvariantError(Exception):
+    """Something that can't be is: the broker stops rather than go on wrong."""
+
+
+def cannot_apply(error: Exception) -> BrokenInvariantError:
+    """For a record that is in the log and yet isn't in force, be it for too little memory: what goes on would write
+    behind it what no start could replay, or tell otherwise than the next start."""
+    return BrokenInvariantError(f"a record that is written can't be applied: {error}")
+
+
+def stops_the_broker(error: BaseException) -> bool:
+    return isinstance(error, AssertionError | BrokenInvariantError)
+
+
+# ---- telling several of one thing, each of whom goes on by itself
+
+
+def tell_each(whom: Iterable[T], tell: Callable[[T], object], log: Logger, failed: str) -> None:
+    """Call `tell` with each. A failure of one harms none of the others: it is raised once all have been told.
+
+    Of several failures the first is raised, but for a broken invariant, which goes before; the others are logged as
+    `failed`.
+    """
+    first: Exception | None = None
+    for each in whom:
+        try:
+            tell(each)
+        except Exception as failure:
+            if first is None:
+                first = failure
+                continue
+            if stops_the_broker(failure) and not stops_the_broker(first):
+                first, failure = failure, first
+            log.error("%s: %s", failed, failure, exc_info=failure)
+    if first is not None:
+        try:
+            raise first
+        finally:
+            del first  # else it would hold this frame, and this frame it

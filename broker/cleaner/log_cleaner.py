@@ -25,8 +25,8 @@ from protocol.errors import Error, KafkaError
 from protocol.waiting import Waiting, step, turn
 from storage.cleaning.plan import CleaningResult, UncleanableError
 from storage.files import is_out_of_descriptors
-from storage.log.replacing import ReplacedMeanwhileError
-from storage.log.retention import MOST_DELETED_AT_ONCE
+from storage.log.removal import MOST_DELETED_AT_ONCE
+from storage.log.replaced_segments import ReplacedMeanwhileError
 
 if TYPE_CHECKING:
     from broker.cleaner.passes import Passes

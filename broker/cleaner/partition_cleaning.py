@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from storage.log.log_to_clean import producers_in_steps
+from storage.log.replaced_segments import producers_in_steps
 
 if TYPE_CHECKING:
     from array import array

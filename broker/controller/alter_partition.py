@@ -23,7 +23,7 @@ from broker.controller.partition_terms import OwnSettings, PartitionTerms
 from broker.controller.pause import Pause
 from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
-from protocol.messages.replicas import (
+from protocol.messages.broker_to_controller import (
     AlteredPartition,
     AlteredPartitionTopic,
     AlterPartitionPartition,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from broker.controller.broker_heartbeats import BrokerHeartbeats
     from broker.controller.broker_image import BrokerImage
     from broker.controller.image import ClusterImage
-    from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest
+    from protocol.messages.broker_to_controller import BrokerHeartbeatRequest
     from protocol.wire.schema import Message
 
 

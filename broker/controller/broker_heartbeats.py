@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.controller.broker_control_states import BrokerControlState
 from broker.controller.registration import FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED, BrokerIncarnation
-from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import BrokenInvariantError
 from protocol.messages import metadata_records as records
 
 if TYPE_CHECKING:

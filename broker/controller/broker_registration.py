@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from broker.controller.broker_heartbeats import BrokerHeartbeats
     from broker.controller.broker_image import BrokerImage
     from broker.controller.image import ClusterImage
-    from protocol.messages.broker_lifecycle import (
+    from protocol.messages.broker_to_controller import (
         AdvertisedListener,
         BrokerRegistrationRequest,
         SupportedFeature,

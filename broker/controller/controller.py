@@ -19,8 +19,7 @@ from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.pause import PER_STEP
 from coordinator.commit_waiters import Failed
-from protocol.broken_invariant import stops_the_broker
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.waiting import Waiting, at_once, turn
 
 logger = logging.getLogger("barnabas.controller")

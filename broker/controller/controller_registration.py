@@ -17,7 +17,7 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
-    from protocol.messages.broker_lifecycle import ControllerRegistrationRequest
+    from protocol.messages.broker_to_controller import ControllerRegistrationRequest
 
 CONTROLLERS_SINCE = 15  # metadata.version 3.7-IV0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.telling import tell_each
+from protocol.errors import tell_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from broker.controller.broker_image import BrokerImage
 from broker.controller.features import KRAFT_VERSION, is_supported
 from broker.controller.kept_records import KEPT, KeptRecords
 from broker.controller.topic_names import collision_key
-from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import BrokenInvariantError
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ipaddress import IPv6Address
 
 from broker.controller.features import KRAFT_VERSION_RANGE
-from protocol.messages.raft_records import Endpoint, KRaftVersionFeature, Voter, VotersRecord
+from protocol.messages.raft import Endpoint, KRaftVersionFeature, Voter, VotersRecord
 from protocol.wire.primitives import uuid_from_text
 
 

@@ -21,8 +21,7 @@ from protocol.records.batch import (
     read_header,
 )
 from protocol.records.records import read_records
-from storage.file_names import LOG_SUFFIX, offset_of
-from storage.files import Files
+from storage.files import LOG_SUFFIX, Files, offset_of
 
 
 class LogDamage(NamedTuple):

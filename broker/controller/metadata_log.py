@@ -32,19 +32,18 @@ from broker.controller.replaying import apply_batch, contradiction, replay_snaps
 from broker.controller.snapshot_file import Snapshot
 from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
 from coordinator.ports import WhenCommitted
-from protocol.broken_invariant import BrokenInvariantError, cannot_apply
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError, cannot_apply
 from protocol.messages import metadata_records as records
 from protocol.records.records import read_records
 from protocol.waiting import Waiting, at_once
 from protocol.wire.schema import Message
 from storage.background import Lane
+from storage.log.log_state import AppendOrigin
 from storage.log.partition_log import PartitionLog
-from storage.log.results import AppendOrigin
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
-    from protocol.messages.raft_records import Voter
+    from protocol.messages.raft import Voter
 
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 MAX_RECORDS_PER_BATCH = 10_000  # QuorumController.DEFAULT_MAX_RECORDS_PER_BATCH

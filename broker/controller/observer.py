@@ -22,8 +22,7 @@ from broker.controller.image import NO_LEADER
 from broker.controller.metadata_log import METADATA_TOPIC_ID
 from broker.controller.snapshot_file import Snapshot, SnapshotError
 from broker.controller.snapshot_file import SnapshotId as LocalSnapshotId
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import CodecError, Error, KafkaError, error_name
+from protocol.errors import BrokenInvariantError, CodecError, Error, KafkaError, error_name
 from protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -43,7 +42,7 @@ from protocol.messages.raft import (
     TopicSnapshotRequest,
 )
 from protocol.records.batch import CorruptRecordError
-from storage.log.following import append_as_follower
+from storage.log.partition_log import append_as_follower
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog

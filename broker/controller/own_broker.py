@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from protocol.errors import KafkaError
-    from protocol.messages.broker_lifecycle import BrokerRegistrationRequest
+    from protocol.messages.broker_to_controller import BrokerRegistrationRequest
 
 REGISTRATION_VERSION = 4
 

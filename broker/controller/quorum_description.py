@@ -28,7 +28,7 @@ from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
-    from protocol.messages.raft_records import Voter
+    from protocol.messages.raft import Voter
 
 DIRECTORY_IDS_SINCE = NODES_SINCE = 2  # versions; what an older one can't say is left out
 UNKNOWN = -1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from protocol.messages.raft_records import (
+from protocol.messages.raft import (
     KRaftVersionRecord,
     LeaderChangeMessage,
     LeaderChangeVoter,

@@ -16,8 +16,7 @@ from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
-    from protocol.messages.raft import AddRaftVoterRequest, RemoveRaftVoterRequest
-    from protocol.messages.raft_records import Voter
+    from protocol.messages.raft import AddRaftVoterRequest, RemoveRaftVoterRequest, Voter
 
 
 def refusal_to_add(

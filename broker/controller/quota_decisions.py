@@ -21,7 +21,7 @@ from broker.quotas.client_quotas import (
 )
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.messages.quotas import AlterEntryData, ComponentData, OpData
+from protocol.messages.configs import AlterEntryData, ComponentData, OpData
 from protocol.waiting import turn
 from protocol.wire.schema import Message
 

@@ -9,8 +9,7 @@ from functools import lru_cache
 
 from protocol.errors import CodecError
 from protocol.messages import metadata_records
-from protocol.wire.codec import decoder, encoder
-from protocol.wire.compile_decoder import Decode
+from protocol.wire.codec import Decode, decoder, encoder
 from protocol.wire.primitives import Bytes, encode_unsigned_varint, read_unsigned_varint
 from protocol.wire.schema import Message
 

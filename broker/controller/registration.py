@@ -12,7 +12,7 @@ from broker.controller.assigned_directories import is_online
 from broker.controller.features import FEATURES, KRAFT_VERSION, KRAFT_VERSION_RANGE, SHARE_VERSION
 from broker.controller.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from protocol.messages import metadata_records as records
-from protocol.messages.broker_lifecycle import AdvertisedListener, SupportedFeature
+from protocol.messages.broker_to_controller import AdvertisedListener, SupportedFeature
 from protocol.wire.schema import Message
 
 PLAINTEXT = 0  # SecurityProtocol.PLAINTEXT.id

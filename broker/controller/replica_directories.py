@@ -17,7 +17,7 @@ from broker.controller.pause import Pause
 from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
 from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
-from protocol.messages.replicas import (
+from protocol.messages.broker_to_controller import (
     AssignedDirectoryResult,
     AssignedPartitionResult,
     AssignedTopicResult,

@@ -15,7 +15,7 @@ from broker.controller.image import ClusterImage
 from broker.controller.pause import Pause
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
+from protocol.messages.security import ScramCredentialDeletion, ScramCredentialUpsertion
 from protocol.waiting import turn
 from protocol.wire.schema import Message
 

@@ -15,7 +15,7 @@ from broker.controller.pause import Pause
 from broker.controller.quorum_state import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, Quorum, control_key
 from broker.controller.record_serde import decode_metadata_record
 from protocol.errors import CodecError
-from protocol.messages.raft_records import SnapshotFooterRecord, SnapshotHeaderRecord
+from protocol.messages.raft import SnapshotFooterRecord, SnapshotHeaderRecord
 from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
 from protocol.records.records import Record, build_batch, read_control_type, read_records
 from protocol.waiting import turn

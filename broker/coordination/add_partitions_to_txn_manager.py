@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.replicas.partition import Partition
     from protocol.topic_partition import TopicPartition
-    from storage.producers.verification_guards import VerificationGuard
+    from storage.producer_state import VerificationGuard
 
 Answered: TypeAlias = "Callable[[Mapping[TopicPartition, Error]], None]"
 AskElsewhere: TypeAlias = "Callable[[TransactionalProducer, Sequence[TopicPartition], bool, Answered], bool]"

@@ -15,7 +15,7 @@ from broker.network.lines import in_line
 from coordinator.group.client import Client
 from coordinator.group.deferred import MOST_TRIES, Deferred
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest

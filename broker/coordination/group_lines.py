@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.network.lines import Lines, in_line
-from protocol.broken_invariant import stops_the_broker
+from protocol.errors import stops_the_broker
 from protocol.waiting import Waiting
 
 if TYPE_CHECKING:

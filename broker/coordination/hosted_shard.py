@@ -32,8 +32,8 @@ from protocol.records.records import (
 from protocol.waiting import Waiting
 from protocol.wire.primitives import Bytes
 from storage.files import is_shortage
-from storage.log.results import COORDINATOR
-from storage.producers.verification_guards import VerificationGuard
+from storage.log.log_state import COORDINATOR
+from storage.producer_state import VerificationGuard
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock

@@ -25,8 +25,7 @@ from broker.coordination.hosted_shard import (
 )
 from broker.replicas.leader import Leader
 from coordinator.java.hashes import partition_of_key
-from protocol.broken_invariant import stops_the_broker
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.waiting import Waiting, at_once, turn
 from storage.files import is_shortage
 

@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.environment.watchdog import TURN_S
-from protocol.broken_invariant import stops_the_broker
-from protocol.errors import NO_ERROR, Error, KafkaError
+from protocol.errors import NO_ERROR, Error, KafkaError, stops_the_broker
 from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
-from protocol.records.records import ABORT, COMMIT, build_end_txn_marker
-from storage.log.results import COORDINATOR
-from storage.producers.txn_markers import EndTransactionMarker
+from protocol.records.records import ABORT, COMMIT, EndTransactionMarker, build_end_txn_marker
+from storage.log.log_state import COORDINATOR
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage

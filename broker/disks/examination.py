@@ -15,17 +15,22 @@ from broker.disks.examined_metadata import METADATA_TODO, drained, examine_metad
 from protocol.topic_partition import TopicPartition
 from protocol.wire.primitives import uuid_to_text
 from storage import checkpoints
-from storage.directory.log_directory import METADATA_TOPIC
-from storage.directory.partition_folders import find
-from storage.examination.directory_files import LookedAt, examine_directory
-from storage.examination.findings import Finding, Severity
-from storage.examination.log_files import LogExpectation, SeenLog, examine_log
+from storage.directory.log_directory import METADATA_TOPIC, find
+from storage.file_examination import (
+    Finding,
+    LogExpectation,
+    LookedAt,
+    SeenLog,
+    Severity,
+    examine_directory,
+    examine_log,
+)
 from storage.log import removal
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from storage.directory.partition_folders import FoundFolders, PartitionFolder
+    from storage.directory.log_directory import FoundFolders, PartitionFolder
     from storage.files import Files
 
 CLEANUP_POLICY = "log.cleanup.policy"

@@ -16,9 +16,8 @@ from protocol.errors import CodecError, KafkaError
 from protocol.records.batch import CorruptRecordError
 from protocol.records.compression import CodecUnavailableError, DecompressionError
 from protocol.wire.primitives import uuid_to_text
-from storage.examination.findings import Finding, Severity
-from storage.examination.log_files import LogExpectation, SeenLog, examine_log
-from storage.file_names import LOG_SUFFIX, offset_of
+from storage.file_examination import Finding, LogExpectation, SeenLog, Severity, examine_log
+from storage.files import LOG_SUFFIX, offset_of
 from storage.log.segment import Segment
 from storage.log.segment_recovery import valid_batches
 

@@ -14,8 +14,7 @@ from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
-    from storage.directory.log_directory import LogDirectory
-    from storage.directory.partition_folders import PartitionFolder
+    from storage.directory.log_directory import LogDirectory, PartitionFolder
 
 log = logging.getLogger("barnabas.folders")
 

@@ -16,7 +16,7 @@ from protocol.wire.primitives import uuid_from_text
 from storage.background import RunAll, run_in_turn
 from storage.directory.log_directory import LogDirectory
 from storage.files import is_out_of_descriptors
-from storage.producers.producer_memory import ProducerMemory
+from storage.producer_state import ProducerMemory
 
 log = logging.getLogger("barnabas.directories")
 

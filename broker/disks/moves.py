@@ -18,7 +18,7 @@ from broker.disks.log_dir_move import LogDirMove
 from broker.replicas.partitions import FAULTS
 from protocol.errors import Error, KafkaError
 from storage.directory import future_log_copying
-from storage.log.following import sync_cut
+from storage.log.partition_log import sync_cut
 
 if TYPE_CHECKING:
     from broker.controller.own_assignments import AssignDirectory

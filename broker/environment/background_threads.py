@@ -16,7 +16,7 @@ from typing import Protocol
 
 from broker.environment.scheduler import LoopScheduler, Scheduled
 from broker.environment.threads import Threads, tell_loop
-from protocol.broken_invariant import stops_the_broker
+from protocol.errors import stops_the_broker
 from storage.background import Lane, Then, Work, run_in_turn
 from storage.files import is_out_of_descriptors
 

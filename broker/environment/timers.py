@@ -9,7 +9,7 @@ from broker.environment.clock import Clock
 from broker.environment.scheduler import Scheduled, Scheduler
 from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S, Watchdog
 from coordinator.timer_queue import TimerQueue
-from protocol.broken_invariant import stops_the_broker
+from protocol.errors import stops_the_broker
 
 log = logging.getLogger("barnabas.coordination")
 

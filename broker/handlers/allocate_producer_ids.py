@@ -11,7 +11,7 @@ from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
 from coordinator.transaction.producer_ids import BLOCK_SIZE
 from protocol.errors import KafkaError
-from protocol.messages.producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import ControllerPorts

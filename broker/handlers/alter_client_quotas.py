@@ -20,7 +20,7 @@ from broker.security.authorizer import (
     ResourceType,
 )
 from protocol.errors import Error, KafkaError
-from protocol.messages.quotas import (
+from protocol.messages.configs import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     AlterEntryResult,

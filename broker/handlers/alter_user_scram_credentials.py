@@ -13,7 +13,7 @@ from broker.network.later import Later
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
 from protocol.errors import Error, KafkaError
-from protocol.messages.scram import (
+from protocol.messages.security import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,

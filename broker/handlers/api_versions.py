@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from broker.controller.features import FEATURES, KRAFT_VERSION, KRAFT_VERSION_RANGE
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.errors import Error
-from protocol.messages.api_versions import (
+from protocol.messages.metadata import (
     ApiVersion,
     ApiVersionsRequest,
     ApiVersionsResponse,

@@ -14,7 +14,7 @@ from broker.network.later import Later
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
 from protocol.errors import KafkaError
-from protocol.messages.replicas import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from protocol.messages.broker_to_controller import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 
 if TYPE_CHECKING:
     from broker.controller.controller_result import ControllerResult

@@ -11,7 +11,7 @@ from broker.network.later import Later
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
 from protocol.errors import KafkaError
-from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from protocol.messages.broker_to_controller import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 if TYPE_CHECKING:
     from broker.controller.broker_fencing import BrokerHeartbeatReply

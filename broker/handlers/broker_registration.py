@@ -12,7 +12,7 @@ from broker.network.later import Later
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
 from protocol.errors import KafkaError
-from protocol.messages.broker_lifecycle import BrokerRegistrationRequest, BrokerRegistrationResponse
+from protocol.messages.broker_to_controller import BrokerRegistrationRequest, BrokerRegistrationResponse
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import ControllerPorts

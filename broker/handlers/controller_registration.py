@@ -9,7 +9,10 @@ from broker.network.later import Later
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
 from protocol.errors import KafkaError
-from protocol.messages.broker_lifecycle import ControllerRegistrationRequest, ControllerRegistrationResponse
+from protocol.messages.broker_to_controller import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import ControllerPorts

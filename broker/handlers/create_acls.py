@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from broker.security.authorizer import NO_AUTHORIZER_FOR_CHANGES, Operation
 from broker.security.denials import cluster_refusal
 from protocol.errors import Error, KafkaError
-from protocol.messages.acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from protocol.messages.security import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import NodePorts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from broker.security.authorizer import USER, Operation
 from broker.security.principal import Principal
 from protocol.errors import Error
-from protocol.messages.delegation_tokens import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from protocol.messages.security import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import NodePorts

@@ -12,7 +12,7 @@ from broker.network.later import Later
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_admin import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from protocol.messages.groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from protocol.waiting import turn
 
 if TYPE_CHECKING:

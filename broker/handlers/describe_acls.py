@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from broker.security.authorizer import NO_AUTHORIZER, Operation
 from broker.security.denials import cluster_refusal
 from protocol.errors import Error
-from protocol.messages.acls import DescribeAclsRequest, DescribeAclsResponse
+from protocol.messages.security import DescribeAclsRequest, DescribeAclsResponse
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import NodePorts

@@ -8,7 +8,7 @@ from broker.controller.pause import Pause
 from broker.controller.quota_decisions import matching
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error, KafkaError
-from protocol.messages.quotas import (
+from protocol.messages.configs import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
     EntityData,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.errors import Error
-from protocol.messages.delegation_tokens import (
+from protocol.messages.security import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )

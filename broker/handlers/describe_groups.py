@@ -14,7 +14,7 @@ from broker.network.repeats import answered
 from broker.security.authorized_operations import authorized_operations
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_admin import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts

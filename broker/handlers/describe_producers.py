@@ -11,7 +11,7 @@ from broker.network.repeats import Repeats
 from broker.network.turns import in_turns
 from broker.security.authorizer import AUTHORIZATION_FAILED, Operation, ResourceType
 from protocol.errors import Error, KafkaError
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
     DescribedProducer,
     DescribeProducersPartitionResponse,
     DescribeProducersRequest,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
-    from storage.producers.producer import Producer
+    from storage.producer_state import Producer
 
 
 async def handle(

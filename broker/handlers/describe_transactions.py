@@ -12,7 +12,7 @@ from broker.network.turns import in_turns
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import Error, KafkaError
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
     DescribedTransaction,
     DescribedTransactionTopic,
     DescribeTransactionsRequest,

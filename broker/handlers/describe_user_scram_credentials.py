@@ -10,7 +10,7 @@ from broker.controller.scram_decisions import credentials
 from broker.network.turns import in_turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
-from protocol.messages.scram import (
+from protocol.messages.security import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,

@@ -18,7 +18,7 @@ from broker.quorum.forwarded_context import Sender, principal_of
 from broker.security.authorizer import Operation
 from broker.security.denials import cluster_refusal
 from protocol.errors import CodecError, Error
-from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.messages.broker_to_controller import EnvelopeRequest, EnvelopeResponse
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler

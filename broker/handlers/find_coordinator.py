@@ -27,7 +27,7 @@ from broker.security.authorizer import (
 )
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import Error
-from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from protocol.messages.metadata import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_classic import HeartbeatRequest, HeartbeatResponse
+from protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts

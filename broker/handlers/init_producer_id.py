@@ -22,7 +22,7 @@ from coordinator.transaction.producer_ids import NoProducerIdError, ProducerIds
 from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, Reply
 from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:

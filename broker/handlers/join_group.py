@@ -16,7 +16,7 @@ from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
 from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts

@@ -13,7 +13,7 @@ from broker.network.later import Later
 from broker.network.turns import PER_TURN
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
     LeaveGroupRequest,
     LeaveGroupResponse,
     MemberIdentity,

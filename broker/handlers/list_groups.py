@@ -9,7 +9,7 @@ from broker.network.later import Later
 from broker.network.turns import portions
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import KafkaError
-from protocol.messages.groups_admin import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from protocol.messages.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from protocol.waiting import turn
 
 if TYPE_CHECKING:

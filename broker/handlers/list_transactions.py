@@ -17,7 +17,7 @@ from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
 from coordinator.transaction.admin import TransactionFilter, states_named
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import Error, KafkaError
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,

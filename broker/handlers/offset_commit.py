@@ -23,7 +23,7 @@ from broker.security.authorizer import GROUP, READ, TOPIC
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.offsets.staging import STAGED_PER_TURN, StagedOffsets
 from protocol.errors import NO_ERROR, Error, KafkaError
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,

@@ -12,7 +12,7 @@ from broker.network.turns import PER_TURN, in_turns, runs_to_its_end
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.group.offsets.staging import Tombstones
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,

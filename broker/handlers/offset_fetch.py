@@ -18,7 +18,7 @@ from broker.network.repeats import Repeats
 from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
 from coordinator.group.offsets.fetching_offsets import INVALID_OFFSET
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,

@@ -46,7 +46,7 @@ from protocol.messages.produce import (
     TopicProduceResponse,
 )
 from protocol.records.checks import RequestFailedError, check_shape
-from protocol.records.effort import ANY, BRIEF, MODERATE, MOST_OF_REQUEST, Unpacked
+from protocol.records.validation_budget import ANY, BRIEF, MODERATE, MOST_OF_REQUEST, Unpacked
 from protocol.waiting import compute, turn
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
-    from storage.producers.verification_guards import VerificationGuard
+    from storage.producer_state import VerificationGuard
 
 ADMIN_CLIENT_ID = "__admin_client"  # AdminUtils: the one client that may write to internal topics
 FIRST_VERSION_TOLD_LEADERS = 10

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.errors import Error
-from protocol.messages.delegation_tokens import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from protocol.messages.security import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import NodePorts

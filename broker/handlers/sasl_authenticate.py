@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.errors import Error
-from protocol.messages.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
+from protocol.messages.security import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import NodePorts

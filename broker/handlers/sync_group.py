@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_classic import SyncGroupRequest, SyncGroupResponse
+from protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts

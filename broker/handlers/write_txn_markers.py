@@ -19,7 +19,7 @@ from broker.network.later import Later
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.ports import MarkerAnswers, TxnMarker
 from protocol.errors import Error, KafkaError
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from storage.file_range import FileRange
+from storage.files import FileRange
 
 Chunk = bytes | bytearray | memoryview | FileRange
 

@@ -25,10 +25,8 @@ from broker.network.routes import PRODUCE_KEY, Route, frame_answer, framed_in_st
 from broker.network.turns import PER_TURN
 from broker.network.unhandled_requests import DecodingRequest, EarlyRequest
 from broker.quotas.charging import charge
-from protocol.apis import API_VERSIONS_KEY, APIS
-from protocol.broken_invariant import stops_the_broker
-from protocol.errors import CodecError, KafkaError
-from protocol.headers import decode_request_header
+from protocol.apis import API_VERSIONS_KEY, APIS, decode_request_header
+from protocol.errors import CodecError, KafkaError, stops_the_broker
 
 if TYPE_CHECKING:
     from broker.early_requests import EarlyRequests

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from broker.network.answers import Chunk
-from storage.file_range import FileRange
+from storage.files import FileRange
 
 MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
 """A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such

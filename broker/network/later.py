@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
-from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import BrokenInvariantError
 
 A = TypeVar("A")
 R = TypeVar("R")

@@ -16,7 +16,7 @@ from broker.network.later import Later
 from broker.network.repeats import Repeats
 from protocol.errors import CodecError
 from protocol.waiting import Waiting, turn
-from protocol.wire.compile_decoder import ENTRIES_PER_STEP
+from protocol.wire.codec import ENTRIES_PER_STEP
 
 if TYPE_CHECKING:
     from protocol.messages.produce import ProduceRequest

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 from broker.network.later import Later
 from protocol.apis import APIS
 from protocol.errors import Error, error_name
-from protocol.wire.error_codes import error_codes
 from protocol.wire.primitives import uuid_to_text
-from protocol.wire.schema import Field, Struct
+from protocol.wire.schema import Field, Struct, error_codes
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext

@@ -11,8 +11,8 @@ from broker.network.answers import WRITTEN_CHUNKS, Answer, Chunk, PendingAnswer
 from broker.network.connection_states import TRANSITIONS, Action, ConnectionState, Event
 from broker.network.frames import JOINED_ANSWER_BYTES, joined
 from broker.network.unsent import Sending, Unsent
-from protocol.broken_invariant import BrokenInvariantError
-from storage.file_range import FileRange
+from protocol.errors import BrokenInvariantError
+from storage.files import FileRange
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler

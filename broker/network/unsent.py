@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 
 from broker.network.answers import Chunk
-from storage.file_range import FileRange
+from storage.files import FileRange
 
 PIECE_BYTES = 16 * 1024
 """Of a file: what one transport holds of it at a time, by which it learns that its socket takes more."""

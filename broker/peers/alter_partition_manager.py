@@ -11,8 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
-from protocol.errors import Error, KafkaError, error_of
-from protocol.messages.replicas import (
+from protocol.errors import Error, KafkaError, error_of, tell_each
+from protocol.messages.broker_to_controller import (
     AlteredPartition,
     AlterPartitionPartition,
     AlterPartitionRequest,
@@ -20,7 +20,6 @@ from protocol.messages.replicas import (
     AlterPartitionTopic,
     BrokerState,
 )
-from protocol.telling import tell_each
 
 if TYPE_CHECKING:
     from broker.controller.registration import BrokerIncarnation

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from protocol.errors import Error, KafkaError, error_of
-from protocol.messages.replicas import (
+from protocol.messages.broker_to_controller import (
     AssignedDirectory,
     AssignedPartition,
     AssignedTopic,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.peers.peer import OnePeer, PeerReply, PeerSettings
 from protocol.errors import Error, KafkaError
-from protocol.wire.error_codes import error_codes
+from protocol.wire.schema import error_codes
 
 if TYPE_CHECKING:
     from broker.controller.observer import LeaderEndpoint

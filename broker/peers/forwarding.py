@@ -14,10 +14,9 @@ from broker.network.answers import CloseConnectionError
 from broker.network.forwarded_route import ForwardedRequest, ForwardedRoute
 from broker.network.later import Later
 from broker.peers.forwarding_refusals import FORWARDED, refusal
-from protocol.apis import APIS
+from protocol.apis import APIS, decode_request_header, encode_request_frame, response_body
 from protocol.errors import CodecError, Error, KafkaError, error_name
-from protocol.headers import decode_request_header, encode_request_frame, response_body
-from protocol.messages.envelope import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
+from protocol.messages.broker_to_controller import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
 from protocol.waiting import compute
 from protocol.wire.codec import decode, decoder, encode
 from protocol.wire.primitives import Bytes

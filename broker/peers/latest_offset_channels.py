@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.errors import Error, KafkaError, error_of
+from protocol.errors import Error, KafkaError, error_of, tell_each
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.telling import tell_each
 from protocol.topic_partition import indexes_by_topic
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError, error_of
-from protocol.messages.broker_lifecycle import (
+from protocol.messages.broker_to_controller import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,

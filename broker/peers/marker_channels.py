@@ -10,14 +10,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.image import NO_LEADER
-from protocol.errors import Error, KafkaError, error_of
-from protocol.messages.transactions_admin import (
+from protocol.errors import Error, KafkaError, error_of, tell_each
+from protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.telling import tell_each
 from protocol.topic_partition import indexes_by_topic
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.alter_partition import MEMBERS_HAVE_EPOCHS_SINCE, altered_partitions
 from protocol.errors import Error, KafkaError
-from protocol.messages.replicas import AlterPartitionRequest, AlterPartitionResponse
+from protocol.messages.broker_to_controller import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller

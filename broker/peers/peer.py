@@ -16,9 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.peers.peer_connection import PeerConnection
+from protocol.apis import encode_request_frame, response_body
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.headers import encode_request_frame, response_body
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
 from protocol.wire.codec import decode
 from protocol.wire.schema import Message
 

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError, error_name
-from protocol.messages.producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable

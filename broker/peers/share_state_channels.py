@@ -10,8 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.errors import Error, KafkaError
-from protocol.telling import tell_each
+from protocol.errors import Error, KafkaError, tell_each
 
 if TYPE_CHECKING:
     from broker.coordination.share_state_asks import ShareStateAsk

@@ -11,9 +11,8 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.errors import Error, KafkaError, error_of
+from protocol.errors import Error, KafkaError, error_of, tell_each
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol.telling import tell_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.image import NO_LEADER
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from protocol.errors import Error, KafkaError, error_of
+from protocol.errors import Error, KafkaError, error_of, tell_each
 from protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.telling import tell_each
 from protocol.topic_partition import indexes_by_topic
 
 if TYPE_CHECKING:

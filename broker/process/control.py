@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.process.question import Question, QuestionError, TellAnswer
-from protocol.broken_invariant import stops_the_broker
+from protocol.errors import stops_the_broker
 
 if TYPE_CHECKING:
     from broker.environment.cut_network import CuttableNetwork

@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.config.environment_variables import CREATE_TOPICS
-from protocol.broken_invariant import stops_the_broker
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:

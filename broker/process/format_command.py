@@ -30,7 +30,7 @@ from broker.disks.node_identity import VERSION
 from broker.environment.chance import Chance
 from broker.environment.threads import only_in_this_thread
 from protocol.messages.metadata_records import FeatureLevelRecord
-from protocol.messages.raft_records import VotersRecord
+from protocol.messages.raft import VotersRecord
 from protocol.waiting import at_once
 from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import Message

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from broker.environment.clock import Clock
     from broker.environment.scheduler import Scheduled, Scheduler
     from coordinator.commit_waiters import Failed
-    from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest, BrokerRegistrationRequest
+    from protocol.messages.broker_to_controller import BrokerHeartbeatRequest, BrokerRegistrationRequest
     from protocol.waiting import Waiting
     from protocol.wire.schema import Message
 

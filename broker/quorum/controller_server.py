@@ -19,7 +19,7 @@ from broker.network.listener import Admission, Listener
 from broker.quorum.cluster_control import ClusterControl
 from broker.quorum.delayed_metadata_fetches import DelayedMetadataFetches
 from protocol.errors import KafkaError
-from protocol.messages.broker_lifecycle import ControllerRegistrationRequest
+from protocol.messages.broker_to_controller import ControllerRegistrationRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.network.context import RequestContext
 from broker.security.principal import Principal
 from protocol.errors import CodecError
-from protocol.messages.envelope import DefaultPrincipalData
+from protocol.messages.broker_to_controller import DefaultPrincipalData
 from protocol.wire.codec import decode
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
-    from protocol.headers import RequestHeader
+    from protocol.apis import RequestHeader
     from protocol.wire.primitives import Bytes
 
 _VERSION = b"\0\0"

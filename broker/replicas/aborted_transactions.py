@@ -8,8 +8,8 @@ from protocol.messages.fetch import AbortedTransaction
 from storage.log.aborted import IndexInTheMakingError
 
 if TYPE_CHECKING:
+    from storage.log.log_state import ReadResult
     from storage.log.partition_log import PartitionLog
-    from storage.log.results import ReadResult
 
 
 def aborted_in(

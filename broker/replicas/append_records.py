@@ -16,9 +16,8 @@ from broker.network.turns import PER_TURN, in_turns
 from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
-from protocol.records.checks import CheckedBatch, stamped, validate
-from protocol.records.effort import LITTLE, Effort, TooMuchEffortError, Unpacked
-from protocol.records.record_errors import RecordValidationError
+from protocol.records.checks import CheckedBatch, RecordValidationError, stamped, validate
+from protocol.records.validation_budget import LITTLE, Effort, TooMuchEffortError, Unpacked
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
     from coordinator.commit_waiters import CommitWaiter
     from storage.log.partition_log import PartitionLog
-    from storage.producers.verification_guards import VerificationGuard
+    from storage.producer_state import VerificationGuard
 
 log = logging.getLogger("barnabas.dispatch")
 
@@ -40,8 +39,8 @@ Checked = CheckedBatch | KafkaError
 """A batch fit to be stored, or what is wrong with it."""
 
 MANY_BATCHES = 2
-"""More may be too much for one turn of the loop: to check each is up to `protocol.records.effort.LITTLE`, and the files
-of each segment that rolls take a millisecond to make."""
+"""More may be too much for one turn of the loop: to check each is up to `validation_budget.LITTLE`, and the files of
+each segment that rolls take a millisecond to make."""
 
 NOTHING: Batches = {}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from broker.replicas.replica_selector import RackAwareReplicaSelector
-    from storage.file_range import FileRange
+    from storage.files import FileRange
 
 Results = list[tuple["FetchTarget", PartitionData]]
 

@@ -14,7 +14,7 @@ from coordinator.commit_waiters import CommitWaiter, CommitWaiters, Failed
 from coordinator.ports import WhenCommitted
 from protocol.errors import Error, KafkaError
 from storage.log.log_config import LONG_MAX
-from storage.log.results import CLIENT
+from storage.log.log_state import CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from broker.replicas.led_replicas import LedReplicas
     from broker.replicas.replication import PartitionKey, Replication
     from protocol.records.batch import BatchHeader
+    from protocol.records.records import EndTransactionMarker
+    from storage.log.log_state import AppendOrigin, AppendResult
     from storage.log.partition_log import PartitionLog
-    from storage.log.results import AppendOrigin, AppendResult
-    from storage.producers.txn_markers import EndTransactionMarker
-    from storage.producers.verification_guards import VerificationGuard
+    from storage.producer_state import VerificationGuard
 
 
 @lru_cache(maxsize=128)

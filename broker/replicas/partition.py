@@ -8,7 +8,7 @@ from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.follower import NO_LEADER_EPOCH, Follower
 from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
-from protocol.records.rules import RecordRules
+from protocol.records.checks import RecordRules
 from protocol.wire.primitives import uuid_to_text
 from storage.directory import future_log_copying
 from storage.log.log_config import LogConfig

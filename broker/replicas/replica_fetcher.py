@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from broker.controller.pause import Pause
 from broker.replicas.fetch_settings import FetchSettings
 from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState
-from protocol.broken_invariant import stops_the_broker
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.messages.fetch import (
     EpochEndOffset,
     FetchRequest,
@@ -37,7 +36,7 @@ from protocol.messages.offsets import (
 )
 from protocol.records.batch import CorruptRecordError
 from protocol.waiting import turn
-from storage.log.following import append_as_follower, sync_cut
+from storage.log.partition_log import append_as_follower, sync_cut
 
 if TYPE_CHECKING:
     from broker.environment.clock import Clock

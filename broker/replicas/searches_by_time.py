@@ -6,14 +6,14 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from broker.environment.computing import Alone
-from protocol.records.effort import ANY, LITTLE, MODERATE, TooMuchEffortError
+from protocol.records.validation_budget import ANY, LITTLE, MODERATE, TooMuchEffortError
 from protocol.waiting import compute, turn
-from storage.log import lookups
-from storage.log.storage_errors import storage_error
+from storage.log import reads as lookups
+from storage.log.log_state import storage_error
 
 if TYPE_CHECKING:
+    from storage.log.log_state import TimestampOffset
     from storage.log.partition_log import PartitionLog
-    from storage.log.results import TimestampOffset
 
 MAX_TIMESTAMP = -3
 """In the place of a time: the record that has the log's largest timestamp."""

@@ -18,7 +18,7 @@ from protocol.records.batch import (
     read_header,
 )
 from protocol.records.records import ABORT, read_control_type, read_records
-from storage.file_range import FileRange
+from storage.files import FileRange
 
 Chunks = list[bytes | FileRange]
 

@@ -21,8 +21,7 @@ from broker.shares.reset_offset import find_reset_offset
 from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache
 from broker.shares.share_settings import share_settings
 from coordinator.share_partition.share_partition import SharePartition
-from protocol.broken_invariant import stops_the_broker
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.waiting import Waiting, turn
 from storage.log.log_config import LONG_MAX
 

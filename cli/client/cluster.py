@@ -12,8 +12,9 @@ from cli.client.own_settings import check_names
 from cli.errors import UNREACHABLE, CommandError, CommandUsageError
 from cli.options import BOOTSTRAP
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,

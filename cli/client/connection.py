@@ -11,10 +11,9 @@ from typing import Final, TypeVar
 from cli.client.sasl import sign_in
 from cli.errors import UNREACHABLE, CommandError, CommandUsageError
 from cli.options import CLIENT_ID
-from protocol.apis import APIS
+from protocol.apis import APIS, encode_request_frame, response_body
 from protocol.errors import CodecError, Error
-from protocol.headers import encode_request_frame, response_body
-from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
 from protocol.wire.codec import decode
 from protocol.wire.schema import Message
 

@@ -19,9 +19,8 @@ from cli.client.offsets import Partition
 from cli.errors import CommandError
 from protocol.records.batch import BatchHeader, CorruptRecordError, walk_batches
 from protocol.records.compression import CodecUnavailableError, DecompressionError
-from protocol.records.records import read_records
+from protocol.records.records import read_marker, read_records
 from protocol.wire.primitives import Bytes
-from storage.producers.txn_markers import read_marker
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
 TRIES: Final = 4

@@ -12,16 +12,14 @@ from cli.client.cluster import GROUP, KafkaCluster, until_passed
 from cli.client.offsets import Partition
 from protocol.errors import CodecError, Error
 from protocol.messages import groups_consumer, groups_share, groups_streams
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment
-from protocol.messages.groups_admin import (
+from protocol.messages.groups import (
+    ConsumerProtocolAssignment,
     DeleteGroupsRequest,
     DeleteGroupsResponse,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
     ListGroupsRequest,
     ListGroupsResponse,
-)
-from protocol.messages.groups_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

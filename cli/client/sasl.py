@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from cli.client.answers import told
 from cli.errors import CommandError, CommandUsageError
-from protocol.messages.sasl import (
+from protocol.messages.security import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
     SaslHandshakeRequest,

@@ -11,8 +11,8 @@ from cli.client.answers import check, the_one
 from cli.client.cluster import TRANSACTION, KafkaCluster, until_passed
 from cli.client.offsets import NO_LEADER, Partition, leaders_of, raise_for
 from protocol.errors import Error
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
-from protocol.messages.transactions_admin import (
+from protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.transactions import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     DescribeProducersTopic,

@@ -18,12 +18,12 @@ from protocol.records.batch import (
 )
 from protocol.records.compression import CodecUnavailableError
 from protocol.records.records import Record, read_records
-from storage.examination.segment_walk import READ_FAILURES, UNREADABLE_RECORDS, told_of
-from storage.file_names import SNAPSHOT_SUFFIX, file_path
+from storage import producer_snapshot
+from storage.file_examination import READ_FAILURES, UNREADABLE_RECORDS, told_of
+from storage.files import SNAPSHOT_SUFFIX, file_path
 from storage.log.segment import Segment
 from storage.log.segment_recovery import valid_batches
-from storage.producers import producer_snapshot
-from storage.producers.producer_snapshot import CorruptSnapshotError
+from storage.producer_snapshot import CorruptSnapshotError
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -22,9 +22,9 @@ from coordinator.transaction import records as transactions
 from coordinator.transaction.records import UnknownVersion
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import CodecError
-from protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from protocol.messages.group_records import MemberMetadata
-from protocol.messages.raft_records import (
+from protocol.messages.groups import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from protocol.messages.raft import (
     KRaftVersionRecord,
     LeaderChangeMessage,
     SnapshotFooterRecord,

@@ -11,11 +11,8 @@ from cli.inspecting.entry import Entry
 from cli.inspecting.place import FILES, Place, names_in
 from cli.inspecting.small_files import MEANINGS
 from storage import checkpoints
-from storage.examination.findings import Finding, Severity
-from storage.examination.log_files import LogExpectation, SeenLog, examine_log
-from storage.examination.segment_walk import told_of
-from storage.file_names import offset_of
-from storage.files import File
+from storage.file_examination import Finding, LogExpectation, SeenLog, Severity, examine_log, told_of
+from storage.files import File, offset_of
 
 _KINDS = {
     ".log": "records",

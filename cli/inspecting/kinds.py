@@ -11,7 +11,7 @@ from cli.inspecting.batches import Asked
 from cli.inspecting.entry import Entry
 from cli.inspecting.place import FILES, Place, names_in, partition_of
 from storage import checkpoints
-from storage.file_names import (
+from storage.files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,

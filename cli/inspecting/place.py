@@ -10,10 +10,8 @@ from functools import cached_property
 from cli.inspecting.decoding import METADATA, TRANSACTIONS, Decoded, UndecodedError, decoded, decoder_of
 from protocol.topic_partition import TopicPartition
 from storage.disk_files import DiskFiles
-from storage.examination.directory_files import LookedAt, examine_directory
-from storage.examination.findings import Finding
-from storage.examination.segment_walk import READ_FAILURES, UNREADABLE_RECORDS
-from storage.file_names import LOG_SUFFIX, offset_of
+from storage.file_examination import READ_FAILURES, UNREADABLE_RECORDS, Finding, LookedAt, examine_directory
+from storage.files import LOG_SUFFIX, offset_of
 from storage.log.segment import Segment
 from storage.log.segment_recovery import valid_batches
 

@@ -8,23 +8,25 @@ from struct import Struct
 from cli.inspecting.entry import Entry
 from cli.inspecting.place import FILES, Place
 from cli.inspecting.values import time_of
-from storage.examination.index_files import (
+from storage import producer_snapshot
+from storage.file_examination import (
     OFFSET_ENTRY,
+    READ_FAILURES,
     TIME_ENTRY,
     TXN_ENTRY,
     IndexEntry,
     Walked,
     offset_entries,
     time_entries,
+    told_of,
     txn_entries,
     used,
+    walk_segment,
     wrong_with_offset_index,
     wrong_with_time_index,
     wrong_with_txn_index,
 )
-from storage.examination.segment_walk import READ_FAILURES, told_of, walk_segment
-from storage.producers import producer_snapshot
-from storage.producers.producer_snapshot import CorruptSnapshotError
+from storage.producer_snapshot import CorruptSnapshotError
 
 _Entries = Callable[[bytes, int, Walked], Iterator[IndexEntry]]
 _Check = Callable[[bytes, int, Walked], str]

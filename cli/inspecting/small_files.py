@@ -11,8 +11,8 @@ from cli.inspecting.entry import Entry
 from cli.inspecting.place import FILES, Place, names_in
 from storage import checkpoints
 from storage.checkpoints import CheckpointError
-from storage.examination.segment_walk import told_of
-from storage.file_names import LOG_SUFFIX, offset_of
+from storage.file_examination import told_of
+from storage.files import LOG_SUFFIX, offset_of
 from storage.log.segment_recovery import end_of_file
 
 MEANINGS = {

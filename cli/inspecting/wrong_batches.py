@@ -9,10 +9,10 @@ from protocol.records.batch import (
     LOG_OVERHEAD,
     MAGIC,
     MAGIC_POS,
+    crc32c,
     crc_is_valid,
     read_header,
 )
-from protocol.records.checksum import crc32c
 from storage.log.segment import Segment
 
 _WINDOW_BYTES = 1 << 20

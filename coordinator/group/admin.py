@@ -14,7 +14,7 @@ from coordinator.group.streams.description import describe_streams_group
 from coordinator.group.streams.states import FILTERED_AS
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer, groups_streams
-from protocol.messages.groups_admin import DescribedGroup, DescribedGroupMember, ListedGroup
+from protocol.messages.groups import DescribedGroup, DescribedGroupMember, ListedGroup
 
 GROUP_ID_NOT_FOUND_VERSION = 6  # of DescribeGroups (KIP-1043)
 

@@ -11,7 +11,7 @@ from coordinator.group.consumer.classic_members import ClassicMembers
 from coordinator.group.deferred import Deferred
 from coordinator.group.store import GroupStore
 from protocol.errors import Error
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupResponse,
     LeaveGroupRequest,

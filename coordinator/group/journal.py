@@ -12,7 +12,7 @@ from coordinator.group.offsets.staging import StagedOffsets, Tombstones
 from coordinator.group.records import AnyRecord, encode_record
 from coordinator.group.store import GroupStore, StageableGroup, StagedGroup
 from coordinator.ports import CoordinatorRecord
-from protocol.broken_invariant import cannot_apply
+from protocol.errors import cannot_apply
 
 PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what a batch may have
 

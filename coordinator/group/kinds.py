@@ -10,7 +10,7 @@ from typing import Protocol
 
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord, CommittedOffset
-from protocol.messages.groups_admin import ListedGroup
+from protocol.messages.groups import ListedGroup
 
 RetentionStart = Callable[[CommittedOffset], int]
 """From when on, in milliseconds, the retention time of an offset runs."""

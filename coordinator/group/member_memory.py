@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from coordinator.group.store import GroupStore
     from coordinator.group.streams.group import StreamsGroup
     from coordinator.group.streams.member import StreamsMember
-    from protocol.messages import group_records_streams, groups_streams
-    from protocol.messages.groups_classic import JoinGroupRequest
+    from protocol.messages import group_records as group_records_streams
+    from protocol.messages import groups_streams
+    from protocol.messages.groups import JoinGroupRequest
     from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
     from protocol.messages.groups_share import ShareGroupHeartbeatRequest
     from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest

@@ -53,17 +53,19 @@ from coordinator.group.undecided import Undecided
 from coordinator.ports import Runtime, WhenCommitted
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer, groups_streams
-from protocol.messages.groups_admin import DescribedGroup, ListedGroup
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
+    DescribedGroup,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
+    ListedGroup,
     MemberResponse,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseTopics,
     SyncGroupRequest,
 )
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from protocol.messages.groups_offsets import OffsetFetchRequestTopics, OffsetFetchResponseTopics
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 from protocol.wire.primitives import Bytes

@@ -20,8 +20,7 @@ from coordinator.share.settings import ShareCoordinatorSettings
 from coordinator.share.share_partition_key import SharePartitionKey
 from coordinator.share.share_partitions import SharePartitions
 from coordinator.share.share_upkeep import ShareUpkeep
-from protocol.broken_invariant import cannot_apply
-from protocol.errors import KafkaError
+from protocol.errors import KafkaError, cannot_apply
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.share")

@@ -13,7 +13,7 @@ from struct import Struct, pack
 from coordinator.transaction.states import EMPTY, NEVER_LOGGED, STATE_NAMES, TransactionState
 from coordinator.transaction.transaction_metadata import TransactionPartitions, TransitMetadata
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.messages.transaction_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from protocol.messages.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import indexes_by_topic
 from protocol.wire.codec import decode, encode

@@ -16,8 +16,7 @@ from coordinator.gate import Gate
 from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted
 from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
 from coordinator.transaction.transaction_metadata import TransactionMetadata, TransitMetadata
-from protocol.broken_invariant import cannot_apply
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, cannot_apply
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.transactions")

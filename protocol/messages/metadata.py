@@ -1,14 +1,70 @@
-"""Metadata (3), DescribeCluster (60) and DescribeTopicPartitions (75): who is there, and what leads where.
-
-Metadata: v1 null is all topics and [] is none (v0: [] is all), v2 cluster id, v4 auto-creation may be
-refused, v5 offline replicas (KIP-112), v7 leader epochs (KIP-320), v8 authorized operations (KIP-430), v9
-flexible, v10 topic ids in the answer, v11 no cluster operations any more (KIP-700), v12 asked by topic id
-(KIP-516), v13 an error for the whole request.
-DescribeCluster: v1 endpoint type (KIP-919), v2 fenced brokers (KIP-1073). DescribeTopicPartitions:
-KIP-966.
+"""How a client finds its way: ApiVersions (18) which APIs and features a broker speaks, Metadata (3), DescribeCluster
+(60) and DescribeTopicPartitions (75) who is there and what leads where, FindCoordinator (10) which broker looks after a
+group or a transactional id.
 """
 
-from protocol.wire.schema import Message, Struct, array, boolean, int8, int16, int32, string, struct, uuid
+from __future__ import annotations
+
+from protocol.wire.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    struct,
+    uuid,
+)
+
+# ---- ApiVersions (18)
+#
+# v1 throttle time, v3 flexible (the header of its answer never is), the client's name (KIP-511) and features (KIP-584),
+# v4 a feature's lowest version may be 0 (KAFKA-17011).
+
+
+class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
+    client_software_name: str = string("3+", ignorable=True)
+    client_software_version: str = string("3+", ignorable=True)
+
+
+class ApiVersion(Struct):
+    api_key: int = int16("0+")
+    min_version: int = int16("0+")
+    max_version: int = int16("0+")
+
+
+class SupportedFeatureKey(Struct):
+    name: str = string("3+")
+    min_version: int = int16("3+")
+    max_version: int = int16("3+")
+
+
+class FinalizedFeatureKey(Struct):
+    name: str = string("3+")
+    max_version_level: int = int16("3+")
+    min_version_level: int = int16("3+")
+
+
+class ApiVersionsResponse(Message, api_key=18, versions="0-4", flexible="3+"):
+    error_code: int = int16("0+")
+    api_keys: list[ApiVersion] = array(ApiVersion, "0+")
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    supported_features: list[SupportedFeatureKey] = array(SupportedFeatureKey, "3+", tag=0, ignorable=True)
+    finalized_features_epoch: int = int64("3+", default=-1, tag=1, ignorable=True)
+    finalized_features: list[FinalizedFeatureKey] = array(FinalizedFeatureKey, "3+", tag=2, ignorable=True)
+    zk_migration_ready: bool = boolean("3+", tag=3, ignorable=True)
+
+
+# ---- Metadata (3), DescribeCluster (60) and DescribeTopicPartitions (75)
+#
+# Metadata: v1 null is all topics and [] is none (v0: [] is all), v2 cluster id, v4 auto-creation may be refused, v5
+# offline replicas (KIP-112), v7 leader epochs (KIP-320), v8 authorized operations (KIP-430), v9 flexible, v10 topic ids
+# in the answer, v11 no cluster operations any more (KIP-700), v12 asked by topic id (KIP-516), v13 an error for the
+# whole request. DescribeCluster: v1 endpoint type (KIP-919), v2 fenced brokers (KIP-1073). DescribeTopicPartitions:
+# KIP-966.
 
 
 class MetadataRequestTopic(Struct):
@@ -128,3 +184,34 @@ class DescribeTopicPartitionsResponse(Message, api_key=75, versions="0", flexibl
     throttle_time_ms: int = int32("0+", ignorable=True)
     topics: list[DescribeTopicPartitionsResponseTopic] = array(DescribeTopicPartitionsResponseTopic, "0+")
     next_cursor: Cursor | None = struct(Cursor, "0+", nullable="0+")
+
+
+# ---- FindCoordinator (10)
+#
+# v1 key type (KIP-98): 0 group, 1 transaction, 2 share; v3 flexible, v4 several keys at once (KIP-699), v5
+# TRANSACTION_ABORTABLE (KIP-890), v6 share groups (KIP-932).
+
+
+class FindCoordinatorRequest(Message, api_key=10, versions="0-6", flexible="3+"):
+    key: str = string("0-3")
+    key_type: int = int8("1+")
+    coordinator_keys: list[str] = array(string, "4+")
+
+
+class Coordinator(Struct):
+    key: str = string("4+")
+    node_id: int = int32("4+")
+    host: str = string("4+")
+    port: int = int32("4+")
+    error_code: int = int16("4+")
+    error_message: str | None = string("4+", nullable="4+", ignorable=True)
+
+
+class FindCoordinatorResponse(Message, api_key=10, versions="0-6", flexible="3+"):
+    throttle_time_ms: int = int32("1+", ignorable=True)
+    error_code: int = int16("0-3")
+    error_message: str | None = string("1-3", nullable="1-3", ignorable=True)
+    node_id: int = int32("0-3")
+    host: str = string("0-3")
+    port: int = int32("0-3")
+    coordinators: list[Coordinator] = array(Coordinator, "4+")

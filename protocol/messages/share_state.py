@@ -1,9 +1,11 @@
-"""The share coordinator's RPCs (KIP-932): InitializeShareGroupState (83), ReadShareGroupState (84),
-WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87).
+"""The state of share partitions (KIP-932): what brokers ask a share coordinator, and its records.
 
-Brokers ask them of each other. 85 and 87: v1 the count of deliveries that are complete (KIP-1226).
-A start offset of -1 stands for none yet, an epoch of -1 for "not to be checked".
+InitializeShareGroupState (83), ReadShareGroupState (84), WriteShareGroupState (85), DeleteShareGroupState (86),
+ReadShareGroupStateSummary (87); 85 and 87: v1 the count of deliveries that are complete (KIP-1226). A start offset of
+-1 stands for none yet, an epoch of -1 for "not to be checked".
 """
+
+from __future__ import annotations
 
 from protocol.wire.schema import Message, Struct, array, int8, int16, int32, int64, string, uuid
 
@@ -166,3 +168,44 @@ class ReadStateSummaryResult(Struct):
 
 class ReadShareGroupStateSummaryResponse(Message, api_key=87, versions="0-1", flexible="0+"):
     results: list[ReadStateSummaryResult] = array(ReadStateSummaryResult, "0+")
+
+
+# ---- The records of `__share_group_state`: snapshots of share partitions, and updates since the last one
+#
+# Keys begin with their type (int16), which is `API_KEY`; values with their version (int16). A snapshot's key with no
+# value deletes the share partition, its updates included.
+
+
+class ShareSnapshotKey(Message, api_key=0, versions="0"):
+    group_id: str = string("0")
+    topic_id: bytes = uuid("0")
+    partition: int = int32("0")
+
+
+class ShareSnapshotValue(Message, api_key=0, versions="0", flexible="0+"):
+    """Timestamps in ms since the epoch."""
+
+    snapshot_epoch: int = int32("0+")
+    state_epoch: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    start_offset: int = int64("0+")
+    delivery_complete_count: int = int32("0+", default=-1, tag=0)
+    create_timestamp: int = int64("0+")
+    write_timestamp: int = int64("0+")
+    state_batches: list[StateBatch] = array(StateBatch, "0+")
+
+
+class ShareUpdateKey(Message, api_key=1, versions="0"):
+    group_id: str = string("0")
+    topic_id: bytes = uuid("0")
+    partition: int = int32("0")
+
+
+class ShareUpdateValue(Message, api_key=1, versions="0", flexible="0+"):
+    """A start offset of -1: that of the snapshot still holds."""
+
+    snapshot_epoch: int = int32("0+")
+    leader_epoch: int = int32("0+")
+    start_offset: int = int64("0+")
+    delivery_complete_count: int = int32("0+", default=-1, tag=0)
+    state_batches: list[StateBatch] = array(StateBatch, "0+")

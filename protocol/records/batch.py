@@ -9,11 +9,14 @@ and leader epoch lie outside it, so that the broker assigns both without looking
 Source: org.apache.kafka.common.record.DefaultRecordBatch, KIP-98.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 from struct import Struct
 from typing import NamedTuple
 
-from protocol.records.checksum import crc32c
 from protocol.wire.primitives import Bytes
 
 WritableBytes = bytearray | memoryview
@@ -219,3 +222,27 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
     if sequence < decrement:
         return MAX_SEQUENCE - (decrement - sequence) + 1
     return sequence - decrement
+
+
+# ---- its checksum, which is that of producer snapshots, too
+
+Crc32c = Callable[[bytes | bytearray | memoryview], int]
+
+
+def _load() -> Crc32c:
+    """The package `crc32c` asks for its own version when it is imported, and with that costs a tenth of a broker's
+    start. Only its extension module is loaded here; where that isn't where it is expected, the package itself."""
+    package = find_spec("crc32c")
+    if package is not None and package.submodule_search_locations is not None:
+        spec = PathFinder.find_spec("_crc32c", list(package.submodule_search_locations))
+        if spec is not None and spec.loader is not None:
+            extension = module_from_spec(spec)
+            spec.loader.exec_module(extension)
+            found: Crc32c = extension.crc32c
+            return found
+    from crc32c import crc32c
+
+    return crc32c
+
+
+crc32c = _load()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from protocol.records.effort import ANY, Effort, TooMuchEffortError
+from protocol.records.validation_budget import ANY, Effort, TooMuchEffortError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -73,11 +73,11 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, effort: Effort 
         cramjam = _cramjam()
         try:
             if codec == SNAPPY:
-                from protocol.records.snappy_framing import decompress_blocks
+                from protocol.records.compressed_frames import decompress_blocks
 
                 return _join_bounded(decompress_blocks(bytes(data), MAX_DECOMPRESSED_BYTES, effort), effort)
             if codec == LZ4:
-                from protocol.records.lz4_frame import decompress_frame
+                from protocol.records.compressed_frames import decompress_frame
 
                 return _join_bounded(decompress_frame(bytes(data)), effort)
             if codec == ZSTD:
@@ -99,11 +99,11 @@ def compress(codec: int, data: bytes | bytearray | memoryview, level: int | None
         return zlib.compress(data, level, _GZIP_WINDOW_BITS)
     cramjam = _cramjam()
     if codec == SNAPPY:
-        from protocol.records.snappy_framing import compress_blocks
+        from protocol.records.compressed_frames import compress_blocks
 
         return compress_blocks(data)
     if codec == LZ4:
-        from protocol.records.lz4_frame import compress_frame
+        from protocol.records.compressed_frames import compress_frame
 
         return compress_frame(data, level)
     if codec == ZSTD:

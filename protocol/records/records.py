@@ -3,6 +3,8 @@
 Produce and Fetch never come here. Source: org.apache.kafka.common.record.DefaultRecord, MemoryRecordsBuilder.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from struct import Struct
@@ -25,13 +27,13 @@ from protocol.records.batch import (
     BatchHeader,
     CorruptRecordError,
     UnsupportedMagicError,
+    crc32c,
     increment_sequence,
     read_header,
 )
-from protocol.records.checksum import crc32c
-from protocol.wire.primitives import Bytes
-from protocol.wire.varint import (
+from protocol.wire.primitives import (
     SHORT_VARINTS,
+    Bytes,
     VarintTooLongError,
     encode_varint,
     read_varint,
@@ -378,6 +380,35 @@ def read_coordinator_epoch(value: bytes | None) -> int:
         raise CorruptRecordError(f"end transaction marker {value!r}")
     coordinator_epoch: int = _END_TXN_VALUE.unpack_from(value)[1]
     return coordinator_epoch
+
+
+class EndTransactionMarker(NamedTuple):
+    """The record inside a transaction marker, and what its writer said besides.
+
+    Key `int16 version | int16 type` (0 abort, 1 commit), value `int16 version | int32 coordinator epoch`; later
+    versions only add to them. Source: org.apache.kafka.common.record EndTransactionMarker, ControlRecordType.
+    """
+
+    commit: bool
+    coordinator_epoch: int
+    timestamp_ms: int
+    transaction_version: int = 0
+    """That of the WriteTxnMarkers request, by which its epoch is checked; no record says it."""
+
+
+def read_marker(batch: Bytes) -> EndTransactionMarker | None:
+    """The marker that a control batch holds; None for another kind of control record, or no record at all.
+
+    Compaction may have emptied the batch. Raises `CorruptRecordError`.
+    """
+    for record in read_records(batch):
+        control_type = read_control_type(record.key)
+        if control_type in (ABORT, COMMIT):
+            return EndTransactionMarker(
+                control_type == COMMIT, read_coordinator_epoch(record.value), record.timestamp
+            )
+        return None
+    return None
 
 
 def seal_batch(header: BatchHeader, payload: Bytes, level: int | None) -> bytearray:

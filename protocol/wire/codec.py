@@ -1,19 +1,76 @@
-"""Messages to bytes and back. What a version needs is compiled at its first use, and kept.
+"""Messages to bytes and back, by Python source that is written and compiled for one message in one version.
 
-`decode` and `encode` serve whoever has one message; the broker's hot path keeps hold of what `decoder` and
-`encoder` answer. Source of the format: Kafka's protocol guide; KIP-482 for flexible versions.
+What a version needs is compiled at its first use, and kept. `decode` and `encode` serve whoever has one message; the
+broker's hot path keeps hold of what `decoder` and `encoder` answer. The source is straight-line code: neighbours of
+fixed width are one `struct` call, lengths and counts ride along in the same call, nested structs stand inline in loops.
+Out of ProduceRequest v10:
+
+    o0.acks, o0.timeout_ms, n = unpack_hiB(data, pos)
+    pos += 7
+    if n > 127: n, pos = long_length(data, pos - 1, end)
+    if n >= 1:
+        n -= 1
+        if n * 3 > end - pos: raise fail('cannot have so many elements', 'topic_data', n)
+        items_1 = o0.topic_data = []
+        for _ in range(n):
+            o_2 = new(struct_3)
+
+What holds for hostile bytes: nothing outside of [pos, end) is read, no list is made larger than what the bytes left can
+fill, nothing recurses, and only CodecError is raised. Lengths are Kafka's: any negative length of a nullable is null,
+bad UTF-8 is replaced, tagged fields that nobody knows are skipped, and the size of a known one isn't looked at.
+
+What is encoded becomes chunks of bytes in a list: strings, bytes and records are chunks of their own and are never
+copied. A field that the version doesn't have is left out where it is ignorable, and must have its default otherwise; a
+tagged field is left out at its default. Source: Kafka's protocol guide and MessageDataGenerator; KIP-482 for flexible
+versions.
 """
 
-from collections.abc import Callable
-from typing import TypeVar
+from __future__ import annotations
+
+import struct
+import types
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeVar
 
 from protocol.errors import CodecError
-from protocol.wire.compile_decoder import Decode, DecodeInSteps, compile_decoder, compile_decoder_in_steps
-from protocol.wire.compile_encoder import Encode, EncodeInSteps, compile_encoder, compile_encoder_in_steps
-from protocol.wire.primitives import Bytes
-from protocol.wire.schema import Message
+from protocol.waiting import Waiting
+from protocol.wire.primitives import (
+    MAX_INT32,
+    MAX_STRING_BYTES,
+    MOST_TAGGED_FIELDS,
+    SHORT_UNSIGNED_VARINTS,
+    Bytes,
+    encode_unsigned_varint,
+    read_unsigned_varint,
+    skip_tagged_fields,
+)
+from protocol.wire.schema import NEVER, Field, Message, Struct
 
 M = TypeVar("M", bound=Message)
+
+FORMATS: Final = {
+    "boolean": "?",
+    "int8": "b",
+    "int16": "h",
+    "uint16": "H",
+    "int32": "i",
+    "uint32": "I",
+    "int64": "q",
+    "float64": "d",
+    "uuid": "16s",
+}
+"""The struct codes of the kinds of fixed width."""
+
+Decode = Callable[[Bytes, int, int], tuple[Any, int]]
+DecodeInSteps = Callable[[Bytes, int, int], Waiting[tuple[Any, int]]]
+Encode = Callable[[Any, list[Bytes]], None]
+EncodeInSteps = Callable[[Any, list[Bytes]], Generator[None, None, None]]
+
+ENTRIES_PER_STEP = 4_096
+"""Entries of lists that are decoded, or encoded, in one step of those who do it in steps: some milliseconds."""
+
+MOST_ENTRIES = 500_000
+"""Of all lists of a message that is decoded in steps. A byte or two become an object of some hundred."""
 
 _decoders: dict[tuple[type[Message], int], Decode] = {}
 _encoders: dict[tuple[type[Message], int], Encode] = {}
@@ -30,7 +87,7 @@ def decoder(cls: type[M], version: int) -> Callable[[Bytes, int, int], tuple[M, 
     """
     found = _decoders.get((cls, version))
     if found is None:
-        found = _decoders[cls, version] = compile_decoder(cls, _checked(cls, version))
+        found = _decoders[cls, version] = _compiled_decoder(_DecoderWriter(cls, version), cls)
     return found
 
 
@@ -44,16 +101,16 @@ def encoder(cls: type[M], version: int) -> Callable[[M, list[Bytes]], None]:
     """
     found = _encoders.get((cls, version))
     if found is None:
-        found = _encoders[cls, version] = compile_encoder(cls, _checked(cls, version))
+        found = _encoders[cls, version] = _compiled_encoder(_EncoderWriter(cls, version), cls)
     return found
 
 
 def decoder_in_steps(cls: type[M], version: int) -> DecodeInSteps:
-    """As `decoder`, a generator: who has other things to do goes on with them where it yields, and finds the message
-    and the position in what it returns."""
+    """As `decoder`, a coroutine that lets others be served where there is much. CodecError for a message of more than
+    `MOST_ENTRIES`."""
     found = _decoders_in_steps.get((cls, version))
     if found is None:
-        found = compile_decoder_in_steps(cls, _checked(cls, version))
+        found = _compiled_decoder(_DecoderWriter(cls, version, in_steps=True), cls)
         _decoders_in_steps[cls, version] = found
     return found
 
@@ -62,7 +119,7 @@ def encoder_in_steps(cls: type[M], version: int) -> EncodeInSteps:
     """As `encoder`, a generator that yields where there is much."""
     found = _encoders_in_steps.get((cls, version))
     if found is None:
-        found = compile_encoder_in_steps(cls, _checked(cls, version))
+        found = _compiled_encoder(_EncoderWriter(cls, version, in_steps=True), cls)
         _encoders_in_steps[cls, version] = found
     return found
 
@@ -80,8 +137,543 @@ def encode(message: Message, version: int) -> bytes:
     return b"".join(chunks)
 
 
-def _checked(cls: type[Message], version: int) -> int:
-    first, last = cls.VERSIONS
-    if not first <= version <= last:
-        raise CodecError(f"{cls.__name__} has no version {version}")
-    return version
+class _Writer:
+    """What both have in common: lines of source, the names in them, and what the next struct call reads or writes."""
+
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
+        first, last = cls.VERSIONS
+        if not first <= version <= last:
+            raise CodecError(f"{cls.__name__} has no version {version}")
+        self.version = version
+        self.in_steps = in_steps
+        self.flexible = cls.FLEXIBLE[0] <= version <= cls.FLEXIBLE[1]
+        self.lines: list[str] = []
+        self.indent = 2
+        self.count = 0
+        self.codes = ""
+        self.names: dict[str, Any] = {"struct_error": struct.error}
+
+    def line(self, text: str) -> None:
+        self.lines.append("    " * self.indent + text)
+
+    def name(self, prefix: str, value: object = None) -> str:
+        self.count += 1
+        name = f"{prefix}_{self.count}"
+        if value is not None:
+            self.names[name] = value
+        return name
+
+
+# ---- decoding
+
+
+def _compiled_decoder(writer: _DecoderWriter, cls: type[Message]) -> Any:
+    version = writer.version
+    writer.line("o0 = new(struct_0)")
+    writer.names["struct_0"] = cls
+    writer.struct("o0", cls)
+    source = "\n".join(
+        [
+            "def decode(data, pos, end):",
+            *(["    if type(data) is not memoryview: data = memoryview(data)"] if writer.views else []),
+            "    if len(data) != end: data = cut(data, end)",
+            *([f"    left, total = {ENTRIES_PER_STEP}, 0", "    if 0: yield"] if writer.in_steps else []),
+            "    try:",
+            *writer.lines,
+            "    except (IndexError, struct_error):",
+            "        raise fail('cut short') from None",
+            "    return o0, pos",
+        ]
+    )
+    exec(compile(source, f"<decoder of {cls.__name__} v{version}>", "exec"), writer.names)  # noqa: S102
+    decode = writer.names["decode"]
+    return types.coroutine(decode) if writer.in_steps else decode
+
+
+class _DecoderWriter(_Writer):
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
+        super().__init__(cls, version, in_steps=in_steps)
+        self.views = False
+        self.targets: list[str] = []
+        """Where the values go that the next struct call reads."""
+
+        def fail(reason: str, field: str = "", length: int = 0) -> CodecError:
+            place = f"{cls.__name__} v{version}"
+            return CodecError(f"{place}: {field} {reason}: {length}" if field else f"{place}: {reason}")
+
+        self.names |= {
+            "cut": _cut,
+            "fail": fail,
+            "long_length": _long_length,
+            "new": object.__new__,
+            "skip_tagged_fields": skip_tagged_fields,
+            "unpack_from": struct.unpack_from,
+            "unsigned_varint": read_unsigned_varint,
+        }
+
+    def read(self, code: str, target: str) -> None:
+        """Lets the next struct call read one value more."""
+        self.codes += code
+        self.targets.append(target)
+
+    def flush(self) -> None:
+        """Writes that call."""
+        if not self.codes:
+            return
+        packed = struct.Struct(">" + self.codes)
+        unpack = f"unpack_{self.codes.replace('?', 'o')}"
+        self.names[unpack] = packed.unpack_from
+        comma = "," if len(self.targets) == 1 else ""
+        if self.codes == "B":
+            self.line(f"{self.targets[0]} = data[pos]")
+        else:
+            self.line(f"{', '.join(self.targets)}{comma} = {unpack}(data, pos)")
+        self.line(f"pos += {packed.size}")
+        self.codes = ""
+        self.targets = []
+
+    def struct(self, owner: str, cls: type[Struct]) -> None:
+        """The fields of a struct into the slots of `owner`."""
+        tagged = []
+        for field in cls.FIELDS:
+            if not field.in_version(self.version) or field.tag >= 0:
+                self.line(f"{owner}.{field.name} = {self.default(field)}")
+                if field.in_version(self.version):
+                    tagged.append(field)
+        for field in cls.FIELDS:
+            if field.in_version(self.version) and field.tag < 0:
+                self.value(f"{owner}.{field.name}", field)
+        if self.flexible:
+            self.tagged_fields(owner, tagged)
+        self.flush()
+
+    def default(self, field: Field) -> str:
+        if field.fresh:
+            return f"{self.name('struct', field.element)}()" if field.kind == "struct" else "[]"
+        return repr(field.default)
+
+    def value(self, target: str, field: Field) -> None:
+        kind = field.kind
+        nullable = field.nullable_in(self.version)
+        if kind in FORMATS:
+            self.read(FORMATS[kind], target)
+        elif kind == "struct":
+            assert isinstance(field.element, type)
+            if nullable:
+                tagged = field.tag >= 0
+                self.read("B" if tagged else "b", "n")
+                self.flush()
+                self.line(f"if n < {int(tagged)}: {target} = None")
+                self.line("else:")
+                self.indent += 1
+            inner = self.new_struct(field.element)
+            self.struct(inner, field.element)
+            self.line(f"{target} = {inner}")
+            if nullable:
+                self.indent -= 1
+        elif kind == "array":
+            self.array(target, field, nullable)
+        else:
+            self.blob(target, kind, field.name, nullable)
+
+    def count_entry(self) -> None:
+        """At the beginning of a loop over entries."""
+        if self.in_steps:
+            self.line("left -= 1")
+            self.line("if not left:")
+            self.line("    yield")
+            self.line(f"    left, total = {ENTRIES_PER_STEP}, total + {ENTRIES_PER_STEP}")
+            self.line(f"    if total > {MOST_ENTRIES}: raise fail('has more entries than are taken')")
+
+    def new_struct(self, cls: type[Struct]) -> str:
+        self.flush()
+        inner = self.name("o")
+        self.line(f"{inner} = new({self.name('struct', cls)})")
+        return inner
+
+    def length(self, code: str) -> int:
+        """The length into `n`; answers what has been added to it (compact lengths are one larger)."""
+        self.read("B" if self.flexible else code, "n")
+        self.flush()
+        if self.flexible:
+            self.line("if n > 127: n, pos = long_length(data, pos - 1, end)")
+        return int(self.flexible)
+
+    def no_value(self, target: str, name: str, nullable: bool) -> None:
+        """The branch of a negative length."""
+        self.line(f"else: {target} = None" if nullable else f"else: raise fail('is null', {name!r}, n)")
+
+    def blob(self, target: str, kind: str, name: str, nullable: bool) -> None:
+        """Strings, bytes and records: a length, then so many bytes."""
+        plus = self.length("h" if kind == "string" else "i")
+        self.line(f"if n >= {plus}:")
+        self.indent += 1
+        self.line(f"stop = pos + n{' - 1' if plus else ''}")
+        too_long = f" or n > {MAX_STRING_BYTES + plus}" if kind == "string" and plus else ""
+        self.line(f"if stop > end{too_long}: raise fail('has no such length', {name!r}, n - {plus})")
+        if kind == "string":
+            self.line(f'{target} = str(data[pos:stop], "utf-8", "replace")')
+        elif kind == "binary":
+            self.line(f"{target} = bytes(data[pos:stop])")
+        else:
+            self.views = True
+            self.line(f"{target} = data[pos:stop]")
+        self.line("pos = stop")
+        self.indent -= 1
+        self.no_value(target, name, nullable)
+
+    def array(self, target: str, field: Field, nullable: bool) -> None:
+        element = field.element
+        plus = self.length("i")
+        self.line(f"if n >= {plus}:")
+        self.indent += 1
+        if plus:
+            self.line("n -= 1")
+        least = (
+            self.least_bytes_of_struct(element)
+            if isinstance(element, type)
+            else self.least_bytes(str(element))
+        )
+        need = "n" if least <= 1 else f"n * {least}"
+        self.line(f"if {need} > end - pos: raise fail('cannot have so many elements', {field.name!r}, n)")
+        if isinstance(element, type):
+            items = self.name("items")
+            self.line(f"{items} = {target} = []")
+            self.line("for _ in range(n):")
+            self.indent += 1
+            self.count_entry()
+            inner = self.new_struct(element)
+            self.struct(inner, element)
+            self.line(f"{items}.append({inner})")
+            self.indent -= 1
+        elif element == "string":
+            items = self.name("items")
+            self.line(f"{items} = {target} = []")
+            self.line("for _ in range(n):")
+            self.indent += 1
+            self.count_entry()
+            self.blob("text", "string", field.name, nullable=False)
+            self.line(f"{items}.append(text)")
+            self.indent -= 1
+        elif element == "uuid":
+            self.line(f"{target} = [bytes(data[at:at + 16]) for at in range(pos, pos + n * 16, 16)]")
+            self.line("pos += n * 16")
+        else:
+            code = FORMATS[str(element)]
+            self.line(f'{target} = list(unpack_from(f">{{n}}{code}", data, pos)) if n else []')
+            self.line(f"pos += {need}")
+        self.indent -= 1
+        self.no_value(target, field.name, nullable)
+
+    def tagged_fields(self, owner: str, fields: list[Field]) -> None:
+        self.read("B", "n")
+        self.flush()
+        if not fields:
+            self.line("if n: pos = skip_tagged_fields(data, pos - 1, end)")
+            return
+        self.line("if n:")
+        self.indent += 1
+        self.line("n, pos = unsigned_varint(data, pos - 1)")
+        self.line(
+            f"if {MOST_TAGGED_FIELDS} < n <= {MAX_INT32}: raise fail('cannot be so many', 'tagged fields', n)"
+        )
+        self.line(f"for _ in range(n if n <= {MAX_INT32} else 0):")
+        self.indent += 1
+        self.line("tag, pos = unsigned_varint(data, pos)")
+        self.line("size, pos = unsigned_varint(data, pos)")
+        for i, field in enumerate(fields):
+            self.line(f"{'elif' if i else 'if'} tag == {field.tag}:")
+            self.indent += 1
+            self.value(f"{owner}.{field.name}", field)
+            self.flush()
+            self.indent -= 1
+        self.line("else:")
+        self.line("    pos += size")
+        self.line("    if pos > end: raise fail('has no such size', 'a tagged field', size)")
+        self.indent -= 2
+
+    def least_bytes(self, kind: str) -> int:
+        if kind in FORMATS:
+            return struct.calcsize(">" + FORMATS[kind])
+        if self.flexible:
+            return 1
+        return 2 if kind == "string" else 4
+
+    def least_bytes_of_struct(self, cls: type[Struct]) -> int:
+        """The bytes that a struct takes at least; never 0, since the count of an array needs a bound."""
+        total = int(self.flexible)
+        for field in cls.FIELDS:
+            if not field.in_version(self.version) or field.tag >= 0:
+                continue
+            if field.kind != "struct":
+                total += self.least_bytes(field.kind)
+            elif field.nullable_in(self.version):
+                total += 1
+            else:
+                assert isinstance(field.element, type)
+                total += self.least_bytes_of_struct(field.element)
+        return max(total, 1)
+
+
+def _cut(data: Bytes, end: int) -> memoryview:
+    """Only what lies before `end`, so that reading past it fails by itself."""
+    if end > len(data):
+        raise CodecError(f"{end - len(data)} bytes are missing")
+    return memoryview(data)[:end]
+
+
+def _long_length(data: Bytes, pos: int, end: int) -> tuple[int, int]:
+    """A compact length (the length + 1) of several bytes; 0, for null, where Kafka's int32 gets negative."""
+    length, pos = read_unsigned_varint(data, pos, end)
+    return (0 if length > 0x80000000 else length), pos
+
+
+# ---- encoding
+
+_SHORT = range(128)
+_INT16_LENGTHS = tuple(struct.pack(">h", length) for length in _SHORT)
+_INT32_LENGTHS = tuple(struct.pack(">i", length) for length in _SHORT)
+
+
+def _compiled_encoder(writer: _EncoderWriter, cls: type[Message]) -> Any:
+    version = writer.version
+    writer.struct("message", cls)
+    writer.flush()
+    source = "\n".join(
+        [
+            "def encode(message, out):",
+            *([f"    left = {ENTRIES_PER_STEP}", "    if 0: yield"] if writer.in_steps else []),
+            "    try:",
+            *(writer.lines or ["        pass"]),
+            "    except struct_error as error:",
+            "        raise fail(error, 'a number') from None",
+        ]
+    )
+    exec(compile(source, f"<encoder of {cls.__name__} v{version}>", "exec"), writer.names)  # noqa: S102
+    return writer.names["encode"]
+
+
+class _EncoderWriter(_Writer):
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool = False) -> None:
+        super().__init__(cls, version, in_steps=in_steps)
+        self.values: list[str] = []
+        """The expressions of what the next struct call writes."""
+        # Where chunks go: the message's list, or that of the tagged field at hand.
+        self.out = "out"
+        self.add = "out.append"
+
+        def fail(reason: object, field: str) -> CodecError:
+            return CodecError(f"{cls.__name__} v{version}: {field} {reason}")
+
+        self.names |= {
+            "fail": fail,
+            "pack": struct.pack,
+            "unsigned_varint": encode_unsigned_varint,
+            "short": SHORT_UNSIGNED_VARINTS,
+            "h_lengths": _INT16_LENGTHS,
+            "i_lengths": _INT32_LENGTHS,
+        }
+
+    def write(self, code: str, *values: str) -> None:
+        """Lets the next struct call write more."""
+        self.codes += code
+        self.values.extend(values)
+
+    def packed(self, more_codes: str = "", *more_values: str) -> str:
+        """The expression of all that waits, and more."""
+        codes = self.codes + more_codes
+        if not codes.strip("x"):
+            return repr(bytes(len(codes)))
+        pack = f"pack_{codes.replace('?', 'o')}"
+        self.names[pack] = struct.Struct(">" + codes).pack
+        return f"{pack}({', '.join([*self.values, *more_values])})"
+
+    def flush(self) -> None:
+        if self.codes:
+            self.line(f"{self.add}({self.packed()})")
+        self.codes = ""
+        self.values = []
+
+    def struct(self, owner: str, cls: type[Struct]) -> None:
+        """The fields in the slots of `owner`; may leave values for the next struct call."""
+        tagged = []
+        for field in cls.FIELDS:
+            if not field.in_version(self.version):
+                self.absent(f"{owner}.{field.name}", field)
+            elif field.tag >= 0:
+                tagged.append(field)
+            else:
+                self.value(f"{owner}.{field.name}", field)
+        if self.flexible:
+            if tagged:
+                self.tagged_fields(owner, sorted(tagged, key=lambda field: field.tag))
+            else:
+                self.write("x")
+
+    def absent(self, value: str, field: Field) -> None:
+        if not field.ignorable:
+            self.line(f"if {self.is_set(value, field)}: raise fail('is not in this version', {field.name!r})")
+
+    def is_set(self, value: str, field: Field) -> str:
+        """Whether a field has another value than its default."""
+        if field.kind == "struct" and field.nullable == NEVER:
+            assert isinstance(field.element, type)
+            return f"({value} is not None and {value} != {self.name('default', field.element())})"
+        if field.fresh and field.kind == "struct":
+            assert isinstance(field.element, type)
+            return f"({value} is None or {value} != {self.name('default', field.element())})"
+        if field.fresh:
+            return f"({value} is None or len({value}))"
+        if field.default is None:
+            return f"{value} is not None"
+        return f"{value} != {field.default!r}"
+
+    def value(self, value: str, field: Field) -> None:
+        kind = field.kind
+        nullable = field.nullable_in(self.version)
+        if kind == "uuid":
+            temp = self.temporary(value)
+            self.line(f"if len({temp}) != 16: raise fail('is no uuid', {field.name!r})")
+            self.write("16s", temp)
+        elif kind in FORMATS:
+            self.write(FORMATS[kind], value)
+        elif kind == "struct":
+            self.struct_value(value, field, nullable)
+        elif kind == "array":
+            self.array(value, field, nullable)
+        else:
+            self.blob(value, kind, field.name, nullable)
+
+    def temporary(self, value: str) -> str:
+        temp = self.name("v")
+        self.line(f"{temp} = {value}")
+        return temp
+
+    def struct_value(self, value: str, field: Field, nullable: bool) -> None:
+        assert isinstance(field.element, type)
+        temp = self.temporary(value)
+        if not nullable:
+            self.line(f"if {temp} is None: raise fail('is null', {field.name!r})")
+            self.struct(temp, field.element)
+            return
+        null = "0" if field.tag >= 0 else "-1"
+        self.line(f"if {temp} is None: {self.add}({self.packed('b', null)})")
+        self.line("else:")
+        self.indent += 1
+        self.write("b", "1")
+        self.struct(temp, field.element)
+        self.flush()
+        self.indent -= 1
+
+    def length(self, code: str) -> None:
+        """Writes what waits and the length in `n`, which is -1 for null."""
+        if not self.flexible:
+            if not self.codes:
+                self.line(
+                    f"{self.add}({code}_lengths[n] if 0 <= n < {len(_SHORT)} else {self.packed(code, 'n')})"
+                )
+                return
+            self.write(code, "n")
+            self.flush()
+            return
+        if self.codes:
+            self.line(f"if n < 127: {self.add}({self.packed('B', 'n + 1')})")
+            self.line("else:")
+            self.indent += 1
+            self.flush()
+            self.line(f"{self.add}(unsigned_varint(n + 1))")
+            self.indent -= 1
+        else:
+            self.line(f"{self.add}(short[n + 1] if n < 127 else unsigned_varint(n + 1))")
+
+    def blob(self, value: str, kind: str, name: str, nullable: bool) -> None:
+        """Strings, bytes and records: a length, then a chunk (several for a list of record batches)."""
+        temp = self.temporary(value)
+        code = "h" if kind == "string" else "i"
+        null = f"{self.add}({self.null(code)})" if nullable else f"raise fail('is null', {name!r})"
+        self.line(f"if {temp} is None: {null}")
+        self.line("else:")
+        self.indent += 1
+        if kind == "string":
+            self.line(f"{temp} = {temp}.encode()")
+            self.line(f"n = len({temp})")
+            self.line(f"if n > {MAX_STRING_BYTES}: raise fail('is too long', {name!r})")
+        elif kind == "records":
+            self.line(f"n = sum(map(len, {temp})) if type({temp}) is list else len({temp})")
+        else:
+            self.line(f"n = len({temp})")
+        self.length(code)
+        if kind == "records":
+            self.line(f"if type({temp}) is list: {self.out}.extend({temp})")
+            self.line(f"else: {self.add}({temp})")
+        else:
+            self.line(f"{self.add}({temp})")
+        self.indent -= 1
+
+    def null(self, code: str) -> str:
+        """The expression of what waits, and of a length that says null."""
+        if self.flexible:
+            return self.packed("x")
+        return self.packed(code, "-1") if self.codes else repr(struct.pack(">" + code, -1))
+
+    def array(self, value: str, field: Field, nullable: bool) -> None:
+        element = field.element
+        temp = self.temporary(value)
+        missing = f"n, {temp} = -1, ()" if nullable else f"raise fail('is null', {field.name!r})"
+        self.line(f"if {temp} is None: {missing}")
+        self.line(f"else: n = len({temp})")
+        self.length("i")
+        if isinstance(element, type) or element in ("string", "uuid"):
+            item = self.name("o")
+            self.line(f"for {item} in {temp}:")
+            self.indent += 1
+            if self.in_steps:
+                self.line("left -= 1")
+                self.line("if not left:")
+                self.line("    yield")
+                self.line(f"    left = {ENTRIES_PER_STEP}")
+            if isinstance(element, type):
+                self.struct(item, element)
+            else:
+                self.value(item, Field(str(element), "0+", None))
+            self.flush()
+            self.indent -= 1
+        else:
+            code = FORMATS[str(element)]
+            self.line(f"if n == 1: {self.add}({self.packed(code, f'{temp}[0]')})")
+            self.line(f'elif n > 0: {self.add}(pack(f">{{n}}{code}", *{temp}))')
+
+    def tagged_fields(self, owner: str, fields: list[Field]) -> None:
+        tests = [self.is_set(f"{owner}.{field.name}", field) for field in fields]
+        self.line(f"if not ({' or '.join(tests)}): {self.add}({self.packed('x')})")
+        self.line("else:")
+        self.indent += 1
+        self.flush()
+        out, add = self.out, self.add
+        sections = self.name("sections")
+        self.line(f"{sections} = []")
+        for field, test in zip(fields, tests, strict=True):
+            self.line(f"if {test}:")
+            self.indent += 1
+            tag = encode_unsigned_varint(field.tag)
+            if field.kind in FORMATS or field.kind == "uuid":
+                code = FORMATS.get(field.kind, "16s")
+                if field.kind == "uuid":
+                    self.line(f"if len({owner}.{field.name}) != 16: raise fail('is no uuid', {field.name!r})")
+                head = tag + encode_unsigned_varint(struct.calcsize(">" + code))
+                section = self.packed("B" * len(head) + code, *map(str, head), f"{owner}.{field.name}")
+                self.line(f"{sections}.append({section})")
+                self.indent -= 1
+                continue
+            self.out = self.name("out")
+            self.add = f"{self.out}.append"
+            self.line(f"{self.out} = []")
+            self.value(f"{owner}.{field.name}", field)
+            self.flush()
+            self.line(f"section = b''.join({self.out})")
+            self.line(f"{sections}.append({tag!r} + unsigned_varint(len(section)) + section)")
+            self.indent -= 1
+        self.out, self.add = out, add
+        self.line(f"{self.add}(short[len({sections})])")
+        self.line(f"{self.out} += {sections}")
+        self.indent -= 1

@@ -17,7 +17,9 @@ struct has only its fields as slots: a misspelt name fails at once.
 ignorable, flexible) are those of Kafka's message definitions and of KIP-482.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, dataclass_transform
 
 from protocol.wire.primitives import uuid_to_text
@@ -65,7 +67,7 @@ class Field:
         versions: str,
         default: object,
         *,
-        element: "type[Struct] | str | None" = None,
+        element: type[Struct] | str | None = None,
         fresh: bool = False,
         nullable: str = "",
         tag: int = -1,
@@ -150,7 +152,7 @@ def records(versions: str, *, nullable: str = "", tag: int = -1, ignorable: bool
 
 
 def array(
-    element: "type[Struct] | Callable[..., Any]",
+    element: type[Struct] | Callable[..., Any],
     versions: str,
     *,
     nullable: str = "",
@@ -172,7 +174,7 @@ def array(
 
 
 def struct(
-    element: "type[Struct]", versions: str, *, nullable: str = "", tag: int = -1, ignorable: bool = False
+    element: type[Struct], versions: str, *, nullable: str = "", tag: int = -1, ignorable: bool = False
 ) -> Any:
     """A struct in its place. None by default where it may be missing: where it's nullable or tagged.
 
@@ -208,7 +210,7 @@ class StructType(type):
         api_key: int = -1,
         versions: str = "",
         flexible: str = "",
-    ) -> "StructType":
+    ) -> StructType:
         fields = []
         for key, value in namespace.items():
             if type(value) is Field:
@@ -315,3 +317,18 @@ def _written(cls: type[Struct], names: dict[str, Any]) -> tuple[str, str]:
             value = f"{fresh} if {field.name} is unset else {field.name}"
         body.append(f"    self.{field.name} = {value}\n")
     return "".join(f", {each}" for each in ["*", *parameters]) if parameters else "", "".join(body)
+
+
+def error_codes(answer: Struct) -> Iterator[int]:
+    """The errors in an answer, wherever in it they stand, those of 0 (none) as well (Kafka:
+    `AbstractResponse.errorCounts`)."""
+    for field in type(answer).FIELDS:
+        value = getattr(answer, field.name)
+        if field.name == "error_code":
+            yield value
+        elif isinstance(value, Struct):
+            yield from error_codes(value)
+        elif isinstance(value, list):
+            for each in value:
+                if isinstance(each, Struct):
+                    yield from error_codes(each)

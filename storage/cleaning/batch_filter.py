@@ -14,9 +14,8 @@ from protocol.records.batch import (
 )
 from protocol.records.compression import CODEC_MASK
 from protocol.records.records import seal_batch
-from protocol.wire.varint import encode_varint, read_varint, read_varlong, to_int64
-from storage.cleaning.keyed_records import RECORDS_AT_ONCE, read_keyed_records
-from storage.cleaning.offset_map import OffsetMap
+from protocol.wire.primitives import encode_varint, read_varint, read_varlong, to_int64
+from storage.cleaning.offset_map import RECORDS_AT_ONCE, OffsetMap, read_keyed_records
 
 
 class RecordFilter:

@@ -2,30 +2,32 @@
 
 import contextlib
 from collections.abc import Iterator
-from struct import Struct
 
 from protocol.records.batch import NO_TIMESTAMP
 from protocol.wire.primitives import Bytes
 from storage.cleaning.plan import CleanedSegment, CleaningSettings, UncleanableError
-from storage.file_names import (
+from storage.files import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
+    File,
+    Files,
     file_path,
 )
-from storage.files import File, Files
-from storage.indexes import offset_index, time_index
-from storage.indexes.offset_index import MAX_RELATIVE_OFFSET
-from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
+from storage.indexes import (
+    MAX_RELATIVE_OFFSET,
+    OFFSET_ENTRY,
+    TIME_ENTRY,
+    AbortedTxn,
+    TransactionIndex,
+)
 
 _BUFFER_BYTES = 1 << 18
 _MAX_BYTES = 2**31 - 1
 """Of a `.log`: the offset index has four bytes for a position."""
-_OFFSET_ENTRY = Struct(">ii")
-_TIME_ENTRY = Struct(">qi")
 
 
 class CleanedFiles:
@@ -77,15 +79,15 @@ class CleanedFiles:
     def _index(self, last_offset: int) -> None:
         max_bytes = self._settings.segment_index_bytes
         # a full index says less of its segment's end; Kafka fails where index.interval.bytes was made so much smaller
-        if len(self._offset_entries) + offset_index.ENTRY_SIZE <= max_bytes:
+        if len(self._offset_entries) + OFFSET_ENTRY.size <= max_bytes:
             position = self._written + len(self._buffer)
-            self._offset_entries += _OFFSET_ENTRY.pack(last_offset - self._base_offset, position)
-        if len(self._time_entries) + 2 * time_index.ENTRY_SIZE <= max_bytes:
+            self._offset_entries += OFFSET_ENTRY.pack(last_offset - self._base_offset, position)
+        if len(self._time_entries) + 2 * TIME_ENTRY.size <= max_bytes:
             self._index_time()
 
     def _index_time(self) -> None:
         if self._max_timestamp_ms > self._indexed_timestamp_ms:
-            self._time_entries += _TIME_ENTRY.pack(
+            self._time_entries += TIME_ENTRY.pack(
                 self._max_timestamp_ms, self._max_timestamp_offset - self._base_offset
             )
             self._indexed_timestamp_ms = self._max_timestamp_ms

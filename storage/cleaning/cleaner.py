@@ -4,18 +4,33 @@ First the dirty part is read, for the latest offset of each key; then every segm
 without the records that have a later one. Source: org.apache.kafka.storage.internals.log Cleaner.
 """
 
-from collections.abc import Generator, Sequence
+from __future__ import annotations
 
+from collections.abc import Generator, Sequence
+from struct import Struct
+
+from protocol.records.batch import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    MAX_TIMESTAMP_POS,
+    BatchHeader,
+    CorruptRecordError,
+)
+from storage.cleaning.batch_filter import BatchRebuild, RecordFilter, empty_batch
 from storage.cleaning.cleaned_files import CleanedFiles, remove_cleaned
-from storage.cleaning.cleaned_transactions import AbortedTransactions, CleanedTransactions
-from storage.cleaning.copying import Copying
-from storage.cleaning.grouping import group_segments
-from storage.cleaning.map_building import MapBuilding
-from storage.cleaning.offset_map import OffsetMap
-from storage.cleaning.plan import CleaningPlan, CleaningResult, CleaningStep, SegmentSizes
-from storage.cleaning.segment_batches import SegmentBatches
-from storage.cleaning.tally import Tally
+from storage.cleaning.offset_map import RECORDS_AT_ONCE, OffsetMap, read_keyed_records
+from storage.cleaning.plan import (
+    CleaningPlan,
+    CleaningResult,
+    CleaningSettings,
+    CleaningStats,
+    CleaningStep,
+    Progress,
+    SegmentSizes,
+)
+from storage.cleaning.segment_batches import AbortedTransactions, CleanedTransactions, SegmentBatches
 from storage.files import Files
+from storage.indexes import MAX_RELATIVE_OFFSET
 
 
 def clean(files: Files, plan: CleaningPlan) -> Generator[CleaningStep, None, None]:
@@ -74,3 +89,352 @@ def _clean_segments(
 
 def _base_offsets(group: Sequence[SegmentSizes]) -> tuple[int, ...]:
     return tuple(segment.base_offset for segment in group)
+
+
+# ---- filling the offset map from the dirty part of a log. Source: Cleaner.buildOffsetMap
+
+
+class MapBuilding:
+    """Goes through the segments from the one that holds the first dirty offset on, until the map is full.
+
+    That segment is read from its beginning: whoever begins within it can't tell which of the transactions in its
+    `.txnindex` are over by then. Kafka does so, and may take later committed data for aborted.
+    """
+
+    def __init__(self, files: Files, plan: CleaningPlan, offset_map: OffsetMap, tally: Tally) -> None:
+        self._files = files
+        self._plan = plan
+        self._map = offset_map
+        self._tally = tally
+        self._transactions = CleanedTransactions()
+
+    def run(self) -> Generator[Progress, None, None]:
+        """Raises `UncleanableError`, `OSError`."""
+        plan, offset_map = self._plan, self._map
+        index = AbortedTransactions(self._files, plan.directory, plan.log_start_offset)
+        for segment, end in zip(plan.segments, plan.segment_ends(), strict=True):
+            if end <= plan.first_dirty_offset:
+                continue
+            self._transactions.add(index.collect(segment.base_offset, end))
+            reading = SegmentBatches(self._files, plan.directory, segment)
+            try:
+                full = yield from self._take_segment(reading)
+            finally:
+                reading.close()
+            if full:
+                return
+            # a gap at the segment's end belongs to it
+            offset_map.reach(end - 1)
+
+    def _take_segment(self, reading: SegmentBatches) -> Generator[Progress, None, bool]:
+        """Returns whether the map is full."""
+        first_dirty_offset = self._plan.first_dirty_offset
+        tally, transactions = self._tally, self._transactions
+        for header, batch in reading:
+            tally.mapped(len(batch), header.records_count)
+            if header.attributes & CONTROL_BIT:
+                transactions.on_control(header, reading.control_type(header, batch))
+            elif not transactions.on_data(header) and header.last_offset >= first_dirty_offset:
+                if header.records_count <= RECORDS_AT_ONCE:
+                    payload = reading.payload(header, batch)
+                    full = self._take_records(reading, header, payload, 0, header.records_count) < 0
+                else:
+                    full = yield from self._take_batch(reading, header, batch)
+                if full:
+                    yield tally.step()
+                    return True
+            if header.last_offset >= first_dirty_offset:
+                self._map.reach(header.last_offset)
+            if tally.cost >= CLEANING_STEP_COST:
+                yield tally.step()
+        yield tally.step()
+        return False
+
+    def _take_batch(
+        self, reading: SegmentBatches, header: BatchHeader, batch: memoryview
+    ) -> Generator[Progress, None, bool]:
+        """Returns whether the map is full."""
+        left = header.records_count
+        payload = reading.payload(header, batch)
+        pos = 0
+        while left:
+            count = min(left, RECORDS_AT_ONCE)
+            pos = self._take_records(reading, header, payload, pos, count)
+            if pos < 0:
+                return True
+            left -= count
+            yield self._tally.step()
+        return False
+
+    def _take_records(
+        self, reading: SegmentBatches, header: BatchHeader, payload: bytes, pos: int, count: int
+    ) -> int:
+        """Takes so many records from the position on, and returns where they end; -1 where the map is full."""
+        self._tally.cost += count
+        try:
+            records = read_keyed_records(payload, pos, count)
+        except CorruptRecordError as failure:
+            raise reading.error(failure) from failure
+        first_dirty_offset = self._plan.first_dirty_offset
+        if not self._map.put(records, header.base_offset, header.last_offset, first_dirty_offset):
+            return -1
+        return records[-1][0] if records else pos
+
+
+# ---- which neighbouring segments become one. Source: Cleaner.groupSegmentsBySize
+
+MAX_SEGMENTS_IN_GROUP = 100
+"""Their files are renamed in one go when they are replaced, while nobody else is served: some 7 ms. Kafka has no such
+bound; what is left over is merged by a later pass."""
+
+
+def group_segments(
+    segments: Sequence[SegmentSizes], settings: CleaningSettings, first_uncleanable_offset: int
+) -> list[list[SegmentSizes]]:
+    """The segments in groups, both ascending: from the left each takes what it has room for.
+
+    Sizes are those before the pass, so that what shrinks now is merged by the next one.
+    """
+    groups: list[list[SegmentSizes]] = []
+    log_bytes = offset_index_bytes = time_index_bytes = 0
+    for slot, segment in enumerate(segments):
+        log_bytes += segment.log_bytes
+        offset_index_bytes += segment.offset_index_bytes
+        time_index_bytes += segment.time_index_bytes
+        end = segments[slot + 1].base_offset if slot + 1 < len(segments) else first_uncleanable_offset
+        if (
+            groups
+            and len(groups[-1]) < MAX_SEGMENTS_IN_GROUP
+            and log_bytes <= settings.segment_bytes
+            and offset_index_bytes <= settings.segment_index_bytes
+            and time_index_bytes <= settings.segment_index_bytes
+            and (not segment.log_bytes or end - 1 - groups[-1][0].base_offset <= MAX_RELATIVE_OFFSET)
+        ):
+            groups[-1].append(segment)
+        else:
+            groups.append([segment])
+            _base_offset, log_bytes, offset_index_bytes, time_index_bytes = segment
+    return groups
+
+
+# ---- what becomes of each batch of a segment: copied as it is, made anew, emptied, or gone. Source: Cleaner.cleanInto
+
+_INT64 = Struct(">q")
+
+
+class Copying:
+    """Copies segments in the order of the log; what is known of transactions goes along from one to the next."""
+
+    def __init__(
+        self, plan: CleaningPlan, offset_map: OffsetMap, transactions: CleanedTransactions, tally: Tally
+    ) -> None:
+        self._now_ms = plan.now_ms
+        self._new_horizon_ms = plan.now_ms + plan.settings.delete_retention_ms
+        self._end_offset = plan.first_uncleanable_offset
+        count = len(plan.producers) // 3
+        producer_ids = plan.producers[:count]
+        self._epochs = dict(zip(producer_ids, plan.producers[count : 2 * count], strict=True))
+        self._last_data_offsets = dict(zip(producer_ids, plan.producers[2 * count :], strict=True))
+        self._map = offset_map
+        self._transactions = transactions
+        self._tally = tally
+
+    def copy(self, reading: SegmentBatches, target: CleanedFiles) -> Generator[Progress, None, None]:
+        """Raises `UncleanableError`, `OSError`."""
+        tally = self._tally
+        for header, batch in reading:
+            tally.read(len(batch), header.records_count)
+            if header.attributes & CONTROL_BIT:
+                self._copy_control(reading, header, batch, target)
+            elif self._nothing_stays(header):
+                if self._keeps_empty(header):
+                    self._write(header, empty_batch(header), 0, target)
+            elif header.records_count <= RECORDS_AT_ONCE:
+                self._copy_data(reading, header, batch, target)
+            else:
+                yield from self._copy_large(reading, header, batch, target)
+            if tally.cost >= CLEANING_STEP_COST:
+                yield tally.step()
+        yield tally.step()
+
+    def _nothing_stays(self, header: BatchHeader) -> bool:
+        """Whether no record of the batch stays, as far as its header tells."""
+        return (
+            self._transactions.on_data(header)
+            or header.records_count <= 0
+            or not self._map.has_latest_within(header.base_offset, header.last_offset)
+        )
+
+    def _keeps_empty(self, header: BatchHeader) -> bool:
+        """Whether the batch stays though nothing is left of it: it says where the cleaned part of the log ends, or
+        where an active producer is, so that whoever reads the log from its start finds its epoch and its sequence. Of
+        one without a batch of data in its epoch all control batches of that epoch stay."""
+        if header.last_offset + 1 == self._end_offset:
+            return True
+        if header.producer_id < 0:
+            return False
+        last_data_offset = self._last_data_offsets.get(header.producer_id)
+        if last_data_offset is None:
+            return False
+        if last_data_offset >= 0:
+            return header.last_offset == last_data_offset
+        return header.is_control and header.producer_epoch == self._epochs[header.producer_id]
+
+    def _copy_control(
+        self, reading: SegmentBatches, header: BatchHeader, batch: memoryview, target: CleanedFiles
+    ) -> None:
+        """A marker whose data is gone gets a delete horizon first, and goes once that has passed."""
+        control_type = reading.control_type(header, batch)
+        can_go, aborted = self._transactions.on_control(header, control_type)
+        if aborted is not None:
+            target.aborted.append(aborted)
+        expired = can_go and header.has_delete_horizon and header.base_timestamp <= self._now_ms
+        if control_type is None or expired:
+            if self._keeps_empty(header):
+                self._write(header, empty_batch(header), 0, target)
+        elif can_go and not header.has_delete_horizon:
+            payload = reading.payload(header, batch)
+            stays = [(0, len(payload))]
+            rebuild = BatchRebuild(header, payload, stays, header.records_count, self._new_horizon_ms)
+            while not rebuild.go_on():
+                pass
+            self._write(header, rebuild.sealed(), header.records_count, target)
+        else:
+            self._write(header, batch, header.records_count, target)
+
+    def _copy_data(
+        self, reading: SegmentBatches, header: BatchHeader, batch: memoryview, target: CleanedFiles
+    ) -> None:
+        """Of a batch of few records: in one go, since that of a large one costs a generator."""
+        payload = reading.payload(header, batch)
+        filtering = self._filter(header, payload)
+        try:
+            filtering.go_on()
+        except CorruptRecordError as failure:
+            raise reading.error(failure) from failure
+        rebuild = self._settle(header, batch, filtering, target)
+        if rebuild is not None:
+            rebuild.go_on()
+            self._write(header, rebuild.sealed(), filtering.kept, target)
+
+    def _copy_large(
+        self, reading: SegmentBatches, header: BatchHeader, batch: memoryview, target: CleanedFiles
+    ) -> Generator[Progress, None, None]:
+        payload = reading.payload(header, batch)
+        filtering = self._filter(header, payload)
+        try:
+            while not filtering.go_on():
+                yield self._tally.step()
+        except CorruptRecordError as failure:
+            raise reading.error(failure) from failure
+        rebuild = self._settle(header, batch, filtering, target)
+        if rebuild is not None:
+            while not rebuild.go_on():
+                yield self._tally.step()
+            self._write(header, rebuild.sealed(), filtering.kept, target)
+
+    def _filter(self, header: BatchHeader, payload: bytes) -> RecordFilter:
+        tombstones_go = header.attributes & DELETE_HORIZON_BIT != 0 and header.base_timestamp <= self._now_ms
+        self._tally.cost += header.records_count
+        return RecordFilter(header, payload, self._map, tombstones_go)
+
+    def _settle(
+        self, header: BatchHeader, batch: memoryview, filtering: RecordFilter, target: CleanedFiles
+    ) -> BatchRebuild | None:
+        """Writes the batch as it is, or empty, or not at all; else returns how it is made anew."""
+        kept = filtering.kept
+        has_horizon = header.attributes & DELETE_HORIZON_BIT
+        if kept == header.records_count and (has_horizon or not filtering.tombstones):
+            self._write(header, batch, kept, target)
+        elif kept:
+            horizon_ms = None
+            if has_horizon:
+                horizon_ms = header.base_timestamp
+            elif filtering.tombstones:
+                horizon_ms = self._new_horizon_ms
+            self._tally.cost += kept
+            return BatchRebuild(header, filtering.payload, filtering.stays, kept, horizon_ms)
+        elif self._keeps_empty(header):
+            self._write(header, empty_batch(header), 0, target)
+        return None
+
+    def _write(
+        self, header: BatchHeader, batch: bytearray | memoryview, records: int, target: CleanedFiles
+    ) -> None:
+        target.append(batch, header.last_offset, _INT64.unpack_from(batch, MAX_TIMESTAMP_POS)[0])
+        self._tally.wrote(len(batch), records)
+
+
+# ---- what a pass has done: since its last step, and in all
+
+CLEANING_STEP_COST = 1000
+"""Of a step: some milliseconds. The unit is a record."""
+_BATCH_COST = 2
+_BYTES_PER_COST = 2048
+
+
+class Tally:
+    """Counts bytes and records. `cost` is what the step has taken by now."""
+
+    __slots__ = (
+        "_read",
+        "_written",
+        "bytes_read",
+        "bytes_written",
+        "cost",
+        "map_bytes_read",
+        "map_records_read",
+        "records_read",
+        "records_written",
+    )
+
+    def __init__(self) -> None:
+        self.cost = 0
+        self._read = 0
+        self._written = 0
+        self.map_bytes_read = 0
+        self.map_records_read = 0
+        self.bytes_read = 0
+        self.records_read = 0
+        self.bytes_written = 0
+        self.records_written = 0
+
+    def mapped(self, batch_bytes: int, records: int) -> None:
+        """A batch was read for the offset map."""
+        self._took(batch_bytes)
+        self.map_bytes_read += batch_bytes
+        self.map_records_read += records
+
+    def read(self, batch_bytes: int, records: int) -> None:
+        """A batch was read to be copied."""
+        self._took(batch_bytes)
+        self.bytes_read += batch_bytes
+        self.records_read += records
+
+    def _took(self, batch_bytes: int) -> None:
+        self._read += batch_bytes
+        self.cost += _BATCH_COST + batch_bytes // _BYTES_PER_COST
+
+    def wrote(self, batch_bytes: int, records: int) -> None:
+        """What is left of a batch was written."""
+        self._written += batch_bytes
+        self.bytes_written += batch_bytes
+        self.records_written += records
+
+    def step(self) -> Progress:
+        """A step is over."""
+        progress = Progress(self._read, self._written)
+        self.cost = self._read = self._written = 0
+        return progress
+
+    def stats(self, keys: int) -> CleaningStats:
+        """Of the whole pass."""
+        return CleaningStats(
+            map_bytes_read=self.map_bytes_read,
+            map_records_read=self.map_records_read,
+            bytes_read=self.bytes_read,
+            records_read=self.records_read,
+            bytes_written=self.bytes_written,
+            records_written=self.records_written,
+            keys=keys,
+        )

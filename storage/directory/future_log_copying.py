@@ -14,9 +14,8 @@ from protocol.records.batch import walk_batches
 from storage.log import syncing
 from storage.log.leader_epochs import UNDEFINED_EPOCH
 from storage.log.log_config import LONG_MAX, LogConfig
+from storage.log.log_state import AppendOrigin, told_to_clients
 from storage.log.partition_log import PartitionLog
-from storage.log.results import AppendOrigin
-from storage.log.storage_errors import told_to_clients
 
 
 def config_of_future(config: LogConfig) -> LogConfig:

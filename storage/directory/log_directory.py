@@ -8,36 +8,112 @@ A `-future` folder is that of a partition which is being moved here from another
 by the start that goes on with the directory, and written last of all. Source: kafka.log.LogManager.
 """
 
+from __future__ import annotations
+
 import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
 
 from protocol.errors import KafkaError
 from protocol.topic_partition import TopicPartition
 from storage import checkpoints
-from storage.background import Background, RunAll, run_in_turn
-from storage.directory import future_logs
-from storage.directory.closing import close_all
-from storage.directory.directory_state import METADATA_TOPIC, DirectoryState
-from storage.directory.partition_folders import FUTURE_DIRECTORY_SUFFIX, PartitionFolder, find
-from storage.files import Files
+from storage.background import Background, Lane, RunAll, run_in_turn
+from storage.checkpoints import META_PROPERTIES_FILE, CheckpointError
+from storage.directory import future_log_copying
+from storage.directory.directory_checkpoints import CheckpointWriter, CleanerCheckpoint, OffsetCheckpoints
+from storage.files import LOG_SUFFIX, File, Files
 from storage.log import removal
 from storage.log.log_config import LogConfig
-from storage.log.log_state import Jitter
+from storage.log.log_state import Jitter, told_to_clients
 from storage.log.partition_log import PartitionLog
+from storage.log.syncing import LastSync
+from storage.producer_state import ProducerMemory
 
 __all__ = ["METADATA_TOPIC", "LogDirectory", "PartitionFolder"]
 
 LOCK_FILE = ".lock"
 
 logger = logging.getLogger(__name__)
+METADATA_TOPIC = "__cluster_metadata"
+FUTURE_DIRECTORY_SUFFIX = "-future"
 
 
-class LogDirectory(DirectoryState):
+class PartitionFolder(NamedTuple):
+    """One partition's folder."""
+
+    topic: str
+    partition: int
+    path: str
+    topic_id: str | None
+    """Its text form; None where partition.metadata is missing or makes no sense."""
+
+
+class FoundFolders(NamedTuple):
+    """All that a log directory has, by what their names say."""
+
+    partitions: dict[TopicPartition, PartitionFolder]
+    futures: dict[TopicPartition, PartitionFolder]
+    """Of partitions that are being moved here (`-future`)."""
+    deleted: list[str]
+    """The paths of those on their way out (`-delete`)."""
+
+
+def find(files: Files, path: str) -> FoundFolders:
+    """What is in the directory; strays aren't looked at. Raises `OSError`."""
+    found = FoundFolders({}, {}, [])
+    for name in files.list_subdirectories(path):
+        if name.endswith(removal.DELETE_DIRECTORY_SUFFIX):
+            found.deleted.append(f"{path}/{name}")
+        elif name.endswith(FUTURE_DIRECTORY_SUFFIX):
+            stem = name.removesuffix(FUTURE_DIRECTORY_SUFFIX).rpartition(".")[0]
+            _add(found.futures, files, f"{path}/{name}", stem)
+        elif not name.endswith(removal.STRAY_DIRECTORY_SUFFIX):
+            _add(found.partitions, files, f"{path}/{name}", name)
+    return found
+
+
+def _add(among: dict[TopicPartition, PartitionFolder], files: Files, path: str, stem: str) -> None:
+    topic, _dash, number = stem.rpartition("-")
+    if not topic or not (number.isascii() and number.isdigit()):
+        logger.warning("%s is no partition's folder, and is left alone", path)
+        return
+    try:
+        topic_id = checkpoints.read_partition_metadata(files, f"{path}/{checkpoints.PARTITION_METADATA_FILE}")
+    except (CheckpointError, IsADirectoryError):  # told where the partition is opened
+        topic_id = None
+    partition = int(number)
+    among[topic, partition] = PartitionFolder(topic, partition, path, topic_id)
+
+
+class LogDirectory:
     """Made by `LogDirectory.open`, or by `read` and `begin`; holds the lock until `close`. `logs` are those that
     `open_log` opened, `futures` those of partitions that are being moved here; no partition is in both."""
 
     def __init__(self, path: str, files: Files, background: Background) -> None:
         """For `read` alone."""
-        super().__init__(path, files, background)
+        self.path = path
+        self.files = files
+        self.background = background
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        self.on_failure: Callable[[LogDirectory, OSError], bool] | None = None
+        """Told of this directory and each failure of its disk: whether the directory goes offline for it."""
+        self.producer_memory = ProducerMemory()
+        """That of its node."""
+        self.clean = False
+        """Whether the last run stopped cleanly."""
+        self.unopened: dict[TopicPartition, PartitionFolder] = {}
+        """Those whose log nobody opened in this run: not recovered where the last stop wasn't clean."""
+        self.unopened_futures: dict[TopicPartition, PartitionFolder] = {}
+        self.left_futures: dict[TopicPartition, PartitionLog] = {}
+        """Of these, the logs that this run had open and has left: synced at its end with the others."""
+        self.writer = CheckpointWriter(path, files, background, self.report)
+        self.offsets = OffsetCheckpoints(self.writer, self._checkpointed)
+        self.cleaner_offsets = CleanerCheckpoint(self.writer)
+        # Once for all logs: each would have bound methods of its own.
+        self._told_by_logs = (self.report, self._truncated)
         self.broker_epoch: int | None = None
         """That of the run which stopped cleanly; None after any other stop, -1 where the mark doesn't say."""
         self.meta_properties: dict[str, str] | None = None
@@ -47,7 +123,7 @@ class LogDirectory(DirectoryState):
         """Folders of deleted partitions, which `begin` has go."""
 
     @classmethod
-    def open(cls, path: str, *, files: Files, background: Background) -> "LogDirectory":
+    def open(cls, path: str, *, files: Files, background: Background) -> LogDirectory:
         """`read` and `begin`. Raises as they do."""
         directory = cls.read(path, files=files, background=background)
         try:
@@ -58,7 +134,7 @@ class LogDirectory(DirectoryState):
         return directory
 
     @classmethod
-    def read(cls, path: str, *, files: Files, background: Background) -> "LogDirectory":
+    def read(cls, path: str, *, files: Files, background: Background) -> LogDirectory:
         """Locks the directory, made if need be, and reads all but the logs; nothing in it is changed.
 
         Raises `LockedError`, `OSError`.
@@ -194,47 +270,232 @@ class LogDirectory(DirectoryState):
         )
         self.files.rename(folder.path, stray)
         if folder.path.endswith(FUTURE_DIRECTORY_SUFFIX):
-            future_logs.forget_unopened(self, (folder.topic, folder.partition))
+            self._forget_unopened((folder.topic, folder.partition))
         else:
             self.forget((folder.topic, folder.partition))
         return stray
 
-    # ---- moves
+    # ---- moves. Source: kafka.log.LogManager (getOrCreateLog of a future log, replaceCurrentWithFutureLog)
 
     def open_future(
-        self, present: PartitionLog, unique: str, *, now_ms: int, jitter: Jitter = lambda limit: 0
+        self,
+        present: PartitionLog,
+        unique: str,
+        *,
+        now_ms: int,
+        jitter: Jitter = lambda limit: 0,
     ) -> PartitionLog:
         """The log that is going to take the place of the present one, which is in another directory: what an earlier
         run left of it, or else a new one. `unique` is 32 hex digits. Raises as `open_log` and
-        `future_log_copying.begin`."""
-        return future_logs.open_future(self, present, unique, now_ms=now_ms, jitter=jitter)
+        `future_log_copying.begin`; the directory is told what the disk refused, as it is by all that is done with the
+        log."""
+        key = (present.topic, present.partition)
+        assert key not in self.logs, f"{present.directory} is to be moved to where it is"
+        assert key not in self.left_futures, "a partition that is offline stays so until the next start"
+        folder = self.unopened_futures.get(key)
+        name = f"{present.topic}-{present.partition}.{unique}{FUTURE_DIRECTORY_SUFFIX}"
+        found = folder is not None
+        recovery_point, log_start_offset, _ = (
+            self.offsets.of_unopened(key) if found else (0, future_log_copying.start_offset_of(present), 0)
+        )
+        try:
+            self.name_is_free(key)
+            future = PartitionLog.open(
+                self.path_of(name) if folder is None else folder.path,
+                present.topic,
+                present.partition,
+                future_log_copying.config_of_future(present.config),
+                now_ms=now_ms,
+                clean=self.clean or not found,
+                recovery_point=recovery_point,
+                log_start_offset=log_start_offset,
+                files=self.files,
+                background=self.background,
+                jitter=jitter,
+                topic_id=present.topic_id,
+                found_topic_id=None if folder is None else folder.topic_id,
+            )
+        except OSError as failure:
+            self.report(failure)
+            raise
+        future.report = self.report
+        future.producers.count_in(self.producer_memory)
+        try:
+            future_log_copying.begin(future, present, now_ms)
+        except KafkaError:
+            self.clean = False
+            self._put_back(future)
+            raise
+        self.futures[key] = future
+        self.unopened_futures.pop(key, None)
+        self.offsets.opened(key)
+        self.attach(future)
+        if future.cut is not None:
+            with suppress(MemoryError):  # the next writing comes by the clock
+                self.offsets.write_recovery_points()
+                self.offsets.write_log_starts()
+        return future
 
     def leave_future(self, log: PartitionLog) -> None:
-        """The move can't go on in this run, the partition being offline: its folder waits for a start."""
-        future_logs.leave_future(self, log)
+        """The move can't go on in this run, the partition being offline: its folder waits for a start, as one that was
+        found and not opened. As in Kafka it is kept open, and no more is done with it: what it lacks to be synced is so
+        at the end of the run, with that of the others."""
+        key = (log.topic, log.partition)
+        self.futures.pop(key)
+        if log.created:
+            self.left_futures[key] = log
+            self._note_unopened(log)
+        else:
+            log.take_out_of_use()
+
+    def _put_back(self, log: PartitionLog) -> None:
+        log.take_out_of_use()
+        if log.created:
+            self._note_unopened(log)
+
+    def _note_unopened(self, log: PartitionLog) -> None:
+        key = (log.topic, log.partition)
+        self.unopened_futures[key] = PartitionFolder(log.topic, log.partition, log.directory, log.topic_id)
+        self.offsets.closed(key, log)
 
     def unopened_future_sizes(self) -> dict[TopicPartition, int]:
         """Of the moves that can't go on in this run, the bytes of their `.log` files, as `PartitionLog.size`."""
-        return future_logs.unopened_future_sizes(self)
+        sizes = {}
+        for key, folder in self.unopened_futures.items():
+            try:
+                names = [name for name in self.files.list_directory(folder.path) if name.endswith(LOG_SUFFIX)]
+                sizes[key] = sum(self.files.size_of(File(f"{folder.path}/{name}")) for name in names)
+            except OSError as failure:
+                self.report(failure)
+        return sizes
 
     def delete_future(self, log: PartitionLog, unique: str) -> None:
         """Gives up moving a partition here. Raises as `delete_log`; the next start then goes on with the move."""
-        future_logs.delete_future(self, log, unique)
+        key = (log.topic, log.partition)
+        self.futures.pop(key, None)
+        try:
+            log.delete(unique)
+        finally:
+            self.forget(key)
 
     def discard_future(self, folder: PartitionFolder, unique: str) -> None:
         """Deletes the folder of a move that is not to go on. Raises `OSError`, of which the directory is told."""
-        future_logs.discard_future(self, folder, unique)
+        doomed = removal.out_of_use_path(
+            folder.path, folder.topic, folder.partition, unique, removal.DELETE_DIRECTORY_SUFFIX
+        )
+        try:
+            self.files.rename(folder.path, doomed)
+        except OSError as failure:
+            self.report(failure)
+            raise
+        finally:
+            self._forget_unopened((folder.topic, folder.partition))
+        removal.remove_directory_later(self.files, doomed, self.background, 0)
+
+    def _forget_unopened(self, key: TopicPartition) -> None:
+        """The folder of a move has gone. The checkpoints forget it, which else would count for a new partition of that
+        name; where the partition itself is in the directory they are of that."""
+        self.unopened_futures.pop(key, None)
+        left = self.left_futures.pop(key, None)
+        if left is not None:
+            left.take_out_of_use()
+        if key not in self.logs and key not in self.unopened:
+            self.forget(key)
 
     def promote_folder(self, folder: PartitionFolder) -> None:
         """A folder of a move becomes the partition's, of which there is no other: a crash came in between."""
-        future_logs.promote_folder(self, folder)
+        key = (folder.topic, folder.partition)
+        path = self.path_of(f"{folder.topic}-{folder.partition}")
+        self.files.rename(folder.path, path)
+        del self.unopened_futures[key]
+        self.unopened[key] = folder._replace(path=path)
 
     def promote(
-        self, future: PartitionLog, present: PartitionLog, source: DirectoryState, unique: str
+        self,
+        future: PartitionLog,
+        present: PartitionLog,
+        source: LogDirectory,
+        unique: str,
     ) -> None:
         """The future log, caught up, takes the place of the present one, which is deleted.
-        See `future_log_copying.take_over`."""
-        future_logs.promote(self, future, present, source, unique)
+        See `future_log_copying.take_over`.
+
+        Raises `KafkaError` (KAFKA_STORAGE_ERROR), the directory that refused being told, as Kafka's
+        `UnifiedLog.renameDir` does.
+        """
+        key = (future.topic, future.partition)
+        doomed = removal.out_of_use_path(
+            present.directory, present.topic, present.partition, unique, removal.DELETE_DIRECTORY_SUFFIX
+        )
+        has_folder = future_log_copying.folder_exists(present)
+        if future.log_start_offset > future.base_offsets[0] or self.offsets.says_later_start(key, future):
+            # else a crash would bring back what was deleted: the present one's directory forgets it
+            _write_log_starts(future, self)
+        future_log_copying.take_over(
+            future, present, self.path_of(f"{future.topic}-{future.partition}"), doomed
+        )
+        self.logs[key] = self.futures.pop(key)
+        self.attach(future)
+        source.logs.pop(key, None)
+        source.cleaner_offsets.move(key, self.cleaner_offsets)
+        source.forget(key)
+        with suppress(MemoryError):  # the places have changed; what is out of use the next start finds
+            for changed in (self, source):
+                _sync_names(changed)
+            if has_folder:
+                removal.remove_directory_later(
+                    source.files, doomed, source.background, present.config.file_delete_delay_ms
+                )
+
+    # ---- what concerns all logs in it
+
+    def path_of(self, name: str) -> str:
+        """Of a file or folder in the directory."""
+        return f"{self.path}/{name}"
+
+    @property
+    def was_deleted(self) -> bool:
+        """Whether somebody has deleted or moved it while it is in use: what says whose it is has gone. Files that are
+        open take appends all the same, which nobody will ever read."""
+        return not self.files.exists(self.path_of(META_PROPERTIES_FILE))
+
+    def report(self, failure: OSError) -> bool:
+        """The disk refused. Whether the directory goes offline for it, which needs another one to go on with."""
+        return self.on_failure is not None and self.on_failure(self, failure)
+
+    def _truncated(self, key: TopicPartition, base_offset: int) -> None:
+        """A log's end was cut off: what comes in its place isn't synced, whatever the checkpoint says of what was there
+        (Kafka: `LogManager.truncateTo`). Where it was cut off below its start, it begins there: nothing comes in its
+        place before the file says so, or after a crash it would be hidden. Raises `OSError`."""
+        log = self.futures.get(key) if key in self.futures else self.logs.get(key)
+        if log is not None and self.offsets.says_later_start(key, log):
+            self.offsets.write_log_starts_now()
+        self.cleaner_offsets.lower(key, base_offset)
+        self.offsets.write_recovery_points()
+
+    def attach(self, log: PartitionLog) -> None:
+        """The log is the partition's from here on: what happens to it concerns the directory."""
+        log.report, log.truncated = self._told_by_logs
+        log.producers.count_in(self.producer_memory)
+
+    def name_is_free(self, key: TopicPartition) -> None:
+        """A log of this name is about to be made or opened: nothing that the checkpoints say of an earlier one counts
+        for it after a crash. Raises `OSError`."""
+        self.cleaner_offsets.name_is_free(key)
+        self.offsets.name_is_free(key)
+
+    def forget(self, key: TopicPartition) -> None:
+        """The partition's folder has gone."""
+        self.unopened.pop(key, None)
+        try:
+            self.offsets.forget(key)
+        finally:
+            # though there was too little memory to write the others: what it says isn't to be a new partition's
+            self.cleaner_offsets.forget(key)
+
+    def _checkpointed(self) -> dict[TopicPartition, PartitionLog]:
+        # the metadata log's offsets are in no checkpoint: it is always read again
+        return {key: log for key, log in (self.futures | self.logs).items() if key[0] != METADATA_TOPIC}
 
     # ---- checkpoints
 
@@ -306,3 +567,54 @@ class LogDirectory(DirectoryState):
         )
         metadata = [log for log in self.logs.values() if log.topic == METADATA_TOPIC]
         return close_all(self.files, metadata, run_all) and went_well
+
+
+@told_to_clients
+def _write_log_starts(future: PartitionLog, directory: LogDirectory) -> None:
+    directory.offsets.write_log_starts_now()
+
+
+def _sync_names(directory: LogDirectory) -> None:
+    path, files = directory.path, directory.files
+    # before what it replaces is deleted
+    directory.background(lambda: files.sync_directory(path), removal.log_failure, lane=Lane.DELETING)
+
+
+# ---- ending many logs together: a disk syncs them together sooner than one by one
+
+
+def close_all(files: Files, logs: Sequence[PartitionLog], run_all: RunAll) -> bool:
+    """Writes what each log has left to write, then syncs them. Whether all went well."""
+    clean = True
+    closing: list[tuple[PartitionLog, LastSync]] = []
+    for log in logs:
+        try:
+            last_sync = log.begin_close()
+        except Exception as failure:
+            clean = _not_clean(log, failure)
+            continue
+        if last_sync is not None:
+            closing.append((log, last_sync))
+    failures = _sync(files, [last_sync for _log, last_sync in closing], run_all)
+    for (log, _last_sync), failed in zip(closing, failures, strict=True):
+        log.end_close(failed)
+        if failed is not None:
+            clean = _not_clean(log, failed)
+    return clean and all(log.failure is None for log in logs)
+
+
+def _sync(files: Files, closing: Sequence[LastSync], run_all: RunAll) -> list[Exception | None]:
+    """What each failed with; a directory that new logs have in common is synced once for them all."""
+    parents = [*dict.fromkeys(each.parent for each in closing if each.parent is not None)]
+    of_parents = [partial(files.sync_directory, parent) for parent in parents]
+    failures = run_all([*of_parents, *(each.work for each in closing)])
+    failed = dict(zip(parents, failures, strict=False))
+    return [
+        failure if failure is not None or each.parent is None else failed[each.parent]
+        for each, failure in zip(closing, failures[len(parents) :], strict=True)
+    ]
+
+
+def _not_clean(log: PartitionLog, failure: Exception) -> bool:
+    logger.error("%s-%d didn't close cleanly", log.topic, log.partition, exc_info=failure)
+    return False

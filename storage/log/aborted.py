@@ -16,13 +16,13 @@ from itertools import islice
 
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, CorruptRecordError
+from protocol.records.records import read_marker
 from protocol.waiting import step
-from storage.indexes.transaction_index import AbortedTxn
-from storage.log import producer_replay
+from storage.indexes import AbortedTxn
+from storage.log import segment_recovery
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
-from storage.producers.producer_state import ProducerStates
-from storage.producers.txn_markers import read_marker
+from storage.producer_state import ProducerStates
 
 logger = logging.getLogger(__name__)
 
@@ -217,7 +217,7 @@ def _aborted_in(log: LogState, slot: int) -> Iterator[list[AbortedTxn] | None]:
     else:
         states.reset((), begins)
     for before in log.segments.row[max(bisect_right(log.segments.base_offsets, begins) - 1, 0) : slot]:
-        replaying = producer_replay.replay_in_steps(before, states, base_offset)
+        replaying = segment_recovery.replay_in_steps(before, states, base_offset)
         while not step(replaying):
             yield None
     aborted: list[AbortedTxn] = []
@@ -229,7 +229,7 @@ def _aborted_in(log: LogState, slot: int) -> Iterator[list[AbortedTxn] | None]:
             if header.producer_id >= 0:
                 is_control = header.attributes & CONTROL_BIT
                 batch = segment.files.read(segment.log, header.size_bytes, position) if is_control else b""
-                found = producer_replay.apply(states, header, batch)
+                found = segment_recovery.apply(states, header, batch)
                 if found is not None:
                     aborted.append(found)
             yield None

@@ -1,27 +1,267 @@
-"""What a partition's log is made of. What is done with it is done by the other files of this room, and
-`partition_log` is the front of them all.
+"""What a partition's log is made of: segments, epochs, producers and their snapshots, how far it is synced, and the
+offsets. What is done with it is done by the other files of this room, and `partition_log` is the front of them all.
+
+    log start ≤ high watermark ≤ log end      last stable offset ≤ high watermark      recovery point ≤ log end
+
+Below the log start nothing is read, below the recovery point all is on the disk, below the high watermark all is
+replicated, and below the last stable offset all transactions are decided too.
 """
+
+from __future__ import annotations
 
 import errno
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from contextlib import suppress
+from enum import Enum
+from functools import wraps
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
-from protocol.errors import KafkaError
+from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.records.batch import CorruptRecordError
 from protocol.topic_partition import TopicPartition
-from storage.background import Background, Then
+from storage.background import Background, Lane, Then
 from storage.cleaning.plan import CleanedSegment
-from storage.files import OUT_OF_DESCRIPTORS, Files
-from storage.log.flushing import Flushing
+from storage.files import OUT_OF_DESCRIPTORS, FileRange, Files, TornWriteError
 from storage.log.leader_epochs import LeaderEpochs
 from storage.log.log_config import LogConfig
-from storage.log.read_positions import ReadPositions
-from storage.log.segments import Segments
-from storage.producers.producer_snapshot import Snapshots
-from storage.producers.producer_state import ProducerStates
+from storage.log.segment import Segments
+from storage.producer_snapshot import Snapshots
+from storage.producer_state import ProducerStates
 
 logger = logging.getLogger(__name__)
+
+# ---- what a log takes and hands back
+
+new_tuple = tuple.__new__  # of what each append and each read makes: a call of the class is twice as slow
+
+
+class AppendOrigin(Enum):
+    """Who appends, which decides the checks and who assigns offsets. Source: AppendOrigin of Kafka."""
+
+    CLIENT = "client"
+    """A produce request: all checks, the log assigns the offset."""
+    COORDINATOR = "coordinator"
+    """A group or transaction coordinator, transaction markers: epochs are checked, sequences aren't."""
+    RAFT_LEADER = "raft leader"
+    """The metadata log of the controller: the log assigns the offset; nothing is checked. A roll waits for the disk."""
+    REPLICATION = "replication"
+    """Batches that another log has accepted: they keep their offset and leader epoch, nothing is refused."""
+
+
+CLIENT, COORDINATOR, RAFT_LEADER, REPLICATION = AppendOrigin
+# By themselves for what each append asks: to Python 3.11 `AppendOrigin.CLIENT` is a call.
+
+
+class AppendResult(NamedTuple):
+    """Where a batch stands. Offsets of the old one for a duplicate."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    """-1 with CreateTime; a duplicate has the stored batch's largest timestamp, whatever the type."""
+    log_start_offset: int
+    duplicate: bool = False
+    flushing: bool = False
+    """`flush.messages` was reached: the batch is synced once `PartitionLog.when_flushed` says so."""
+
+
+class ReadResult(NamedTuple):
+    """What a read at an offset found."""
+
+    records: bytes
+    """Whole batches as they stand in the segment; the last one may be cut short."""
+    first_batch_incomplete: bool = False
+    """There is data, though the first batch of it is larger than was asked for: then `records` is empty."""
+    segment_base_offset: int = -1
+    position: int = -1
+    """Where in the segment `records` begin, in bytes; -1 where nothing was read."""
+    rest: FileRange | None = None
+    """What follows `records` and is left in the file, where not all was to be read at once."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all that was found."""
+        return len(self.records) if self.rest is None else len(self.records) + len(self.rest)
+
+
+class AbortedTransaction(NamedTuple):
+    """What a reader of committed records passes over: the producer's records from there to its next marker."""
+
+    producer_id: int
+    first_offset: int
+
+
+class TimestampOffset(NamedTuple):
+    """What a look-up by time found: the first record at or after it."""
+
+    timestamp_ms: int
+    offset: int
+    leader_epoch: int
+    """-1 where the batch carries none."""
+
+
+# ---- how far a log is synced, and who waits for more
+
+
+class Flushing:
+    """While a flush of a log runs, what is wanted is served by one more behind it.
+
+    Who waits is told exactly once, whatever another one does with it; a broken invariant of one is raised behind the
+    last of them.
+    """
+
+    __slots__ = (
+        "_claimed",
+        "_truncations",
+        "_waiters",
+        "lane",
+        "last_ms",
+        "made_anew",
+        "recovery_point",
+        "under_way",
+        "wanted_to",
+    )
+
+    def __init__(self) -> None:
+        self.lane = Lane.FLUSHING
+        """Where it is synced."""
+        self.recovery_point = 0
+        """All before it is on the disk."""
+        self.made_anew = False
+        """Whether this start made indexes or a snapshot anew: a clean end syncs them, even beside synced records."""
+        self.under_way = 0
+        """How many flushes were begun and have not ended."""
+        self.wanted_to = 0
+        self.last_ms = 0
+        """When a flush was last wanted."""
+        self._waiters: list[tuple[int, Then]] | None = None  # most logs have none, ever
+        self._claimed = 0
+        """How far the checkpoint may say that it is synced: where that goes back, it is told in the background."""
+        self._truncations = 0
+        """How often the end was cut back: what was being synced then isn't what is there now."""
+
+    @property
+    def running(self) -> bool:
+        """Whether a flush is under way."""
+        return self.under_way > 0
+
+    @property
+    def has_waiters(self) -> bool:
+        """Whether anybody waits for a flush."""
+        return bool(self._waiters)
+
+    def want(self, offset: int, now_ms: int) -> None:
+        """All below the offset is to be synced."""
+        self.last_ms = now_ms
+        if offset > self.wanted_to:
+            self.wanted_to = offset
+
+    def start(self) -> int:
+        """A flush runs. Returns what `end` is told, by which it knows of a truncation in between."""
+        self.under_way += 1
+        return self._truncations
+
+    def begin_at(self, offset: int) -> None:
+        """There is nothing below the offset to sync."""
+        self._claimed = max(self._claimed, self.recovery_point)
+        self.recovery_point = offset
+
+    def begin_segment(self, base_offset: int) -> None:
+        """The indexes and the snapshot of the segment before aren't synced, though all of its records may be: a start
+        recovers it until they are."""
+        self.recovery_point = min(self.recovery_point, base_offset - 1)
+
+    def may_be_claimed(self, offset: int) -> bool:
+        """Whether a start may take all below the offset for synced that isn't."""
+        return self.recovery_point < offset <= self._claimed
+
+    def stop(self) -> None:
+        """A flush has ended."""
+        self.under_way -= 1
+
+    def end(self, begun: int, target: int) -> None:
+        """A flush that has ended has synced all below `target`, unless the log was truncated meanwhile."""
+        if begun == self._truncations:
+            self.synced_to(max(self.recovery_point, target))
+        else:
+            self.tell_synced()
+
+    def synced_to(self, offset: int) -> None:
+        """All below the offset is on the disk; those who waited for it are told."""
+        self.recovery_point = offset
+        self.tell_synced()
+
+    def cut_at(self, offset: int) -> None:
+        """The log ends at the offset now. Who waits for more is to be told, with `tell_lost`."""
+        self._claimed = max(self._claimed, self.recovery_point)
+        self.recovery_point = min(self.recovery_point, offset)
+        self.wanted_to = min(self.wanted_to, offset)
+        self._truncations += 1
+
+    def wait(self, offset: int, then: Then) -> None:
+        """`then` is called once all below the offset is synced, or with the failure that prevents it."""
+        if self._waiters is None:
+            self._waiters = []
+        self._waiters.append((offset, then))
+
+    def take_over(self, other: Flushing) -> None:
+        """Those who wait for the other one, wait for this one; it isn't under way, and tells nobody yet."""
+        self.last_ms = other.last_ms
+        self._waiters, other._waiters = [*(self._waiters or ()), *(other._waiters or ())], None
+
+    def tell_lost(self, failure: Exception, *, above: int = -1) -> None:
+        """Tells those who wait for an offset above the given one that it is never going to be synced."""
+        waiters = self._waiters
+        if not waiters:
+            return
+        lost = [then for offset, then in waiters if offset > above]
+        self._waiters = [waiter for waiter in waiters if waiter[0] <= above]
+        _tell(lost, failure)
+
+    def tell_synced(self) -> None:
+        """Tells those who wait for what is synced."""
+        if not self._waiters:
+            return
+        point = self.recovery_point
+        due = [then for offset, then in self._waiters if offset <= point]
+        self._waiters = [waiter for waiter in self._waiters if waiter[0] > point]
+        _tell(due, None)
+
+
+def _tell(waiters: Sequence[Then], failure: Exception | None) -> None:
+    broken: Exception | None = None
+    for then in waiters:
+        try:
+            then(failure)
+        except Exception as error:
+            with suppress(MemoryError):  # the others are told
+                logger.exception("Somebody who waited for a flush can't be told")
+            if broken is None and stops_the_broker(error):
+                broken = error
+    if broken is not None:
+        raise broken
+
+
+# ---- where its readers will go on: their next `read` then needs no search
+
+REMEMBERED_POSITIONS = 16
+"""Per log: so many consumers read on from where they were without a search."""
+
+
+class ReadPositions(dict[int, tuple[int, int]]):
+    """offset -> (segment's base offset, position in it), of offsets that are likely to be read next."""
+
+    __slots__ = ()
+
+    def remember(self, offset: int, base_offset: int, position: int) -> None:
+        """The oldest one makes way where there are too many."""
+        self[offset] = (base_offset, position)
+        if len(self) > REMEMBERED_POSITIONS:
+            del self[next(iter(self))]
+
+
+# ---- the log
 
 Report = Callable[[OSError], object]
 
@@ -152,7 +392,7 @@ class LogState:
         self.read_positions: ReadPositions | None = None
         """None until something is read: most partitions of a node are idle."""
         self.replacement: tuple[CleanedSegment, Then] | None = None
-        """The cleaned segment that is about to take others' place, and who waits for it (`replacing`)."""
+        """The cleaned segment that is about to take others' place, and who waits for it (`replaced_segments`)."""
         self.out_of_use: Sequence[str] = ()
         """Paths of files that were replaced, and that there was too little memory to delete."""
         self.verifies_transactions = False
@@ -345,3 +585,42 @@ class LogState:
             return self.segments.base_offset_of(offset)
         except (OSError, KafkaError, CorruptRecordError):
             return offset
+
+
+# ---- what a client is told of a failure of the disk
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_Log = TypeVar("_Log", bound=LogState)
+
+
+def storage_error(log: LogState, failure: OSError) -> KafkaError:
+    """KAFKA_STORAGE_ERROR; a failure that left the files in disorder ends all appending to the log."""
+    if isinstance(failure, TornWriteError):
+        log.give_up(failure)
+        return KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
+    if not log.closed:
+        log.report(failure)
+    log.say_once(failure)
+    return KafkaError(Error.KAFKA_STORAGE_ERROR, str(failure))
+
+
+def told_to_clients(function: Callable[Concatenate[_Log, _P], _R]) -> Callable[Concatenate[_Log, _P], _R]:
+    """Makes `OSError` in the function a `KafkaError` (KAFKA_STORAGE_ERROR)."""
+
+    @wraps(function)
+    def guarded(log: _Log, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        try:
+            return function(log, *args, **kwargs)
+        except OSError as failure:
+            raise storage_error(log, failure) from failure
+
+    return guarded
+
+
+class MisplacedSegmentError(KafkaError):
+    """A segment's file begins with a whole batch of another place in the log: it was renamed, or put back from a copy
+    of another one. Kafka serves it, or cuts all of it."""
+
+    def __init__(self, path: str, offset: int) -> None:
+        super().__init__(Error.CORRUPT_MESSAGE, f"{path} begins with offset {offset}: it is another's file")

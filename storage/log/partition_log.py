@@ -1,46 +1,69 @@
 """One partition's log: what is appended, where it ends, what may be read of it.
 
-A log is a row of segments, of which the last is appended to. It belongs to one thread, the loop's; what must
-wait for the disk goes through the `Background` port. No clock and no chance in here: `now_ms` and `jitter`
-come in. Source: org.apache.kafka.storage UnifiedLog, LocalLog.
+A log is a row of segments, of which the last, the active one, is appended to. What it says of a batch is true for good
+once the batch is written, so whatever may refuse it comes before the write, and what follows from it behind:
+
+    ready? → epoch → roll → producer's checks → write, with index entries → log end → producers → flush.messages
+
+Where the write fails the segment is as it was; a failure that can't be taken back ends all appending (`failure`), and
+one behind the write stops the broker. Nothing waits for the disk but what would else lose more than it promised: a roll
+of the metadata log, and the first append and roll behind a cut. What is synced goes through the `Background` port, in
+the log's lane, and moves the recovery point when it is done.
+
+An end is cut off by `truncate_to` in two halves: the files, then what is known of them (epochs, producers, checkpoint).
+The second is tried again before anything is appended, where it fails.
+
+The log belongs to one thread, the loop's. No clock and no chance in here: `now_ms` and `jitter` come in. Source:
+org.apache.kafka.storage UnifiedLog, LocalLog.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import suppress
+
+from protocol.errors import Error, KafkaError, cannot_apply
 from protocol.records.batch import (
     CONTROL_BIT,
     TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
     BatchHeader,
+    CorruptRecordError,
+    crc_is_valid,
     patch_offset_and_epoch,
     read_header,
+    walk_batches,
 )
-from protocol.records.effort import ANY, Effort
+from protocol.records.records import EndTransactionMarker, read_marker
+from protocol.records.validation_budget import ANY, Effort
+from protocol.wire.primitives import Bytes
 from storage.background import Background, Then
 from storage.cleaning.plan import CleanedSegment, CleaningPlan
-from storage.files import Files
-from storage.log import (
-    appending,
-    closing,
-    log_to_clean,
-    lookups,
-    reads,
-    recovery,
-    removal,
-    replacing,
-    results,
-    retention,
-    rolling,
-    syncing,
-    truncation,
-)
+from storage.files import Files, TornWriteError
+from storage.indexes import AbortedTxn
+from storage.log import reads, recovery, removal, replaced_segments, segment_recovery, syncing
 from storage.log.log_config import LONG_MAX, LogConfig
-from storage.log.log_state import Jitter, LogPorts, LogState
+from storage.log.log_state import (
+    CLIENT,
+    RAFT_LEADER,
+    REPLICATION,
+    AbortedTransaction,
+    AppendOrigin,
+    AppendResult,
+    Jitter,
+    LogPorts,
+    LogState,
+    ReadResult,
+    RestOfCut,
+    TimestampOffset,
+    new_tuple,
+    storage_error,
+    told_to_clients,
+)
 from storage.log.reads import ALL
-from storage.log.results import AbortedTransaction, AppendOrigin, AppendResult, ReadResult, TimestampOffset
-from storage.log.storage_errors import storage_error, told_to_clients
 from storage.log.syncing import LastSync
-from storage.producers.txn_markers import EndTransactionMarker, read_marker
-from storage.producers.verification_guards import VerificationGuard
+from storage.producer_state import CachedBatch, VerificationGuard
 
 __all__ = [
     "AbortedTransaction",
@@ -77,7 +100,7 @@ class PartitionLog(LogState):
         jitter: Jitter = lambda limit: 0,
         topic_id: str | None = None,
         found_topic_id: str | None = None,
-    ) -> "PartitionLog":
+    ) -> PartitionLog:
         """The log in the directory, recovered unless the last stop was `clean`; an empty one without it.
 
         `recovery_point` and `log_start_offset` are the checkpoints'; below `compacted_up_to` offsets may be missing;
@@ -122,51 +145,56 @@ class PartitionLog(LogState):
         INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR. `BrokenInvariantError` where the batch
         is written and can't be applied.
         """
+        # 1. Where it is to stand.
         if header is None:
             header = read_header(batch)
-        if origin is results.REPLICATION:
+        if origin is REPLICATION:
             leader_epoch = header.partition_leader_epoch
-            base_offset = appending.offset_of_replicated(self, header)
+            base_offset = _offset_of_replicated(self, header)
         else:
             base_offset = self.log_end_offset
             if len(batch) > self.config.segment_bytes:
-                raise appending.too_large(self, len(batch))
+                raise _too_large(self, len(batch))
         last_offset = base_offset + header.last_offset_delta
         attributes = header.attributes
         produced = header.producer_id >= 0
         aborted = None
         try:
+            # 2. The log is ready for it: it has a directory, the epoch, a segment with room.
             if not self.ready:
-                appending.make_ready(self, now_ms)
+                _make_ready(self, now_ms)
             if leader_epoch != self.leader_epochs.latest and leader_epoch >= 0:
                 self.leader_epochs.assign(leader_epoch, base_offset)
             segment = self.segments.active
             if segment.must_roll_for(header, base_offset, now_ms, self.config):
-                segment = rolling.roll_at(self, base_offset, now_ms, synced=origin is results.RAFT_LEADER)
+                segment = syncing.roll_at(self, base_offset, now_ms, synced=origin is RAFT_LEADER)
+            # 3. Its producer may write it.
             if produced:
                 if attributes & CONTROL_BIT:
                     if marker is None:
                         marker = read_marker(batch)
                     if marker is not None:
-                        aborted = appending.check_marker(self, header, origin, marker)
+                        aborted = _check_marker(self, header, origin, marker)
                 else:
-                    duplicate = appending.check_data(self, header, origin, guard)
+                    duplicate = _check_data(self, header, origin, guard)
                     if duplicate is not None:
-                        return appending.result_of_duplicate(self, duplicate)
+                        return _result_of_duplicate(self, duplicate)
+            # 4. It is written.
             patch_offset_and_epoch(batch, 0, base_offset, leader_epoch)
             interval = self.config.index_interval_bytes  # by position, since keywords cost 2 %
             segment.append(batch, last_offset, header.max_timestamp, aborted, interval)
         except OSError as failure:
             raise storage_error(self, failure) from failure
+        # 5. What follows from it.
         self.log_end_offset = self.producers.map_end_offset = end = last_offset + 1
         if produced:
-            appending.apply(self, header, marker, base_offset)
+            _apply(self, header, marker, base_offset)
         time_ms = header.max_timestamp if attributes & TIMESTAMP_TYPE_BIT else -1
         flushing = end - self.flushing.recovery_point >= self.config.flush_messages
         if flushing:
-            appending.begin_flush(self, end, now_ms)
+            _begin_flush(self, end, now_ms)
         fields = (base_offset, last_offset, time_ms, self.log_start_offset, False, flushing)
-        return results.new_tuple(AppendResult, fields)
+        return new_tuple(AppendResult, fields)
 
     def start_verification(
         self, producer_id: int, sequence: int, epoch: int, supports_epoch_bump: bool, now_ms: int
@@ -229,12 +257,12 @@ class PartitionLog(LogState):
     @told_to_clients
     def offset_for_timestamp(self, timestamp_ms: int, effort: Effort = ANY) -> TimestampOffset | None:
         """The first record, in log order and from the log start on, whose timestamp is at or after the given one."""
-        return lookups.carried_out(lookups.search_for_timestamp(self, timestamp_ms), effort)
+        return reads.carried_out(reads.search_for_timestamp(self, timestamp_ms), effort)
 
     @told_to_clients
     def offset_of_max_timestamp(self, effort: Effort = ANY) -> TimestampOffset | None:
         """The first record that has the log's largest timestamp; possibly below the log start, as in Kafka."""
-        return lookups.carried_out(lookups.search_for_max_timestamp(self), effort)
+        return reads.carried_out(reads.search_for_max_timestamp(self), effort)
 
     # ---- syncing
 
@@ -249,9 +277,9 @@ class PartitionLog(LogState):
         syncing.flush_to(self, self.log_end_offset, now_ms, at_once=at_once)
 
     def go_on_flushing(self) -> None:
-        """See `syncing.go_on`, `replacing.go_on`."""
+        """See `syncing.go_on`, `replaced_segments.go_on`."""
         syncing.go_on(self)
-        replacing.go_on(self)
+        replaced_segments.go_on(self)
 
     def flush_if_due(self, now_ms: int) -> None:
         """Flushes where the last flush was `flush.ms` ago."""
@@ -295,7 +323,7 @@ class PartitionLog(LogState):
     def roll(self, now_ms: int) -> None:
         """Begins a new segment at the log end, unless the active one is empty."""
         if self.created and not self.closed:
-            rolling.roll_at(self, self.log_end_offset, now_ms)
+            syncing.roll_at(self, self.log_end_offset, now_ms)
 
     @told_to_clients
     def create(self, now_ms: int) -> None:
@@ -305,12 +333,32 @@ class PartitionLog(LogState):
     @told_to_clients
     def truncate_to(self, offset: int, now_ms: int) -> bool:
         """Drops all batches from the one that holds the offset. Returns whether there were any."""
-        return truncation.truncate_to(self, offset, now_ms)
+        if offset < 0:
+            raise ValueError(f"can't truncate to {offset}")
+        if offset >= self.log_end_offset:
+            self.leader_epochs.truncate_from_end(self.log_end_offset)
+            _finish_cut(self, now_ms)
+            return False
+        if offset < self.segments.base_offsets[0]:
+            _begin_anew(self, offset, now_ms)
+            return True
+        if offset < self.segments.active.base_offset:
+            _end_pass(self)
+        try:
+            removal.drop_segments(self, self.segments.newest_first(above=offset))
+            self.segments.active.truncate_to(offset, now_ms)
+        except _CUT_SHORT as failure:
+            raise _half_done(failure) from failure
+        self.end_at(offset)
+        if self.hole is not None and offset <= self.hole:
+            self.hole = None
+        _follow_cut(self, _behind_what_is_left, now_ms)
+        return True
 
     @told_to_clients
     def truncate_fully_and_start_at(self, offset: int, now_ms: int) -> None:
         """Drops everything; the log begins and ends at the offset. The name of its first file says so from now on."""
-        truncation.truncate_fully_and_start_at(self, offset, now_ms)
+        _begin_anew(self, offset, now_ms)
         if offset and not self.created:
             recovery.create_directory(self, now_ms)
 
@@ -318,16 +366,16 @@ class PartitionLog(LogState):
     def delete_records_before(self, offset: int) -> int:
         """Moves the log start to the offset; the segments below go at the next retention pass. Returns the log start.
         Raises `KafkaError` (OFFSET_OUT_OF_RANGE) for an offset above the high watermark."""
-        return retention.delete_records_before(self, offset)
+        return removal.delete_records_before(self, offset)
 
     @told_to_clients
     def apply_retention(self, now_ms: int, most: int = ALL) -> int:
-        """Deletes the segments that lie below the log start, or that retention.ms or retention.bytes give up, `most`
+        """Deletes the segments that lie below the log start, or that removal.ms or removal.bytes give up, `most`
         of them.
 
         Returns how many. Files are renamed with `.deleted` at once, and unlinked after `file.delete.delay.ms`.
         """
-        return retention.apply_retention(self, now_ms, most)
+        return removal.apply_retention(self, now_ms, most)
 
     # ---- cleaning
 
@@ -335,10 +383,10 @@ class PartitionLog(LogState):
     def cleaning_plan(
         self, *, first_dirty_offset: int, first_uncleanable_offset: int, now_ms: int, max_keys: int
     ) -> CleaningPlan:
-        """A pass over the log as it is now, for `cleaner.clean`. Until it has ended neither retention nor truncation
+        """A pass over the log as it is now, for `cleaner.clean`. Until it has ended neither retention nor recovery
         may run. The first uncleanable offset is rounded down to the base of its segment; `max_keys` is what the offset
         map takes (`offset_map.keys_for`)."""
-        return log_to_clean.cleaning_plan(
+        return replaced_segments.cleaning_plan(
             self,
             first_dirty_offset=first_dirty_offset,
             first_uncleanable_offset=first_uncleanable_offset,
@@ -349,27 +397,60 @@ class PartitionLog(LogState):
     def replace_segments(self, cleaned: CleanedSegment, then: Then) -> None:
         """Puts a cleaned segment in the place of those that it was made from, one at a time. `then` is called once that
         is on the disk, or with the failure: `OSError`, `ReplacedMeanwhileError` where the log is another one by now."""
-        replacing.replace_segments(self, cleaned, then)
+        replaced_segments.replace_segments(self, cleaned, then)
 
     # ---- ending
 
     @told_to_clients
     def close(self, *, clean: bool = True) -> None:
-        """Ends the log. A clean end syncs all, and leaves the snapshot that the next start trusts.
+        """Ends the log. A clean end writes and syncs all, and leaves the snapshot that the next start trusts.
 
         It waits for the disk, without the background. Whoever waits for a flush that now won't be is told so.
         """
-        closing.close(self, clean)
+        last_sync = self._begin_close(clean)
+        if last_sync is None:
+            return
+        try:
+            last_sync.work()
+            if last_sync.parent is not None:
+                self.files.sync_directory(last_sync.parent)
+        except OSError as failure:
+            self.end_close(failure)
+            raise
+        self.end_close(None)
 
     @told_to_clients
     def begin_close(self) -> LastSync | None:
         """The first half of a clean `close`: all is written. What remains to be synced may be so in any thread, and
         `end_close` is told; None where nothing remains, the log being closed then."""
-        return closing.begin_close(self, clean=True)
+        return self._begin_close(clean=True)
+
+    def _begin_close(self, clean: bool) -> LastSync | None:
+        if self.closed:
+            return None
+        was_usable = self.usable
+        self.close_down()
+        last_sync = None
+        try:
+            if clean and was_usable:
+                self.segments.active.become_inactive()
+                syncing.keep_txn_index(self)
+                last_sync = syncing.last_sync(self, self.snapshots.take(self.producers))
+        finally:
+            if last_sync is None:
+                self.flushing.tell_lost(self.closed_error())
+            try:
+                self.segments.close()
+            except OSError:  # what was written may be lost: there is nothing to be synced
+                self.flushing.tell_lost(self.closed_error())
+                raise
+        return last_sync
 
     def end_close(self, failure: Exception | None) -> None:
         """The second half of a clean `close`: all is synced, or isn't."""
-        closing.end_close(self, failure)
+        if failure is None:
+            self.flushing.synced_to(self.log_end_offset)
+        self.flushing.tell_lost(self.closed_error())
 
     @told_to_clients
     def delete(self, unique: str) -> str | None:
@@ -398,3 +479,242 @@ class PartitionLog(LogState):
     def expire_producers(self, now_ms: int) -> int:
         """Forgets producers not heard of for `producer.id.expiration.ms`. Returns how many."""
         return self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+
+
+# ---- the steps of appending: `PartitionLog.append` takes them in turn. Source: UnifiedLog.append,
+# analyzeAndValidateProducerState, maybeRoll
+
+
+def _offset_of_replicated(log: LogState, header: BatchHeader) -> int:
+    """A replicated batch keeps its offset, which is at the log end or behind it."""
+    if header.base_offset < log.log_end_offset:
+        raise ValueError(f"offset {header.base_offset} appended at log end {log.log_end_offset}")
+    return header.base_offset
+
+
+def _too_large(log: LogState, size: int) -> KafkaError:
+    """RECORD_LIST_TOO_LARGE, for a batch that no segment has room for."""
+    return KafkaError(
+        Error.RECORD_LIST_TOO_LARGE, f"batch of {size} bytes, segment.bytes={log.config.segment_bytes}"
+    )
+
+
+def _make_ready(log: LogState, now_ms: int) -> None:
+    """Makes the directory at the first append; behind a cut does what it left to be done, and waits for the disk where
+    that may still have the end that was cut off. Raises `OSError` where the log is closed or has failed."""
+    if log.failure is not None:
+        raise OSError(log.failure.errno, f"{log.directory} failed before: {log.failure}")
+    if log.closed:
+        raise log.closed_error()
+    if log.created:
+        _finish_cut(log, now_ms)
+        syncing.sync_cut(log)
+    else:
+        recovery.create_directory(log, now_ms)
+
+
+def _check_data(
+    log: LogState, header: BatchHeader, origin: AppendOrigin, guard: VerificationGuard | None
+) -> CachedBatch | None:
+    """Refuses a producer's batch that may not follow what is known of it. Returns the batch that a client's repeats.
+
+    Raises `KafkaError`: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+    """
+    if origin is REPLICATION:
+        return None
+    producers = log.producers
+    of_client = origin is CLIENT
+    if of_client:
+        duplicate = producers.find_duplicate(header)
+        if duplicate is not None:
+            return duplicate
+    if log.verifies_transactions and header.attributes & TRANSACTIONAL_BIT:
+        producers.check_verified(header, guard)
+    producers.check_data(header, log.log_end_offset, checks_sequence=of_client)
+    return None
+
+
+def _result_of_duplicate(log: LogState, duplicate: CachedBatch) -> AppendResult:
+    """Where the batch stands that was appended before."""
+    flushing = log.flushing
+    return AppendResult(
+        duplicate.first_offset,
+        duplicate.last_offset,
+        duplicate.timestamp_ms,
+        log.log_start_offset,
+        duplicate=True,
+        flushing=log.flush_is_due and flushing.recovery_point <= duplicate.last_offset < flushing.wanted_to,
+    )
+
+
+def _check_marker(
+    log: LogState, header: BatchHeader, origin: AppendOrigin, marker: EndTransactionMarker
+) -> AbortedTxn | None:
+    """Refuses a marker that may not end the producer's transaction. Returns what the transaction index must say of it.
+
+    Raises `KafkaError`: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+    """
+    if origin is REPLICATION:
+        return log.producers.aborted_by(header, marker, header.base_offset)
+    log.producers.check_marker(header, marker)
+    return log.producers.aborted_by(header, marker, log.log_end_offset)
+
+
+def _apply(log: LogState, header: BatchHeader, marker: EndTransactionMarker | None, base_offset: int) -> None:
+    """What a producer's batch says, which is written. Raises `BrokenInvariantError`: what is known of the producer
+    isn't what the log says, and its next batch might be taken for another one."""
+    producers = log.producers
+    try:
+        if marker is not None:
+            producers.apply_marker(header, marker, base_offset)
+        elif not header.attributes & CONTROL_BIT:
+            producers.apply_data(header, base_offset)
+        if header.attributes & TRANSACTIONAL_BIT:
+            log.update_first_unstable_offset()
+    except Exception as error:
+        raise cannot_apply(error) from error
+
+
+def _begin_flush(log: LogState, end_offset: int, now_ms: int) -> None:
+    """`flush.messages` is reached. Where there is too little memory it is begun later (`PartitionLog.go_on_flushing`):
+    what is written may not be told to have failed for that."""
+    with suppress(MemoryError):
+        syncing.flush_to(log, end_offset, now_ms)
+
+
+# ---- dropping a log's end, as a replica does that had written what its leader hadn't. Source: UnifiedLog.truncateTo,
+# truncateFullyAndStartAt
+
+
+_CUT_SHORT = (OSError, MemoryError, KafkaError, CorruptRecordError)
+"""What may end a cut when a part of the files has gone."""
+
+
+def _begin_anew(log: LogState, offset: int, now_ms: int) -> None:
+    """`PartitionLog.truncate_fully_and_start_at`, but for the directory of a log that had none."""
+    created = log.created
+    _end_pass(log)
+    try:
+        removal.drop_segments(log, log.segments.newest_first() if created else [])
+        log.segments.begin_with(syncing.new_segment(log, offset, now_ms))
+        if created:
+            log.segments.active.create()
+    except _CUT_SHORT as failure:
+        raise _half_done(failure) from failure
+    log.begin_at(offset)
+    log.end_at(offset)
+    log.hole = None
+    _follow_cut(log, _behind_nothing, now_ms)
+
+
+def _finish_cut(log: LogState, now_ms: int) -> None:
+    """What has to follow from a cut, where that failed; nothing is appended before. Raises `OSError`."""
+    rest = log.rest_of_cut
+    if rest is not None:
+        rest(log, now_ms)
+        log.cut_is_followed()
+
+
+def _follow_cut(log: LogState, rest: RestOfCut, now_ms: int) -> None:
+    log.rest_of_cut = rest
+    try:
+        _finish_cut(log, now_ms)
+    finally:
+        log.tell_truncated()  # last: who is told may look at the log, or append to it
+
+
+def _behind_what_is_left(log: LogState, now_ms: int) -> None:
+    offset = log.log_end_offset
+    log.truncated((log.topic, log.partition), log.segments.active.base_offset)
+    log.leader_epochs.truncate_from_end(offset)
+    segment_recovery.rebuild(log, offset, now_ms)
+    log.producers.on_high_watermark(log.high_watermark)
+    log.update_first_unstable_offset()
+
+
+def _behind_nothing(log: LogState, now_ms: int) -> None:
+    offset = log.log_end_offset
+    log.truncated((log.topic, log.partition), offset)
+    log.leader_epochs.clear()
+    log.snapshots.remove_all()
+    log.producers.reset((), offset)
+    log.update_first_unstable_offset()
+
+
+def _end_pass(log: LogState) -> None:
+    """Segments are about to be dropped. The pass goes first: it was ended, and has not failed."""
+    log.end_cleaning()
+    replaced_segments.give_up(log)
+
+
+def _half_done(failure: Exception) -> TornWriteError:
+    """The log no longer ends where it is believed to: nothing may be appended."""
+    code = failure.errno if isinstance(failure, OSError) else errno.EIO
+    return TornWriteError(code, f"truncated in part only: {failure!r}")
+
+
+# ---- appending what a leader's log has, as its follower. Source: UnifiedLog.appendAsFollower
+
+
+def sync_cut(log: PartitionLog, then: Then) -> bool:
+    """Where the log's end was cut off and the disk may not have that yet: `then` is told once it has, and with the
+    failure where it refuses. Returns whether that is so. What is appended sooner waits for the disk."""
+    if log.cut is None:
+        return False
+    with suppress(MemoryError):
+        syncing.sync_cut_beside(log, then)
+        return True
+    return False
+
+
+def append_as_follower(
+    log: PartitionLog,
+    records: Bytes,
+    *,
+    leader_epoch: int,
+    now_ms: int,
+    has_gaps: bool,
+    leader_start: int = 0,
+) -> None:
+    """The batches that were fetched, as they are. `has_gaps`: offsets may be missing, since the leader's was compacted.
+
+    The leader's log may begin amid a batch, where records were deleted: a log that has nothing yet begins with that
+    batch then (Kafka: `Partition.appendRecordsToFollowerOrFutureReplica`). Its log start follows as any other.
+
+    `leader_start` is where the leader's log begins; 0 where this log is known to be the leader's up to its end. Where
+    the leader's begins right behind this one, with a later epoch, nobody knows whether what isn't known to be committed
+    here was the leader's before he deleted it: then all of it goes, and with it what is known of producers.
+
+    What is of a later epoch than that of the leader, and all behind it, is left out: there is another leader, whom the
+    next answer tells of (KAFKA-18723).
+
+    Raises CorruptRecordError for one that makes no sense, or doesn't follow; KafkaError as `PartitionLog.append`. What
+    came before it is in the log.
+    """
+    for pos, header in walk_batches(records):
+        if header.partition_leader_epoch > leader_epoch:
+            return
+        if not crc_is_valid(records, pos, header.size_bytes):
+            raise CorruptRecordError(f"the CRC of the batch at offset {header.base_offset} doesn't match")
+        if header.last_offset_delta < 0:
+            raise CorruptRecordError(f"the batch at offset {header.base_offset} ends before it begins")
+        end_offset = log.log_end_offset
+        if header.base_offset < end_offset == log.log_start_offset <= header.last_offset:
+            log.truncate_fully_and_start_at(header.base_offset, now_ms)
+            end_offset = header.base_offset
+        elif (
+            log.log_start_offset < leader_start == end_offset > log.high_watermark
+            and log.leader_epochs.latest < header.partition_leader_epoch
+        ):
+            log.truncate_fully_and_start_at(leader_start, now_ms)
+        if header.base_offset < end_offset or (header.base_offset > end_offset and not has_gaps):
+            raise CorruptRecordError(
+                f"a batch begins at offset {header.base_offset}, and the log ends at {end_offset}"
+            )
+        log.append(
+            bytearray(records[pos : pos + header.size_bytes]),
+            leader_epoch=header.partition_leader_epoch,
+            now_ms=now_ms,
+            origin=AppendOrigin.REPLICATION,
+            header=header,
+        )

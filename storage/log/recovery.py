@@ -7,27 +7,39 @@ trusts the absence of a snapshot or a transaction index, and then serves what it
 org.apache.kafka.storage LogLoader.
 """
 
+from __future__ import annotations
+
 import logging
+from collections.abc import Iterable, Sequence
 
 from protocol.errors import KafkaError
-from protocol.records.batch import BatchHeader, crc_is_valid
-from storage import checkpoints
-from storage.file_names import DELETED_SUFFIX, LOG_SUFFIX
-from storage.files import File, Files
-from storage.log import (
-    losses,
-    producer_replay,
-    removal,
-    rolling,
-    segment_recovery,
-    side_files,
-    syncing,
-    unfinished_swaps,
+from protocol.records.batch import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    BatchHeader,
+    CorruptRecordError,
+    crc_is_valid,
 )
-from storage.log.found_files import END_OF_OFFSET, FoundFiles
-from storage.log.log_state import LogState
+from protocol.records.records import read_marker
+from storage import checkpoints
+from storage.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    File,
+    Files,
+    offset_of,
+)
+from storage.log import removal, replaced_segments, segment_recovery, syncing
+from storage.log.log_state import LogState, MisplacedSegmentError
 from storage.log.segment import Segment
-from storage.producers.producer_state import ProducerStates
+from storage.producer_state import ProducerStates
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +97,7 @@ def _open(
         names = set()
     _check_topic_id(log, names, found_topic_id, clean=clean)
     if not names:
-        losses.tell_end(log, log_start_offset, recovery_point)
+        tell_end(log, log_start_offset, recovery_point)
         _start_empty(log, log_start_offset, now_ms)
         return
     going: set[str] = set()
@@ -93,19 +105,19 @@ def _open(
     unfinished = found.unfinished
     if unfinished:
         going = {name.removesuffix(DELETED_SUFFIX) for name in names if name.endswith(DELETED_SUFFIX)}
-        names = unfinished_swaps.settle(log.files, log.directory, names)
+        names = replaced_segments.settle(log.files, log.directory, names)
         found = FoundFiles(names)
     base_offsets = found.base_offsets
     log.snapshots.offsets = found.snapshots
     _remove_orphans(log.files, log.directory, found, going=set() if clean else going)
     if not base_offsets:
-        losses.tell_end(log, log_start_offset, recovery_point)
+        tell_end(log, log_start_offset, recovery_point)
         _start_empty(log, log_start_offset, now_ms)
         return
     log.become_ready()
     log.log_start_offset = max(log_start_offset, base_offsets[0])
     for base_offset in base_offsets:
-        segment = rolling.new_segment(log, base_offset, now_ms)
+        segment = syncing.new_segment(log, base_offset, now_ms)
         segment.size = log.files.size_of(segment.log)
         log.segments.add(segment)
     _drop_leftovers(log, overlaps=unfinished or not clean)
@@ -118,7 +130,7 @@ def _open(
         recovery_point=recovery_point,
         checkpointed_start=log_start_offset,
     )
-    losses.tell_end(log, log.log_end_offset, recovery_point)
+    tell_end(log, log.log_end_offset, recovery_point)
     if clean and log.log_end_offset < log_start_offset:
         # a clean stop leaves none: whichever of the two was damaged, the records are there
         logger.warning(
@@ -137,7 +149,7 @@ def _open(
         )
         _begin_anew(log, log_start_offset, now_ms)
     if not epochs_known:
-        side_files.rebuild_leader_epochs(log)
+        rebuild_leader_epochs(log)
     log.leader_epochs.truncate_from_end(log.log_end_offset)
     log.leader_epochs.truncate_from_start(log.log_start_offset)
     log.high_watermark = log.log_start_offset
@@ -207,13 +219,13 @@ def _remove_orphans(files: Files, directory: str, found: FoundFiles, *, going: s
     orphans = [name for offset, name in found.indexes if offset not in bases]
     if not orphans:
         return
-    losses.tell_orphans(directory, [name for name in orphans if f"{name[:END_OF_OFFSET]}.log" not in going])
+    tell_orphans(directory, [name for name in orphans if f"{name[:END_OF_OFFSET]}.log" not in going])
     for name in sorted(orphans):
         files.remove(f"{directory}/{name}")
 
 
 def _start_empty(log: LogState, offset: int, now_ms: int) -> None:
-    segment = rolling.new_segment(log, offset, now_ms)
+    segment = syncing.new_segment(log, offset, now_ms)
     segment.max_timestamp_ms = -1
     log.segments.begin_with(segment)
     if log.snapshots.offsets:
@@ -225,7 +237,7 @@ def _start_empty(log: LogState, offset: int, now_ms: int) -> None:
 
 def _begin_anew(log: LogState, offset: int, now_ms: int) -> None:
     removal.drop_segments(log, log.segments.newest_first())
-    log.segments.begin_with(rolling.new_segment(log, offset, now_ms))
+    log.segments.begin_with(syncing.new_segment(log, offset, now_ms))
     log.segments.active.create()
     log.snapshots.remove_all()
     log.producers.reset((), offset)
@@ -303,7 +315,7 @@ def _load(
     slot = 0
     while slot < len(log.segments.row):
         segment = log.segments.row[slot]
-        end = None if slot >= first_unflushed else side_files.trusted_end(log, slot, names)
+        end = None if slot >= first_unflushed else trusted_end(log, slot, names)
         if end is not None:
             end_offset = end
         else:
@@ -326,7 +338,7 @@ def _load(
                 first_unsynced = end_offset - 1
         next_base_offset = log.segments.next_base_offset(slot)
         if next_base_offset is not None:
-            losses.tell_gap(log, segment, end_offset if end is None else None, next_base_offset)
+            tell_gap(log, segment, end_offset if end is None else None, next_base_offset)
         slot += 1
     log.log_end_offset = end_offset
     synced = end_offset if clean else min(recovery_point, end_offset)
@@ -341,7 +353,7 @@ def _load(
         log.snapshots.remove_outside(log.log_start_offset, end_offset)
         log.snapshots.take(states)
     else:
-        producer_replay.rebuild(log, end_offset, now_ms)
+        segment_recovery.rebuild(log, end_offset, now_ms)
     if cut:
         logger.warning("%s was cut at offset %d", log.directory, end_offset)
 
@@ -367,6 +379,199 @@ def _states_at(log: LogState, slot: int, now_ms: int, checkpointed_start: int) -
     )
     for before in range(slot):
         if log.segments.base_offsets[before + 1] > states.map_end_offset:
-            producer_replay.replay(log.segments[before], states, base_offset)
+            segment_recovery.replay(log.segments[before], states, base_offset)
     states.map_end_offset = base_offset
     return states
+
+
+# ---- what lies in a log's directory when it is opened
+
+_UNFINISHED_SUFFIXES = (CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX)
+END_OF_OFFSET = 20
+
+
+class FoundFiles:
+    """By their names, in one walk: a start does this for each partition."""
+
+    __slots__ = ("base_offsets", "indexes", "snapshots", "unfinished")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.base_offsets: list[int] = []
+        self.snapshots: list[int] = []
+        self.indexes: list[tuple[int, str]] = []
+        self.unfinished = False
+        """Whether something was on its way in or out."""
+        for name in names:
+            offset = offset_of(name)
+            if offset is None:
+                self.unfinished = self.unfinished or name.endswith(_UNFINISHED_SUFFIXES)
+                continue
+            suffix = name[END_OF_OFFSET:]
+            if suffix in INDEX_SUFFIXES:
+                self.indexes.append((offset, name))
+            elif suffix == LOG_SUFFIX:
+                self.base_offsets.append(offset)
+            elif suffix == SNAPSHOT_SUFFIX:
+                self.snapshots.append(offset)
+            else:
+                self.unfinished = self.unfinished or suffix.endswith(_UNFINISHED_SUFFIXES)
+        self.base_offsets.sort()
+        self.snapshots.sort()
+
+
+# ---- whether what stands beside a `.log` can be believed, and making it anew where nothing was cut
+#
+# Kafka checks that a segment has an offset index, and trusts the rest. Here a segment is read again where any of its
+# indexes is missing or contradicts the `.log`.
+
+
+def trusted_end(log: LogState, slot: int, names: set[str]) -> int | None:
+    """The offset at which the segment ends, None where it must be read again.
+
+    `names` are those in the log's directory. Zeros that Kafka left behind its index entries are cut.
+    """
+    segment = log.segments[slot]
+    stem = f"{segment.base_offset:020d}"
+    if stem + INDEX_SUFFIX not in names or stem + TIME_INDEX_SUFFIX not in names:
+        return None  # whoever reads all of it sees whether it is this one
+    next_base_offset = log.segments.next_base_offset(slot)
+    _check_place(segment, next_base_offset)
+    segment.offset_index.trim()
+    segment.time_index.trim()
+    try:
+        if not _indexes_agree(segment, next_base_offset):
+            return None
+        end_offset = _whole_end(segment) if next_base_offset is None else next_base_offset
+        if end_offset is None or not _keeps_txn_index(
+            log, segment, end_offset, stem + TXN_INDEX_SUFFIX in names
+        ):
+            return None
+    except MisplacedSegmentError:
+        raise
+    except (KafkaError, CorruptRecordError):
+        return None
+    return end_offset
+
+
+def _check_place(segment: Segment, next_base_offset: int | None) -> None:
+    """Raises `MisplacedSegmentError`. Of the active one `_whole_end` sees it."""
+    if next_base_offset is None:
+        return
+    try:
+        first = next((header.base_offset for _position, header in segment.batches()), segment.base_offset)
+    except KafkaError:
+        return  # whoever reads there is told
+    if not segment.base_offset <= first < next_base_offset:
+        raise MisplacedSegmentError(segment.log.path, first)
+
+
+def _indexes_agree(segment: Segment, next_base_offset: int | None) -> bool:
+    offset, position = segment.offset_index.last_entry()
+    timestamp_ms, timestamp_offset = segment.time_index.last_entry()
+    if position < 0 or (position > 0 and position >= segment.size):
+        return False
+    if not segment.size and (segment.offset_index.count or segment.time_index.count):
+        return False
+    if min(offset, timestamp_offset) < segment.base_offset:
+        return False
+    if next_base_offset is not None and max(offset, timestamp_offset) >= next_base_offset:
+        return False
+    return timestamp_ms >= 0 or segment.time_index.count > 0 or segment.first_timestamp_ms() < 0
+
+
+def _whole_end(segment: Segment) -> int | None:
+    """The offset after the last batch, where the walk from the last index entry ends where the file does."""
+    end_offset, end = segment.walk_to_end()
+    if end and end_offset <= segment.base_offset:
+        raise MisplacedSegmentError(segment.log.path, end_offset - 1)
+    return end_offset if end == segment.size else None
+
+
+def _keeps_txn_index(log: LogState, segment: Segment, end_offset: int, is_there: bool) -> bool:
+    if is_there:
+        return segment.txn_index.is_sane(segment.base_offset, end_offset)
+    return not _lost_txn_index(log, segment, end_offset)
+
+
+def _lost_txn_index(log: LogState, segment: Segment, end: int) -> bool:
+    """Whether a segment without a transaction index holds a marker that aborted something.
+
+    Only where the snapshot at its end knows transactions, or is missing, need it be read. Where no abort is
+    found an empty index is left, so that it isn't read again.
+    """
+    producers = log.snapshots.read(end)
+    if producers is not None and not any(
+        producer.coordinator_epoch >= 0 or producer.txn_first_offset >= 0 for producer in producers
+    ):
+        return False
+    if end <= log.log_start_offset or segment.size == 0:
+        return False
+    for position, header in segment.batches():
+        # one with a delete horizon was cleaned since: of its transaction no data is left, and no entry
+        if header.producer_id >= 0 and header.attributes & (CONTROL_BIT | DELETE_HORIZON_BIT) == CONTROL_BIT:
+            marker = read_marker(segment.files.read(segment.log, header.size_bytes, position))
+            if marker is not None and not marker.commit:
+                return True
+    if producers is not None:
+        segment.txn_index.create()
+    return False
+
+
+def rebuild_leader_epochs(log: LogState) -> None:
+    """Makes the leader epochs anew from the batches. What recovered segments said is known already, and may hide an
+    earlier segment's beginning of the same epoch."""
+    log.leader_epochs.clear()
+    for segment in log.segments:
+        for _position, header in segment.batches():
+            if header.partition_leader_epoch > log.leader_epochs.latest:
+                log.leader_epochs.assign(header.partition_leader_epoch, header.base_offset)
+    log.leader_epochs.start_writing()
+
+
+# ---- what a log has lost, told at its opening: it goes on with what is there, and nobody would find out by himself
+#
+# Kafka tells none of this. What is told is no proof where it can't be one: of compaction's gaps nothing is said.
+
+
+def tell_end(log: LogState, end_offset: int, recovery_point: int) -> None:
+    """The log ends before what is said to have been synced of it."""
+    if end_offset < recovery_point:
+        logger.warning(
+            "%s ends at offset %d, and was synced up to %d: what lies between is lost",
+            log.directory,
+            end_offset,
+            recovery_point,
+        )
+
+
+def tell_orphans(directory: str, names: Sequence[str]) -> None:
+    """Indexes of segments that aren't there."""
+    for base_offset in sorted({offset for name in names if (offset := offset_of(name)) is not None}):
+        logger.warning(
+            "%s/%020d%s is missing beside its indexes: its records are lost",
+            directory,
+            base_offset,
+            LOG_SUFFIX,
+        )
+
+
+def tell_gap(log: LogState, segment: Segment, end_offset: int | None, next_base_offset: int) -> None:
+    """A segment ends before the next one begins. `end_offset` where it was read; else its last batches are asked."""
+    if end_offset is None:
+        try:
+            end_offset = segment.next_offset()
+        except KafkaError as failure:
+            logger.warning("%s: %s", segment.log.path, failure)
+            return
+    if "compact" in log.config.cleanup_policy:  # which leaves gaps
+        known = max(segment.offset_index.last_entry()[0], segment.time_index.last_entry()[1])
+        if end_offset <= known and segment.time_index.count:
+            logger.warning("%s ends at offset %d: its indexes know %d", segment.log.path, end_offset, known)
+        return
+    if end_offset < next_base_offset:
+        logger.warning(
+            "%s ends at offset %d, and the next segment begins at %d: what lies between is lost",
+            segment.log.path,
+            end_offset,
+            next_base_offset,
+        )

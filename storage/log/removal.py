@@ -1,11 +1,15 @@
-"""Taking files out of use: renamed at once, unlinked in the background after a delay."""
+"""What goes out of a log, and how: renamed at once, unlinked in the background after a delay."""
+
+from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from protocol.errors import Error, KafkaError
 from storage.background import Background, Lane
 from storage.files import Files
+from storage.log import syncing
 from storage.log.log_state import LogState
 from storage.log.segment import Segment
 
@@ -50,8 +54,7 @@ def log_failure(failure: Exception | None) -> None:
 
 
 def delete(log: LogState, unique: str) -> str | None:
-    """Takes the log out of use and renames its directory to `<topic>-<partition>.<unique>-delete`. Returns its new
-    path, None where there was none."""
+    """See `PartitionLog.delete`."""
     log.take_out_of_use()
     log.created = False
     if not log.files.exists(log.directory):
@@ -74,3 +77,96 @@ def out_of_use_path(directory: str, topic: str, partition: int, unique: str, suf
     """`<topic>-<partition>.<unique><suffix>` beside the directory, the topic's name cut so that it fits."""
     end = f"-{partition}.{unique}{suffix}"
     return os.path.join(os.path.dirname(directory), topic[: MAX_NAME - len(end)] + end)
+
+
+# ---- retention: which segments may go, below the log start, too old, or too many
+#
+# Segments go oldest first, up to the first that stays, and none that reaches above the high watermark. The active one
+# may go too: an empty one at the log end takes its place. Source: UnifiedLog.deleteOldSegments.
+
+
+Breaches = Callable[[Segment, int | None], bool]
+"""Of a segment and the base offset of the one behind it."""
+
+
+MOST_DELETED_AT_ONCE = 100
+"""Segments: their files are renamed while nobody else is served, some 5 ms. A topic with segment.ms=1 has ten thousand
+of them in no time."""
+
+
+def apply_retention(log: LogState, now_ms: int, most: int) -> int:
+    """See `PartitionLog.apply_retention`. Segments that can't be renamed lie below the log start from then on: the next
+    pass tries them again."""
+    if not log.created or log.closed:
+        return 0
+    deleted = _delete(log, now_ms, _below_log_start(log), most)
+    if log.config.deletes:
+        if 0 <= log.config.retention_bytes <= log.segments.size:
+            deleted += _delete(log, now_ms, _too_large(log), most - deleted)
+        if log.config.retention_ms >= 0:
+            deleted += _delete(log, now_ms, _too_old(log, now_ms), most - deleted)
+    return deleted
+
+
+def _below_log_start(log: LogState) -> Breaches:
+    return lambda segment, next_base: next_base is not None and next_base <= log.log_start_offset
+
+
+def _too_large(log: LogState) -> Breaches:
+    surplus = log.segments.size - log.config.retention_bytes
+
+    def breaches(segment: Segment, next_base: int | None) -> bool:
+        nonlocal surplus
+        if surplus < segment.size:
+            return False
+        surplus -= segment.size
+        return True
+
+    return breaches
+
+
+def _too_old(log: LogState, now_ms: int) -> Breaches:
+    retention_ms = log.config.retention_ms
+    return lambda segment, next_base: now_ms - segment.largest_timestamp_ms() > retention_ms
+
+
+def _delete(log: LogState, now_ms: int, breaches: Breaches, most: int) -> int:
+    doomed = []
+    for slot, segment in enumerate(log.segments):
+        if slot == most:
+            break
+        next_base = log.segments.next_base_offset(slot)
+        end = log.log_end_offset if next_base is None else next_base
+        if (
+            (next_base is None and segment.size == 0)
+            or log.high_watermark < end
+            or not breaches(segment, next_base)
+        ):
+            break
+        doomed.append(segment)
+    if not doomed:
+        return 0
+    if len(doomed) == len(log.segments):
+        syncing.roll_at(log, log.log_end_offset, now_ms)
+    log_start_offset = log.segments.base_offsets[len(doomed)]
+    logger.info(
+        "%s-%d: %d segments before offset %d are deleted",
+        log.topic,
+        log.partition,
+        len(doomed),
+        log_start_offset,
+    )
+    log.move_log_start(log_start_offset)
+    drop_segments(log, doomed)
+    return len(doomed)
+
+
+def delete_records_before(log: LogState, offset: int) -> int:
+    """See `PartitionLog.delete_records_before`."""
+    if not 0 <= offset <= log.high_watermark:
+        raise KafkaError(
+            Error.OFFSET_OUT_OF_RANGE,
+            f"{offset} isn't between 0 and the high watermark {log.high_watermark}",
+        )
+    log.move_log_start(offset)
+    return log.log_start_offset

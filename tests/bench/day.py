@@ -20,14 +20,14 @@ from pathlib import Path
 
 import barnabas
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.produce import ProduceResponse
-from protocol.messages.transactions_admin import DescribeTransactionsRequest
+from protocol.messages.transactions import DescribeTransactionsRequest
 from protocol.wire.codec import decode
 from tests.bench import coordinator_records as made
 from tests.bench.measures import processor_s

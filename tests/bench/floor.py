@@ -17,10 +17,13 @@ from typing import Any
 import uvloop
 
 from protocol.apis import APIS
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.messages.metadata import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
     MetadataResponseBroker,
@@ -28,12 +31,13 @@ from protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from protocol.messages.produce import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
 from protocol.messages.topics import (
     CreatableTopicResult,
     CreateTopicsRequest,

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from protocol.errors import Error
-from protocol.messages.api_versions import ApiVersionsRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.metadata import ApiVersionsRequest, FindCoordinatorRequest
+from protocol.messages.produce import InitProducerIdRequest
 from protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from protocol.records.records import build_batch
 from tests.bench.measures import IN_FLIGHT, PATIENCE_S, RECORD_BYTES, create_topic

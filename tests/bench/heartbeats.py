@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest, Subtopology, TaskIds, Topology
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.wire.schema import Message
 from tests.bench.measures import IN_FLIGHT, PATIENCE_S, Pace, create_topic, delete_topic
 from tests.bench.report import Row

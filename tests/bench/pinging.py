@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.metadata import ApiVersionsRequest
 from tests.support.wire import Client, request_frame
 
 EVERY_S = 0.001

@@ -18,7 +18,7 @@ from cli.errors import CommandError
 from cli.explaining import HANGING, OPEN, Blocker
 from cli.explanation_words import end_of
 from cli.pasting import secrets_again, which_kafka
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 
 HERE = ("orders", 0)
 OLD = OpenTransaction(HERE, 7, 3, 100, 5, 0)

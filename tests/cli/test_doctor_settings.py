@@ -11,7 +11,7 @@ import pytest
 from cli.errors import CommandUsageError
 from protocol.records.records import build_batch
 from storage.disk_files import DiskFiles
-from storage.examination.log_files import LogExpectation, examine_log
+from storage.file_examination import LogExpectation, examine_log
 from tests.cli.looking import Looker
 from tests.node.damage_templates import build
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from storage.producers.producer import CachedBatch, Producer
-from storage.producers.producer_snapshot import encode
+from storage.producer_snapshot import encode
+from storage.producer_state import CachedBatch, Producer
 from tests.cli.looking import Looker, add, copied, flip, replace, write_at
 from tests.node.damage_templates import build
 

@@ -17,7 +17,7 @@ from cli.client.cluster import KafkaCluster
 from cli.client.connection import Connection
 from cli.errors import UNREACHABLE, CommandError, CommandUsageError
 from protocol.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
-from protocol.messages.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+from protocol.messages.security import SaslAuthenticateResponse, SaslHandshakeResponse
 from tests.support.ports import free_ports
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.metadata import ApiVersionsRequest
 from tests.support.wire import Client, Outcome
 
 ROOT = Path(__file__).parents[2]

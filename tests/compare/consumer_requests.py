@@ -16,8 +16,8 @@ from coordinator.group.records import (
     decode_record,
 )
 from coordinator.java.hashes import partition_of_key
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
 from protocol.messages.group_records import GroupMetadataValue
+from protocol.messages.groups import ConsumerProtocolSubscription, TopicPartition
 from protocol.records.records import read_records
 from protocol.wire.codec import encode
 from protocol.wire.schema import Message

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from protocol.messages.transactions import TransactionLogKey, TransactionLogValue
 from protocol.records.records import read_records
 from protocol.wire.codec import decode, encode
 

@@ -16,7 +16,7 @@ import pytest
 
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -14,8 +14,12 @@ from protocol.messages.offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.produce import (
+    InitProducerIdRequest,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicConfig,

@@ -16,7 +16,7 @@ import pytest
 from protocol.records.compression import NONE
 from protocol.records.records import read_records
 from storage.cleaning.plan import CleanedSegment, CleaningResult
-from storage.file_names import SEGMENT_SUFFIXES, offset_of
+from storage.files import SEGMENT_SUFFIXES, offset_of
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog
 from tests.support.cleaning import active_producers, plan_of, steps

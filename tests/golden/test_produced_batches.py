@@ -15,13 +15,13 @@ from protocol.errors import KafkaError
 from protocol.records.batch import BATCH_OVERHEAD, crc_is_valid, read_header
 from protocol.records.checks import (
     CheckedBatch,
+    RecordRules,
+    RecordValidationError,
     RequestFailedError,
     check_shape,
     validate,
 )
-from protocol.records.record_errors import RecordValidationError
 from protocol.records.records import read_records
-from protocol.records.rules import RecordRules
 
 VECTORS = Path(__file__).parent / "vectors" / "produced_batches.jsonl.gz"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import barnabas
 from protocol.errors import Error
-from protocol.messages.producer_ids import InitProducerIdRequest, InitProducerIdResponse
+from protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 from tests.support.apache_kafka import BROKER_OPTIONS, RUNNER
 from tests.support.ports import free_ports
 from tests.support.waiting import process_is_gone, until

@@ -16,7 +16,7 @@ from broker.environment.network import SocketNetwork
 from broker.environment.scheduler import LoopScheduler
 from broker.peers.metadata_fetcher import MetadataFetcher
 from broker.peers.peer import PeerSettings
-from protocol.messages.broker_lifecycle import (
+from protocol.messages.broker_to_controller import (
     AdvertisedListener,
     BrokerRegistrationRequest,
     SupportedFeature,

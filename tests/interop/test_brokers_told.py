@@ -24,11 +24,11 @@ from broker.peers.peer import PeerSettings
 from broker.security.authorizer import AllowEverything
 from broker.security.principal import ANONYMOUS
 from coordinator.java.hashes import partition_of_key
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.metadata import (
     DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsTopic,
+    FindCoordinatorRequest,
     MetadataRequest,
     MetadataRequestTopic,
 )

@@ -13,7 +13,7 @@ import pytest
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_marker
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
 from tests.support.apache_kafka import RUNNER, TOOL_OPTIONS
 from tests.support.requirements import need_apache_kafka
 from tests.support.topics import topics_of

@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
 )
 
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.share_fetch import (
     AcknowledgementBatch,
     AcknowledgePartition,

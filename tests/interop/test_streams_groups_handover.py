@@ -19,8 +19,7 @@ from confluent_kafka.admin import (
 )
 
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -36,6 +35,7 @@ from protocol.messages.groups_streams import (
     TopicInfo,
     Topology,
 )
+from protocol.messages.metadata import FindCoordinatorRequest
 from tests.interop.nodes import Turns
 from tests.support.requirements import need_apache_kafka
 from tests.support.waiting import until

@@ -12,7 +12,7 @@ from broker.server import Server
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from protocol.records.batch import CONTROL_BIT, read_header
 from protocol.records.records import build_batch, read_records
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
 from tests.support.topics import topics_of
 from tests.support.whole_server import started
 

@@ -8,7 +8,7 @@ from typing import Any
 from protocol.errors import Error
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.compression import ZSTD
-from protocol.records.effort import LITTLE
+from protocol.records.validation_budget import LITTLE
 from tests.support.record_bytes import batch, record
 from tests.support.wire import Outcome
 

@@ -15,13 +15,14 @@ from broker.process.command_line import parse_command_line
 from broker.quorum.controller_node import ControllerNode
 from broker.starting_controller import start_controller
 from protocol.errors import Error
-from protocol.messages.broker_lifecycle import (
+from protocol.messages.broker_to_controller import (
     AdvertisedListener,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,
+    DefaultPrincipalData,
+    EnvelopeRequest,
     SupportedFeature,
 )
-from protocol.messages.envelope import DefaultPrincipalData, EnvelopeRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.wire.codec import decode, encode

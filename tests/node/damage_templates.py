@@ -10,11 +10,11 @@ from broker.environment.environment import Environment
 from broker.server import Server
 from broker.starting import start
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from protocol.records.batch import CONTROL_BIT, crc_is_valid, walk_batches
 from protocol.records.records import build_batch, read_records
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
 from tests.node import compacted
 from tests.node.transactional import Producer, ask
 from tests.support.disk import files

@@ -25,7 +25,7 @@ from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch
 from protocol.wire.primitives import uuid_from_text
 from storage.checkpoints import read_meta_properties
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin

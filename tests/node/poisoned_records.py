@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from coordinator.java.hashes import partition_of_key
 from protocol.messages import group_records as classic
-from protocol.messages import group_records_consumer as consumer
+from protocol.messages import group_records as consumer
 from protocol.messages import group_records_share as share
-from protocol.messages.transaction_records import (
+from protocol.messages.transactions import (
     PartitionsSchema,
     TransactionLogKey,
     TransactionLogValue,

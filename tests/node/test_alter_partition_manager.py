@@ -14,7 +14,7 @@ from broker.peers.alter_partition_manager import (
 )
 from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
 from protocol.errors import Error, KafkaError
-from protocol.messages.replicas import (
+from protocol.messages.broker_to_controller import (
     AlteredPartition,
     AlteredPartitionTopic,
     AlterPartitionPartition,

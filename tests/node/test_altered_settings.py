@@ -43,10 +43,10 @@ from protocol.messages.topics import (
 from protocol.records.records import build_batch
 from storage.background import Lane
 from storage.checkpoints import LOG_START_FILE
-from storage.directory import checkpoint_writer
-from storage.directory.checkpoint_writer import CheckpointWriter
+from storage.directory import directory_checkpoints as checkpoint_writer
+from storage.directory.directory_checkpoints import CheckpointWriter
 from storage.log.partition_log import PartitionLog
-from storage.log.retention import MOST_DELETED_AT_ONCE
+from storage.log.removal import MOST_DELETED_AT_ONCE
 from tests.support.topics import topics_of
 from tests.support.whole_server import clock_of, crash, handled, started
 from tests.support.wishes import wishes
@@ -230,7 +230,7 @@ async def test_a_smaller_retention_takes_what_is_too_much_at_the_next_run(node: 
     assert log.log_start_offset == 2
 
 
-@pytest.mark.limit("storage.log.retention.MOST_DELETED_AT_ONCE")
+@pytest.mark.limit("storage.log.removal.MOST_DELETED_AT_ONCE")
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 async def test_of_many_segments_a_hundred_go_in_each_turn_of_the_loop(node: Server, policy: str) -> None:
     log = create(node, "t")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from broker.handlers import api_versions
-from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.metadata import ApiVersionsRequest
 from tests.support.ports import free_ports
 from tests.support.whole_server import handled, started
 

@@ -17,8 +17,7 @@ from broker.peers.assignments_manager import (
     AssignmentsManager,
 )
 from protocol.errors import Error, KafkaError
-from protocol.messages.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
-from protocol.messages.replicas import (
+from protocol.messages.broker_to_controller import (
     AssignedDirectory,
     AssignedDirectoryResult,
     AssignedPartition,
@@ -28,6 +27,7 @@ from protocol.messages.replicas import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
+from protocol.messages.metadata_records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from tests.support.controller_channel import Channel, Timers
 
 ORDERS, LINES = bytes(15) + b"\x07", bytes(15) + b"\x08"

@@ -24,7 +24,7 @@ from protocol.messages.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.messages.transactions_admin import DescribeProducersRequest, DescribeProducersTopic
+from protocol.messages.transactions import DescribeProducersRequest, DescribeProducersTopic
 from protocol.records.records import build_batch
 from tests.node.transactional import ask
 from tests.support.cycles import nothing_in_a_cycle

@@ -5,8 +5,8 @@ from __future__ import annotations
 from broker.security.authorizer import DESCRIBE, TOPIC
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from protocol.messages.metadata import FindCoordinatorRequest
 from tests.node.admin_requests import create
 from tests.node.test_long_regexes import matched, recorded
 from tests.support.denying import Asked, DenyingAuthorizer

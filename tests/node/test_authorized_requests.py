@@ -25,30 +25,28 @@ from broker.handlers import (
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.acls import (
-    AclCreation,
-    CreateAclsRequest,
-    DeleteAclsFilter,
-    DeleteAclsRequest,
-    DescribeAclsRequest,
-)
 from protocol.messages.cluster_admin import DescribeQuorumRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import (
-    DescribeClusterRequest,
-    DescribeTopicPartitionsRequest,
-    DescribeTopicPartitionsTopic,
-    MetadataRequest,
-    MetadataRequestTopic,
-)
-from protocol.messages.quotas import (
+from protocol.messages.configs import (
     AlterClientQuotasRequest,
     AlterEntryData,
     DescribeClientQuotasRequest,
     EntityData,
 )
-from protocol.messages.scram import (
+from protocol.messages.metadata import (
+    DescribeClusterRequest,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsTopic,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
+from protocol.messages.security import (
+    AclCreation,
     AlterUserScramCredentialsRequest,
+    CreateAclsRequest,
+    DeleteAclsFilter,
+    DeleteAclsRequest,
+    DescribeAclsRequest,
     DescribeUserScramCredentialsRequest,
     ScramCredentialDeletion,
     UserName,

@@ -8,18 +8,16 @@ from typing import Any
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.produce import InitProducerIdRequest
 from protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
+    DescribeTransactionsRequest,
+    ListTransactionsRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
-)
-from protocol.messages.transactions_admin import (
-    DescribeTransactionsRequest,
-    ListTransactionsRequest,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -15,7 +15,7 @@ from broker.security.authorizer import CLUSTER_NAME, AllowEverything, Authorizer
 from broker.security.principal import ANONYMOUS
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.acls import (
+from protocol.messages.security import (
     AclCreation,
     CreateAclsRequest,
     DeleteAclsFilter,

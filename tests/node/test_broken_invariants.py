@@ -9,8 +9,7 @@ import pytest
 
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.server import Server
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.messages.topics import CreatableTopic
 from storage.background import Lane
 from tests.support.topics import topics_of

@@ -10,8 +10,7 @@ import pytest
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.leader import Leader
 from coordinator.commit_waiters import MANY_CANCELLED, CommitWaiters
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.records.records import build_batch
 from storage.log.log_config import LogConfig
 from tests.node.replicated import without_a_controller

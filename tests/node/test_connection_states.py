@@ -9,7 +9,7 @@ import pytest
 
 from broker.network.connection import Connection
 from broker.network.connection_states import TRANSITIONS, Action, ConnectionState, Event
-from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import BrokenInvariantError
 from tests.node.test_connection import Client, frame
 
 ANSWERING, THROTTLED, UNREAD = "answering", "throttled", "unread"

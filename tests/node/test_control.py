@@ -13,7 +13,7 @@ import pytest
 from broker.environment.cut_network import Cut
 from broker.process.control import Control
 from broker.process.parent import LONGEST_LINE_BYTES, ParentTie
-from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import BrokenInvariantError
 
 
 class Cuts:

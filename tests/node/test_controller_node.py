@@ -12,7 +12,16 @@ from broker.handlers import CONTROLLER_HANDLERS
 from broker.quorum import delayed_metadata_fetches
 from protocol.apis import APIS
 from protocol.errors import Error
-from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.broker_to_controller import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
+    AssignedDirectory,
+    AssignedPartition,
+    AssignedTopic,
+    AssignReplicasToDirsRequest,
+    BrokerState,
+)
 from protocol.messages.cluster_admin import (
     DescribeQuorumPartition,
     DescribeQuorumRequest,
@@ -25,22 +34,12 @@ from protocol.messages.configs import (
     IncrementalAlterConfigsResource,
 )
 from protocol.messages.fetch import ReplicaState, SnapshotId
-from protocol.messages.metadata import DescribeClusterRequest
-from protocol.messages.producer_ids import AllocateProducerIdsRequest
+from protocol.messages.metadata import ApiVersionsRequest, DescribeClusterRequest
+from protocol.messages.produce import AllocateProducerIdsRequest
 from protocol.messages.raft import (
     FetchSnapshotRequest,
     PartitionSnapshotRequest,
     TopicSnapshotRequest,
-)
-from protocol.messages.replicas import (
-    AlterPartitionPartition,
-    AlterPartitionRequest,
-    AlterPartitionTopic,
-    AssignedDirectory,
-    AssignedPartition,
-    AssignedTopic,
-    AssignReplicasToDirsRequest,
-    BrokerState,
 )
 from protocol.records.batch import walk_batches
 from tests.node.controllers import (

@@ -28,7 +28,7 @@ from broker.starting import start
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
 from storage.disk_files import DiskFiles
-from storage.examination.findings import Severity
+from storage.file_examination import Severity
 from tests.node.damage_templates import (
     SETTINGS,
     Template,

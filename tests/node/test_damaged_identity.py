@@ -10,7 +10,7 @@ from broker.disks.examination import examine
 from broker.process.start_error import StartError
 from storage.checkpoints import META_PROPERTIES_TODO, partition_metadata_todo
 from storage.disk_files import DiskFiles
-from storage.examination.findings import Severity
+from storage.file_examination import Severity
 from tests.support.whole_server import started
 
 METADATA_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.controller.deferred_events import DeferredEventQueue
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError
 
 
 def fail(error: KafkaError | None) -> None:

@@ -18,20 +18,29 @@ from broker.server import Server
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_admin import DescribeGroupsRequest, ListGroupsRequest
-from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.groups import (
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    ListGroupsRequest,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
-from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.metadata_records import PartitionChangeRecord
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.produce import (
+    InitProducerIdRequest,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from protocol.messages.share_state import ReadPartition, ReadShareGroupStateRequest, ReadStateData
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from protocol.messages.transactions_admin import ListTransactionsRequest
-from protocol.wire.error_codes import error_codes
+from protocol.messages.transactions import ListTransactionsRequest
+from protocol.wire.schema import error_codes
 from tests.node.computing import SHORT
 from tests.support.first_contact import MET_BY_WAITING
 from tests.support.straight import Straight

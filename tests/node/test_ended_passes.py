@@ -17,7 +17,7 @@ from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ConfigRecord
 from storage.cleaning.plan import CleaningPlan
-from storage.log import log_to_clean
+from storage.log import replaced_segments as log_to_clean
 from tests.node.compacted import (
     append,
     checkpoint,
@@ -140,7 +140,7 @@ async def test_a_pass_that_is_lost_again_is_made_later_and_with_fewer_keys(
     assert keys[-1] == keys[0]
 
 
-@pytest.mark.limit("storage.log.log_to_clean.PRODUCERS_PER_TURN")
+@pytest.mark.limit("storage.log.replaced_segments.PRODUCERS_PER_TURN")
 async def test_of_many_producers_it_takes_turns_to_tell_what_they_wrote_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,10 +7,15 @@ from typing import Any
 
 from broker.security.authorizer import AllowEverything
 from protocol.errors import Error
-from protocol.messages.configs import DescribeConfigsRequest
-from protocol.messages.envelope import EnvelopeRequest
-from protocol.messages.producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.messages.quotas import AlterClientQuotasRequest, AlterEntryData, EntityData, OpData
+from protocol.messages.broker_to_controller import EnvelopeRequest
+from protocol.messages.configs import (
+    AlterClientQuotasRequest,
+    AlterEntryData,
+    DescribeConfigsRequest,
+    EntityData,
+    OpData,
+)
+from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.wire.codec import decode
 from tests.node.controllers import CREATE, PlayedBroker, connected, controller, create, creation, envelope

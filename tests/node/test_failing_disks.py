@@ -33,7 +33,7 @@ from protocol.apis import APIS
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.produce import InitProducerIdRequest
 from protocol.messages.topics import (
     CreatableTopic,
     CreateTopicsRequest,

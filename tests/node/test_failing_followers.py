@@ -14,8 +14,7 @@ from broker.peers.replica_fetching import ReplicaFetching
 from broker.replicas.followed import FollowState
 from broker.replicas.follower import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.offsets import ListOffsetsRequest
 from protocol.waiting import at_once

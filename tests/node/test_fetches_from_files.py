@@ -13,7 +13,7 @@ from broker.server import Server
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from protocol.messages.topics import CreatableTopic
 from protocol.wire.codec import decode
-from storage.file_range import FileRange
+from storage.files import FileRange
 from tests.node.test_unsent_answers import SMALL_BUFFER_BYTES, exactly
 from tests.support.partition_logs import append, batch_of_bytes
 from tests.support.topics import topics_of

@@ -12,8 +12,7 @@ import pytest
 from broker.config.environment_variables import FirstTopic
 from broker.process.first_topics import MOST_TIMES_ASKED, RETRY_S, create_first_topics
 from broker.process.log_lines import LineFormatter
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError
 from tests.support.whole_server import started
 
 

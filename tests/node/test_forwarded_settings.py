@@ -15,11 +15,10 @@ from broker.network.later import Later
 from broker.peers.forwarding import Forwarding
 from broker.security.principal import ANONYMOUS
 from broker.server import Server
-from protocol.apis import APIS
+from protocol.apis import APIS, decode_request_header
 from protocol.errors import Error, KafkaError
-from protocol.headers import decode_request_header
+from protocol.messages.broker_to_controller import EnvelopeRequest, EnvelopeResponse
 from protocol.messages.configs import AlterConfigsResourceResponse
-from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from protocol.wire.codec import decode, encode
 from tests.compare.plain import message_from
 from tests.support.answers import answered

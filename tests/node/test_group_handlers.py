@@ -20,13 +20,15 @@ from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error
-from protocol.messages import groups_offsets
-from protocol.messages.groups_admin import DeleteGroupsRequest, DescribeGroupsRequest, ListGroupsRequest
-from protocol.messages.groups_classic import (
+from protocol.messages import groups as groups_offsets
+from protocol.messages.groups import (
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     LeaveGroupRequest,
+    ListGroupsRequest,
     SyncGroupRequest,
 )
 from protocol.messages.groups_consumer import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest

@@ -19,20 +19,19 @@ from broker.handlers import HANDLERS
 from broker.network.context import RequestContext
 from broker.server import Server
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_admin import ListGroupsRequest
-from protocol.messages.groups_classic import (
+from protocol.errors import BrokenInvariantError, Error, KafkaError
+from protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
+    ListGroupsRequest,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
 from protocol.records.records import build_batch, build_end_txn_marker
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
 from tests.support.answers import answered
 from tests.support.manual_clock import ManualClock
 from tests.support.staged_offsets import staged

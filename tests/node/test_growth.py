@@ -21,18 +21,17 @@ from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+from protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest, MetadataRequestTopic
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.produce import InitProducerIdRequest
 from protocol.records.records import build_batch
 from protocol.wire.schema import Message
 from tests.node.computing import SHORT, produce

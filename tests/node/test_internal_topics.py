@@ -17,7 +17,6 @@ from broker.coordination.internal_topics import (
 from broker.server import Server
 from coordinator.group.streams.config import StreamsConfig
 from protocol.errors import Error, KafkaError
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_streams import (
     KeyValue,
     StreamsGroupHeartbeatRequest,
@@ -25,6 +24,7 @@ from protocol.messages.groups_streams import (
     TopicInfo,
     Topology,
 )
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.topics import CreatableTopic
 from tests.node.admin_requests import GROUP, alter, create
 from tests.support.manual_clock import ManualClock

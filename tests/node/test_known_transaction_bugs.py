@@ -16,7 +16,7 @@ from broker.coordination.marker_writing import PER_TURN
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.groups_admin import DeleteGroupsRequest, ListGroupsRequest
+from protocol.messages.groups import DeleteGroupsRequest, ListGroupsRequest
 from tests.node.transactional import (
     Producer,
     ask,

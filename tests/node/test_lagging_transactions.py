@@ -13,8 +13,8 @@ from broker.replicas.follower import Follower
 from broker.replicas.leader import Leader
 from broker.server import Server
 from protocol.errors import Error, KafkaError
-from protocol.messages.transactions import EndTxnRequest
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
+    EndTxnRequest,
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

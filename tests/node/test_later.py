@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.network.later import Later
-from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import BrokenInvariantError
 
 
 def test_a_response_that_came_at_once_is_the_answer_itself() -> None:

@@ -10,8 +10,12 @@ from broker.handlers import leave_group
 from broker.network.later import Later
 from coordinator.group.consumer import leaving
 from protocol.errors import Error, KafkaError
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.messages.groups_classic import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from protocol.messages.groups import (
+    ConsumerProtocolSubscription,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+)
 from protocol.wire.codec import encode
 from tests.node.test_group_handlers import OneShard
 

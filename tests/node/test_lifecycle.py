@@ -9,7 +9,7 @@ import pytest
 
 from broker.peers.lifecycle import LONGEST_SHUTDOWN_S, BrokerLifecycle, BrokerState, Listening
 from protocol.errors import Error, KafkaError
-from protocol.messages.broker_lifecycle import (
+from protocol.messages.broker_to_controller import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
     BrokerRegistrationRequest,

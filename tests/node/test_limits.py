@@ -22,8 +22,8 @@ from broker.process.start_error import StartError
 from broker.replicas.fetch_sessions import MAX_SESSION_ID, SHARDS, FetchSessions
 from broker.server import Server
 from protocol.errors import Error, KafkaError
-from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition
+from protocol.messages.metadata import ApiVersionsRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import CreatableTopic
 from protocol.records.batch import walk_batches

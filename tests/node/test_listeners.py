@@ -23,8 +23,7 @@ from broker.process.command_line import parse_command_line
 from broker.process.start_error import StartError
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest
+from protocol.messages.metadata import DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest
 from protocol.messages.topics import CreatableTopic
 from tests.support.ports import free_ports
 from tests.support.topics import topics_of

@@ -14,8 +14,8 @@ from protocol.errors import Error, KafkaError
 from protocol.records.records import ABORT, build_end_txn_marker
 from storage.background import Then
 from storage.cleaning.plan import CleanedSegment
+from storage.log.log_state import AppendOrigin
 from storage.log.partition_log import PartitionLog
-from storage.log.results import AppendOrigin
 from tests.node.compacted import (
     append,
     batches,

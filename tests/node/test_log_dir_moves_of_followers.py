@@ -21,7 +21,7 @@ from protocol.messages.metadata_records import PartitionChangeRecord
 from protocol.messages.topics import CreatableTopic
 from protocol.waiting import at_once
 from storage.directory import future_log_copying
-from storage.log.following import append_as_follower
+from storage.log.partition_log import append_as_follower
 from tests.node.followers import Leading, bytes_of
 from tests.node.log_dir_moves import (
     append,

@@ -16,15 +16,14 @@ from broker.network import dispatch
 from broker.network.turns import PER_TURN
 from broker.replicas.append_records import MANY_BATCHES, Appends
 from broker.server import Server
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error
+from protocol.errors import BrokenInvariantError, Error
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
 from protocol.records.batch import LOG_APPEND_TIME, crc_is_valid
 from protocol.records.compression import GZIP, ZSTD
-from protocol.records.effort import BRIEF, LITTLE, MOST_BESIDE_OTHERS
 from protocol.records.records import build_batch
+from protocol.records.validation_budget import BRIEF, LITTLE, MOST_BESIDE_OTHERS
 from tests.node.admin_requests import create
 from tests.node.computing import LONG, SHORT, Held, produce, told
 from tests.support.manual_clock import ManualClock
@@ -263,7 +262,7 @@ async def test_what_fails_in_a_thread_is_told_and_after_a_stop_nothing_is(tmp_pa
     assert len(told_of) == 1
 
 
-@pytest.mark.limit("protocol.records.effort.MOST_BESIDE_OTHERS")
+@pytest.mark.limit("protocol.records.validation_budget.MOST_BESIDE_OTHERS")
 @pytest.mark.parametrize("codec", [GZIP, ZSTD])
 async def test_what_unpacks_to_much_is_checked_alone(node: Server, held: Held, codec: int) -> None:
     moderate, large = (

@@ -19,8 +19,9 @@ from coordinator.group.offsets.staging import STAGED_PER_TURN, Tombstones
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error
-from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupRequestProtocol
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -18,8 +18,7 @@ from broker.disks.recorded_losses import RecordedLosses
 from broker.handlers import metadata as metadata_handler
 from broker.handlers import unregister_broker
 from broker.server import Server
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.waiting import Waiting, at_once, turn
 from protocol.wire.schema import Message

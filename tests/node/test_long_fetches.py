@@ -19,7 +19,8 @@ from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, Fo
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.wire import codec, compile_encoder
+from protocol.wire import codec
+from protocol.wire import codec as compile_encoder
 from tests.node.admin_requests import create
 from tests.node.computing import SHORT, produce, told
 from tests.support.straight import Straight

@@ -17,7 +17,7 @@ from broker.network.routes import JOINED_CHUNKS_BYTES, Route, frame_answer, fram
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     SyncGroupRequest,
@@ -40,9 +40,8 @@ from protocol.messages.share_fetch import (
     ShareFetchResponse,
 )
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.wire.compile_decoder import ENTRIES_PER_STEP
-from storage.file_range import FileRange
-from storage.files import File
+from protocol.wire.codec import ENTRIES_PER_STEP
+from storage.files import File, FileRange
 from tests.support.disk import files
 from tests.support.straight import Straight
 from tests.support.wire import Client, Outcome

@@ -16,9 +16,9 @@ from coordinator.group.consumer import long_heartbeat
 from coordinator.group.deferred import MOST_TRIES
 from coordinator.group.share import long_heartbeat as share_long_heartbeat
 from protocol.errors import Error, KafkaError
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.waiting import at_once
 from tests.node.admin_requests import create
 from tests.node.computing import Held

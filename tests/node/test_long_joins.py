@@ -9,14 +9,14 @@ import pytest
 from broker.server import Server
 from coordinator.group.consumer import long_heartbeat
 from protocol.errors import Error
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
+    ConsumerProtocolSubscription,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     SyncGroupRequest,
 )
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.wire.codec import encode
 from tests.node.admin_requests import create
 from tests.node.computing import Held

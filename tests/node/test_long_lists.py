@@ -30,12 +30,16 @@ from coordinator.group.shard import GroupShard
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from protocol.messages.configs import ListConfigResourcesRequest
-from protocol.messages.groups_admin import DeleteGroupsRequest, ListGroupsRequest
-from protocol.messages.groups_classic import JoinGroupRequest
-from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
+from protocol.messages.groups import (
+    DeleteGroupsRequest,
+    JoinGroupRequest,
+    ListGroupsRequest,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.topics import CreatableTopic
-from protocol.messages.transactions_admin import DescribeTransactionsRequest
+from protocol.messages.transactions import DescribeTransactionsRequest
 from tests.node.transactional import Producer, ask, coordinating
 from tests.support.topics import topics_of
 from tests.support.whole_server import started, take_turns

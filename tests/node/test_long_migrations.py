@@ -11,13 +11,13 @@ from broker.server import Server
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.consumer import long_heartbeat
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
     HeartbeatRequest,
     LeaveGroupRequest,
     MemberIdentity,
     SyncGroupRequest,
 )
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.waiting import at_once
 from tests.node.admin_requests import create
 from tests.node.computing import Held

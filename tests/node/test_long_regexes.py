@@ -10,10 +10,9 @@ from broker.environment.computing import ComputingThreads
 from broker.server import Server
 from coordinator.group.consumer import long_heartbeat, regex_results
 from coordinator.group.consumer.group import ConsumerGroup
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.errors import BrokenInvariantError, Error
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.waiting import at_once
 from tests.node.admin_requests import create
 from tests.node.compacted import until

@@ -9,8 +9,8 @@ import pytest
 from broker.server import Server
 from coordinator.group.streams import long_heartbeat
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest, Subtopology, Topology
+from protocol.messages.metadata import FindCoordinatorRequest
 from tests.node.admin_requests import create
 from tests.node.computing import Held
 from tests.support.straight import Straight

@@ -13,8 +13,7 @@ from broker.controller.controller import Controller
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.network.turns import Turns
-from protocol.broken_invariant import stops_the_broker
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, stops_the_broker
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import PartitionLog

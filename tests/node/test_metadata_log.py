@@ -29,8 +29,8 @@ from protocol.waiting import at_once
 from protocol.wire.schema import Message
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
+from storage.log.log_state import AppendOrigin
 from storage.log.partition_log import PartitionLog
-from storage.log.results import AppendOrigin
 from tests.support.disk import files
 from tests.support.immediate_background import run_at_once
 from tests.support.leadership import elect, take_leadership_away

@@ -8,7 +8,7 @@ import pytest
 
 from broker.environment.environment import Environment
 from broker.server import Server
-from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import BrokenInvariantError
 from storage.background import Lane
 from tests.support.whole_server import started
 

@@ -12,8 +12,7 @@ from broker.controller import quorum_state
 from broker.controller.metadata_log import METADATA_TOPIC_ID
 from broker.controller.observer import AfterAnswer, LeaderEndpoint, Observer, ObserverIdentity
 from broker.controller.snapshots import SnapshotPolicy
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.messages.fetch import FetchRequest, FetchResponse, SnapshotId
 from protocol.messages.metadata_records import RemoveTopicRecord
 from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse

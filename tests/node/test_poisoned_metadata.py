@@ -31,7 +31,7 @@ from protocol.messages import metadata_records
 from protocol.records.batch import patch_offset_and_epoch
 from protocol.records.records import build_batch
 from protocol.wire.schema import Field, Message, Struct
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
 from tests.node.compacted import append
 from tests.node.metadata_requests import Request, Requests, asked, of_all, told
 from tests.node.transactional import create

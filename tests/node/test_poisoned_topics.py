@@ -19,14 +19,17 @@ from broker.handlers import HANDLERS
 from broker.server import Server
 from coordinator.java.hashes import partition_of_key
 from protocol.errors import Error, KafkaError
-from protocol.messages import groups_admin, groups_classic, groups_consumer, groups_offsets, groups_share
+from protocol.messages import groups as groups_admin
+from protocol.messages import groups as groups_classic
+from protocol.messages import groups as groups_offsets
+from protocol.messages import groups_consumer, groups_share
 from protocol.messages import transactions as txn
-from protocol.messages import transactions_admin as txn_admin
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages import transactions as txn_admin
+from protocol.messages.metadata import FindCoordinatorRequest
+from protocol.messages.produce import InitProducerIdRequest
 from protocol.records.batch import patch_offset_and_epoch
 from protocol.wire.schema import Message
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
 from tests.node.poisoned_records import Poisoner
 from tests.node.transactional import Producer, ask, create
 from tests.support.straight import Straight

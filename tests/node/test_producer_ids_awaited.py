@@ -16,7 +16,7 @@ from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.produce import InitProducerIdRequest
 from tests.node.transactional import coordinating
 from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs

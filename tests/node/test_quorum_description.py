@@ -20,7 +20,7 @@ from protocol.messages.cluster_admin import (
     QuorumReplica,
 )
 from protocol.messages.fetch import FetchRequest
-from protocol.messages.raft_records import Endpoint, Voter, VotersRecord
+from protocol.messages.raft import Endpoint, Voter, VotersRecord
 from protocol.waiting import at_once
 from protocol.wire.codec import decode, encode
 from protocol.wire.schema import ZERO_UUID

@@ -24,11 +24,11 @@ from broker.quotas.rates import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
 from broker.security.principal import ANONYMOUS, Principal
 from broker.server import Server
 from protocol.errors import Error, KafkaError
+from protocol.messages.configs import AlterClientQuotasRequest, AlterEntryData, OpData
+from protocol.messages.configs import EntityData as AlteredPart
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
-from protocol.messages.quotas import AlterClientQuotasRequest, AlterEntryData, OpData
-from protocol.messages.quotas import EntityData as AlteredPart
 from protocol.wire.codec import encode
 from tests.support.straight import Straight
 from tests.support.whole_server import clock_of, started

@@ -18,11 +18,11 @@ from protocol.messages.cluster_admin import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.messages.groups_classic import HeartbeatRequest
+from protocol.messages.configs import AlterClientQuotasRequest, AlterEntryData, EntityData, OpData
+from protocol.messages.groups import HeartbeatRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
-from protocol.messages.producer_ids import InitProducerIdRequest
-from protocol.messages.quotas import AlterClientQuotasRequest, AlterEntryData, EntityData, OpData
-from protocol.messages.scram import AlterUserScramCredentialsRequest, ScramCredentialDeletion
+from protocol.messages.produce import InitProducerIdRequest
+from protocol.messages.security import AlterUserScramCredentialsRequest, ScramCredentialDeletion
 from protocol.messages.topics import (
     CreatableTopic,
     CreatePartitionsRequest,

@@ -15,10 +15,9 @@ from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import BATCH_OVERHEAD, patch_crc
-from protocol.records.checks import validate
+from protocol.records.checks import RecordRules, validate
 from protocol.records.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD
-from protocol.records.effort import ANY, LITTLE, MODERATE, Effort, TooMuchEffortError
-from protocol.records.rules import RecordRules
+from protocol.records.validation_budget import ANY, LITTLE, MODERATE, Effort, TooMuchEffortError
 from protocol.waiting import turn
 from tests.node.admin_requests import create
 from tests.support.cycles import nothing_in_a_cycle

@@ -14,7 +14,7 @@ from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.listener import QUIET_S, Admission, Listener
 from protocol.errors import Error
-from protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.support.controller_channel import Timers
 from tests.support.manual_clock import ManualClock
 

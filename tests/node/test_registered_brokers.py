@@ -17,7 +17,7 @@ from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.registration import BrokerIncarnation, supported_features
 from protocol.errors import Error, KafkaError
-from protocol.messages.broker_lifecycle import (
+from protocol.messages.broker_to_controller import (
     AdvertisedListener,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,

@@ -14,20 +14,20 @@ from broker.network import repeats
 from broker.network.repeats import MOST_REPEATED, Repeats, answered
 from protocol.apis import APIS
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.groups_admin import DescribeGroupsRequest
-from protocol.messages.groups_consumer import ConsumerGroupDescribeRequest
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
+    DescribeGroupsRequest,
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from protocol.messages.groups_consumer import ConsumerGroupDescribeRequest
 from protocol.messages.groups_share import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,
     ShareGroupDescribeRequest,
 )
 from protocol.messages.groups_streams import StreamsGroupDescribeRequest
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
     DescribeProducersRequest,
     DescribeProducersTopic,
     DescribeTransactionsRequest,

@@ -15,7 +15,7 @@ from protocol.messages.configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
 )
-from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.straight import Straight
 from tests.support.wire import Client

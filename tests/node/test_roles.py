@@ -22,7 +22,7 @@ from protocol.messages.fetch import (
     PartitionData,
 )
 from protocol.messages.metadata_records import PartitionRecord
-from protocol.messages.transactions_admin import DescribeProducersRequest, DescribeProducersTopic
+from protocol.messages.transactions import DescribeProducersRequest, DescribeProducersTopic
 from protocol.records.batch import patch_offset_and_epoch
 from protocol.records.records import build_batch
 from protocol.waiting import at_once

@@ -16,7 +16,7 @@ from broker.controller.registration import (
 )
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
-from protocol.messages.scram import ScramCredentialDeletion, ScramCredentialUpsertion
+from protocol.messages.security import ScramCredentialDeletion, ScramCredentialUpsertion
 from protocol.waiting import at_once
 from protocol.wire.schema import Message
 

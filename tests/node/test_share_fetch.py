@@ -14,7 +14,7 @@ from broker.server import Server
 from broker.shares import delayed_share_fetch
 from protocol.errors import Error
 from protocol.records.batch import walk_batches
-from storage.file_range import FileRange
+from storage.files import FileRange
 from tests.node.shares import (
     ACCEPT,
     GROUP,

@@ -22,8 +22,7 @@ from broker.server import Server
 from coordinator.persister import ShareStateSummary
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_admin import DeleteGroupsRequest, ListGroupsRequest
+from protocol.messages.groups import DeleteGroupsRequest, ListGroupsRequest
 from protocol.messages.groups_share import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -36,6 +35,7 @@ from protocol.messages.groups_share import (
     ShareGroupDescribeRequest,
     ShareGroupHeartbeatRequest,
 )
+from protocol.messages.metadata import FindCoordinatorRequest
 from tests.node.transactional import CLIENT, create, delete
 from tests.node.transactional import ask as ask_served
 from tests.support.denying import Asked, DenyingAuthorizer

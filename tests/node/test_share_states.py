@@ -13,7 +13,7 @@ from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from broker.server import Server
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.share_state import (
     DeletePartition,
     DeleteShareGroupStateRequest,

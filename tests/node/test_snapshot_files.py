@@ -20,7 +20,7 @@ from broker.controller.snapshot_file import (
     read_snapshot,
 )
 from broker.controller.snapshots import SnapshotPolicy
-from protocol.messages.raft_records import KRaftVersionFeature, Voter, VotersRecord
+from protocol.messages.raft import KRaftVersionFeature, Voter, VotersRecord
 from protocol.records.batch import walk_batches
 from protocol.waiting import at_once
 from tests.node.metadata_logs import ALWAYS, DIRECTORY, LEVEL, NODE, begin, open_log, topic

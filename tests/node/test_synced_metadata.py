@@ -17,9 +17,8 @@ from broker.handlers import find_coordinator, init_producer_id, metadata
 from broker.network.later import Later
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest, MetadataRequestTopic
+from protocol.messages.produce import InitProducerIdRequest
 from protocol.messages.topics import CreatableTopic
 from tests.support import whole_server
 from tests.support.disk import files

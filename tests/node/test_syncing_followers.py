@@ -14,7 +14,7 @@ from broker.replicas.followed import FollowState
 from broker.replicas.follower import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.messages.fetch import FetchRequest
-from storage.log.flushing import Flushing
+from storage.log.log_state import Flushing
 from tests.node.followers import FETCHING, PAUSED, TOPIC, Following, Leading, batch, bytes_of, leader_of_three
 from tests.node.log_dirs import refuse
 from tests.support.disk import files

@@ -22,11 +22,11 @@ from broker.replicas.leader import Leader
 from broker.server import Server
 from coordinator.transaction import state_manager
 from coordinator.transaction.settings import TransactionSettings
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error
-from storage.directory import future_log_copying, future_logs
-from storage.directory.cleaner_checkpoint import CleanerCheckpoint
-from storage.log.flushing import Flushing
+from protocol.errors import BrokenInvariantError, Error
+from storage.directory import future_log_copying
+from storage.directory import log_directory as future_logs
+from storage.directory.directory_checkpoints import CleanerCheckpoint
+from storage.log.log_state import Flushing
 from storage.log.partition_log import PartitionLog
 from tests.node.compacted import append, fill, partition_of, records, until, with_topic
 from tests.node.log_dirs import LOST, filled, move

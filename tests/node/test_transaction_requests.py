@@ -12,16 +12,15 @@ from broker.handlers.add_partitions_to_txn import SHORT_LIST
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
-from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.cluster_admin import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import ApiVersionsRequest, FindCoordinatorRequest
 from protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from storage.producers.producer import Producer as KnownProducer
+from storage.producer_state import Producer as KnownProducer
 from tests.node.transactional import (
     Producer,
     ask,

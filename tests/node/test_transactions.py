@@ -12,9 +12,9 @@ from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import CreatePartitionsTopic
-from protocol.messages.transactions_admin import DescribeTransactionsRequest, ListTransactionsRequest
+from protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
 from protocol.records.records import build_batch
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
 from tests.node.transactional import (
     Producer,
     ask,

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
     DescribeTransactionsRequest,
     ListTransactionsRequest,
 )

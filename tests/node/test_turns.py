@@ -21,13 +21,13 @@ from broker.network.turns import PER_TURN, Turns, portions
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
     DescribeProducersRequest,
     DescribeProducersTopic,
     ListTransactionsRequest,
 )
 from protocol.waiting import turn
-from storage.producers import producer_state
+from storage import producer_state
 from tests.node.transactional import Producer, coordinating
 from tests.support.manual_clock import ManualClock
 from tests.support.straight import Straight

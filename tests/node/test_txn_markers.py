@@ -14,7 +14,7 @@ from broker.server import Server
 from coordinator.ports import TxnMarker
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -8,8 +8,8 @@ from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
-from protocol.records.effort import BRIEF, LITTLE
 from protocol.records.records import build_batch
+from protocol.records.validation_budget import BRIEF, LITTLE
 from tests.node.admin_requests import create
 from tests.node.computing import LONG, Held, produce, told
 from tests.support.attacks import packed
@@ -25,7 +25,7 @@ def held(node: Server, monkeypatch: pytest.MonkeyPatch) -> Held:
     return computing
 
 
-@pytest.mark.limit("protocol.records.effort.MOST_OF_REQUEST")
+@pytest.mark.limit("protocol.records.validation_budget.MOST_OF_REQUEST")
 @pytest.mark.parametrize("codec", [GZIP, LZ4, SNAPPY, ZSTD])
 async def test_the_batches_of_one_request_unpack_to_a_bound_together(
     node: Server, held: Held, monkeypatch: pytest.MonkeyPatch, codec: int

@@ -28,8 +28,7 @@ from broker.network.sending_side import WRITE_HIGH_WATER_BYTES
 from broker.network.unsent import PIECE_BYTES
 from protocol.errors import CodecError
 from storage.disk_files import DiskFiles
-from storage.file_range import FileRange
-from storage.files import File
+from storage.files import File, FileRange
 from tests.node.test_connection import MAX_FRAME_BYTES, FakeListener, frame
 
 FILE_BYTES = 12_000_000

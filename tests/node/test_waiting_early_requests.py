@@ -17,8 +17,8 @@ from broker.handlers import HANDLERS
 from broker.network.forwarded_route import ForwardedRoute
 from broker.server import Server
 from protocol.apis import APIS
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_admin import DescribeGroupsRequest, ListGroupsRequest
+from protocol.messages.groups import DescribeGroupsRequest, ListGroupsRequest
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.wire.codec import encode

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from broker.server import Server
-from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.metadata import ApiVersionsRequest
 from tests.node.transactional import create
 from tests.support.straight import Straight
 from tests.support.whole_server import started

@@ -10,10 +10,9 @@ from broker.replicas.leader import Leader
 from broker.replicas.partitions import Partitions
 from coordinator.group.store import GroupStore
 from coordinator.transaction.transaction_metadata import TransactionMetadata
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error
-from protocol.messages.producer_ids import InitProducerIdRequest
-from storage.producers.producer_state import ProducerStates
+from protocol.errors import BrokenInvariantError, Error
+from protocol.messages.produce import InitProducerIdRequest
+from storage.producer_state import ProducerStates
 from tests.node.transactional import Producer, ask, coordinating, state
 from tests.support.failing_calls import fail
 from tests.support.partition_logs import append as append_to

@@ -13,21 +13,25 @@ from broker.network.context import RequestContext
 from broker.security.principal import ANONYMOUS
 from broker.server import Server
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.groups import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.messages.metadata import FindCoordinatorRequest
+from protocol.messages.produce import (
+    InitProducerIdRequest,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from protocol.messages.topics import CreatableTopic
 from protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    DescribeTransactionsRequest,
     EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.messages.transactions_admin import DescribeTransactionsRequest
 from protocol.records.batch import BatchHeader, walk_batches
 from protocol.records.records import build_batch
 from tests.support.topics import topics_of

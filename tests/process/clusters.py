@@ -5,8 +5,7 @@ from __future__ import annotations
 import barnabas
 from barnabas.cluster_node import ClusterNode
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from tests.support.record_bytes import batch, record

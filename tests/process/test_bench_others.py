@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.metadata import ApiVersionsRequest
 from tests.bench.measures import processor_s
 from tests.bench.others import AtAddress, ByCommand
 from tests.support.wire import Client, Outcome

@@ -10,15 +10,17 @@ from confluent_kafka import Producer
 import barnabas
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
+from protocol.messages.metadata import (
+    DescribeClusterRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from protocol.messages.share_state import ReadPartition, ReadShareGroupStateRequest, ReadStateData
 from protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
-)
-from protocol.messages.transactions_admin import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,

@@ -11,9 +11,8 @@ import psutil
 import pytest
 
 import barnabas
-from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.metadata import ApiVersionsRequest, MetadataRequest, MetadataRequestTopic
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.records import compression, records
 from tests.support.ready_requests import produce_frame, produce_in_flight

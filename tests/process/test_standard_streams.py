@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.records.compression import GZIP
 from protocol.records.records import build_batch

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from protocol.errors import Error
-from protocol.messages.consumer_protocol import (
+from protocol.messages.groups import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
-    TopicPartition,
-)
-from protocol.messages.groups_classic import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -17,6 +14,7 @@ from protocol.messages.groups_classic import (
     MemberIdentity,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
+    TopicPartition,
 )
 from protocol.wire.codec import decode, encode
 from tests.simulation.groups import Life

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
+from protocol.messages.metadata import FindCoordinatorRequest
 from tests.simulation.classic_member import ClassicMember
 from tests.simulation.consumer_member import ConsumerMember
 from tests.simulation.groups import GroupWork

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from protocol.records.batch import CorruptRecordError, increment_sequence, walk_batches
-from protocol.records.records import read_records
-from storage.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
-from storage.producers.txn_markers import read_marker
+from protocol.records.records import read_marker, read_records
+from storage.files import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from tests.simulation.virtual_disk import Directory, Inode
 
 _DIGITS = 20

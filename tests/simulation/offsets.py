@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from protocol.errors import Error
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

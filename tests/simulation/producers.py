@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from protocol.errors import Error
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.produce import (
+    InitProducerIdRequest,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,

@@ -6,9 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from protocol.errors import Error
-from protocol.messages.groups_admin import DescribeGroupsRequest
+from protocol.messages.groups import DescribeGroupsRequest, OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.groups_consumer import ConsumerGroupDescribeRequest
-from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.groups_streams import StreamsGroupDescribeRequest
 from tests.simulation.classic_member import ClassicMember
 from tests.simulation.consumer_member import ConsumerMember

@@ -13,7 +13,7 @@ from broker.peers import peer
 from broker.peers.controller_channel import ControllerChannel
 from broker.peers.peer import PeerSettings
 from protocol.errors import Error, KafkaError
-from protocol.messages.broker_lifecycle import BrokerRegistrationRequest, BrokerRegistrationResponse
+from protocol.messages.broker_to_controller import BrokerRegistrationRequest, BrokerRegistrationResponse
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.raft import VoteRequest
 from protocol.messages.topics import CreatableTopicResult, CreateTopicsResponse

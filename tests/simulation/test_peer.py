@@ -10,9 +10,14 @@ import pytest
 
 from broker.peers.peer import Peer, PeerSettings, PeerState
 from protocol.errors import Error, KafkaError
-from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.fetch import FetchRequest, ReplicaState
-from protocol.messages.metadata import MetadataRequest, MetadataResponse
+from protocol.messages.metadata import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from protocol.messages.raft import VoteRequest
 from protocol.wire.codec import encode
 from protocol.wire.schema import Message

@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.environment.computing import Asker, Compute, Computed, TakeBack
 from broker.environment.scheduler import Scheduled, TaskFailed
-from protocol.broken_invariant import stops_the_broker
+from protocol.errors import stops_the_broker
 from storage.background import Lane, Then, Work, run_in_turn
 from tests.simulation.virtual_files import MachineDied
 

@@ -18,7 +18,7 @@ import barnabas
 from barnabas.spark import ExactlyOnceKafkaSink, arrow_batches, wire
 from barnabas.spark.wire import Identity, Wire
 from coordinator.java.hashes import partition_of_key
-from protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+from protocol.messages.transactions import TransactionLogKey, TransactionLogValue
 from protocol.records.records import build_batch
 from protocol.wire.codec import encode
 from tests.spark.conftest import BROKERS

@@ -21,24 +21,30 @@ from broker.config.broker_definitions import BROKER_ROWS
 from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
 from broker.network.pieces import MOST_ENTRIES_BY_API, MOST_FETCHED
 from protocol.apis import APIS
-from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.cluster_admin import (
     DescribeLogDirsRequest,
     ElectLeadersRequest,
     ListPartitionReassignmentsRequest,
 )
 from protocol.messages.configs import (
+    AlterClientQuotasRequest,
+    AlterEntryData,
+    EntityData,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
+    OpData,
 )
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
-from protocol.messages.metadata import DescribeTopicPartitionsRequest, MetadataRequest
+from protocol.messages.metadata import (
+    ApiVersionsRequest,
+    DescribeTopicPartitionsRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+)
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.quotas import AlterClientQuotasRequest, AlterEntryData, EntityData, OpData
 from protocol.messages.topics import (
     CreatableTopic,
     CreatePartitionsRequest,
@@ -47,10 +53,10 @@ from protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from protocol.messages.transactions_admin import ListTransactionsRequest
+from protocol.messages.transactions import ListTransactionsRequest
 from protocol.records import compression
-from protocol.records.effort import LITTLE
-from protocol.records.lz4_frame import compress_frame
+from protocol.records.compressed_frames import compress_frame
+from protocol.records.validation_budget import LITTLE
 from protocol.wire.schema import Message
 from tests.support.crowds import strike_by_many
 from tests.support.large_requests import large_requests

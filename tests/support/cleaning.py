@@ -10,8 +10,8 @@ from protocol.waiting import at_once
 from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment, CleaningPlan, CleaningResult, CleaningStep
 from storage.files import Files
-from storage.log.log_to_clean import producers_in_steps
 from storage.log.partition_log import PartitionLog
+from storage.log.replaced_segments import producers_in_steps
 from tests.simulation.virtual_files import MachineDied
 from tests.support.disk import files
 from tests.support.killing import Killed

@@ -9,8 +9,8 @@ from typing import Any
 from barnabas import Broker
 from protocol.errors import Error
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.groups_admin import DeleteGroupsRequest
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
+    DeleteGroupsRequest,
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
@@ -20,7 +20,7 @@ from protocol.messages.groups_offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.produce import InitProducerIdRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.transactions import (
     EndTxnRequest,

@@ -8,13 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from protocol.records.batch import BatchHeader, read_header, walk_batches
-from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_marker, read_records
+from protocol.records.records import (
+    ABORT,
+    COMMIT,
+    build_batch,
+    build_end_txn_marker,
+    read_marker,
+    read_records,
+)
 from storage.background import Background, Lane, Then, Work
-from storage.file_names import file_path
-from storage.files import Files
+from storage.files import Files, file_path
 from storage.log.log_config import LogConfig
 from storage.log.partition_log import AppendOrigin, AppendResult, PartitionLog
-from storage.producers.txn_markers import read_marker
 from tests.support.disk import files
 from tests.support.immediate_background import run_at_once
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from protocol.records.batch import BatchHeader
 from protocol.records.records import seal_batch
-from protocol.wire.varint import append_varint
+from protocol.wire.primitives import append_varint
 
 NOW_MS = 1_700_000_000_000
 

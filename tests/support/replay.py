@@ -13,7 +13,7 @@ from protocol.records.records import ABORT, read_control_type, read_records
 if TYPE_CHECKING:
     from storage.log.log_config import LogConfig
     from storage.log.partition_log import PartitionLog
-    from storage.producers.producer import Producer
+    from storage.producer_state import Producer
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")

@@ -12,25 +12,30 @@ from typing import Any
 
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.messages.groups import OffsetFetchRequest, OffsetFetchRequestTopic
+from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.produce import (
+    InitProducerIdRequest,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.messages.transactions import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    DescribedTransaction,
+    DescribeTransactionsRequest,
     EndTxnRequest,
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.messages.transactions_admin import DescribedTransaction, DescribeTransactionsRequest
 from protocol.records.batch import walk_batches
 from protocol.records.records import ABORT, build_batch, read_control_type, read_records
-from storage.file_range import FileRange
+from storage.files import FileRange
 from tests.support.wire import PATIENCE_S, Client
 
 LATEST = -1

@@ -14,8 +14,8 @@ REMEDY = "it needs the package cramjam, which isn't installed: pip install 'barn
 def is_missing(compression_type: str) -> bool:
     """Whether batches are stored as they come, though this value has them packed."""
     # Here, so that no start waits for it.
+    from protocol.records.checks import TARGET_CODECS
     from protocol.records.compression import is_available
-    from protocol.records.rules import TARGET_CODECS
 
     codec = TARGET_CODECS.get(trimmed(compression_type))
     return codec is not None and not is_available(codec)

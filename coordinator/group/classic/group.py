@@ -27,8 +27,12 @@ from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord, GroupRecord
 from coordinator.java.maps import JavaHashMap
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_admin import ListedGroup
-from protocol.messages.groups_classic import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
+from protocol.messages.groups import (
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    ListedGroup,
+    SyncGroupResponse,
+)
 
 CLASSIC_TYPE = "classic"
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from coordinator.group.classic.member import JoinReply, MemberTimeouts, Protocols
 from coordinator.group.client import Client
 from protocol.errors import Error
-from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupResponse
+from protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 
 MEMBER_ID_FIRST_VERSION = 4  # KIP-394: a member gets its id first and joins with it
 

@@ -27,7 +27,7 @@ from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord, GroupRecord
 from protocol.errors import Error, KafkaError
 from protocol.messages.group_records import GroupMetadataValue
-from protocol.messages.groups_classic import JoinGroupResponse
+from protocol.messages.groups import JoinGroupResponse
 
 log = logging.getLogger("barnabas.groups")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
     JoinGroupResponse,
     SyncGroupResponse,
 )

@@ -12,7 +12,7 @@ from coordinator.group.classic.states import ANSWERS, DEAD, PREPARING, Effect, R
 from coordinator.group.member_memory import assignments_bytes
 from coordinator.group.parts import ShardParts
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupResponse,
     LeaveGroupRequest,

@@ -25,7 +25,7 @@ from coordinator.group.classic.states import (
 )
 from coordinator.group.parts import ShardParts
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_classic import JoinGroupResponse, SyncGroupResponse
+from protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 
 log = logging.getLogger("barnabas.groups")
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from struct import Struct
 
 from protocol.errors import CodecError
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from protocol.messages.groups import ConsumerProtocolSubscription
 from protocol.wire.codec import decode
 
 CONSUMER_PROTOCOL_TYPE = "consumer"

@@ -26,8 +26,8 @@ from coordinator.group.member_memory import brought_by_classic_member
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
+    ConsumerProtocolSubscription,
     HeartbeatRequest,
     JoinGroupResponse,
     LeaveGroupRequest,

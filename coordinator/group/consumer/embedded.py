@@ -13,7 +13,7 @@ from coordinator.group.known_topics import KnownTopics
 from coordinator.group.modern.targets import Target
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import CodecError
-from protocol.messages.consumer_protocol import (
+from protocol.messages.groups import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
     TopicPartition,

@@ -20,7 +20,7 @@ from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord
 from coordinator.java.maps import JavaMap, TimelineTable
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_admin import ListedGroup
+from protocol.messages.groups import ListedGroup
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 CONSUMER_TYPE = "consumer"

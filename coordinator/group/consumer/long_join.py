@@ -7,7 +7,7 @@ from collections.abc import Callable
 from coordinator.group.consumer.decision import Decision
 from coordinator.group.deferred import DeferredDecision
 from coordinator.group.parts import ShardParts
-from protocol.messages.groups_classic import JoinGroupResponse
+from protocol.messages.groups import JoinGroupResponse
 
 
 class LongJoin(DeferredDecision[JoinGroupResponse]):

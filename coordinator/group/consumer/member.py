@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from coordinator.group.consumer.states import JOIN_EPOCH, MemberEpochRelation, MemberState
 from coordinator.java.maps import JavaMap, JavaSet
-from protocol.messages.group_records_consumer import (
+from protocol.messages.group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentValue,

@@ -34,7 +34,7 @@ from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.messages.groups_classic import JoinGroupResponse
+from protocol.messages.groups import JoinGroupResponse
 
 log = logging.getLogger("barnabas.groups")
 

@@ -8,7 +8,7 @@ from coordinator.group.consumer.member import ConsumerMember
 from coordinator.group.consumer.resolved_regex import ResolvedRegex
 from coordinator.group.modern.targets import Target, target_value
 from coordinator.group.records import AnyRecord, ConsumerGroupRecord
-from protocol.messages.group_records_consumer import (
+from protocol.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

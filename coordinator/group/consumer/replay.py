@@ -19,7 +19,7 @@ from coordinator.group.modern.group import NO_EPOCH
 from coordinator.group.modern.targets import target_from
 from coordinator.group.records import ConsumerGroupRecord
 from coordinator.java.maps import JavaMap, JavaSet
-from protocol.messages import group_records_consumer as messages
+from protocol.messages import group_records as messages
 
 
 def ends_group(record: ConsumerGroupRecord) -> bool:

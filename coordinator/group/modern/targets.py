@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from coordinator.java.maps import JavaMap, JavaSet
-from protocol.messages.group_records_consumer import ConsumerGroupTargetAssignmentMemberValue, TopicPartition
+from protocol.messages.group_records import ConsumerGroupTargetAssignmentMemberValue, TopicPartition
 
 Target = JavaMap[bytes, Collection[int]]
 """Topic id → partitions."""

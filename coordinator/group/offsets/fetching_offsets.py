@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from coordinator.group.offsets.store import OffsetStore
 from coordinator.group.records import CommittedOffset
 from protocol.errors import Error
-from protocol.messages.groups_offsets import (
+from protocol.messages.groups import (
     OffsetFetchRequestTopics,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,

@@ -16,7 +16,7 @@ from coordinator.group.share.records import share_group_tombstones
 from coordinator.group.share.state_partitions import StatePartitions
 from coordinator.group.share.states import SHARE_GROUP_STATES, ShareGroupState
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_admin import ListedGroup
+from protocol.messages.groups import ListedGroup
 
 SHARE_TYPE = "share"
 """Protocol type and group type, as ListGroups shows them."""

@@ -15,7 +15,7 @@ from coordinator.group.streams.tasks import by_name
 from coordinator.group.streams.topology import StreamsTopology
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
-from protocol.messages.group_records_streams import Subtopology, TopicInfo
+from protocol.messages.group_records import Subtopology, TopicInfo
 from protocol.messages.groups_streams import DescribedSubtopology, DescribedTopology, KeyValue, Status
 from protocol.messages.groups_streams import TopicInfo as DescribedTopicInfo
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig

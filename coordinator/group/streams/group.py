@@ -19,7 +19,7 @@ from coordinator.group.streams.states import STREAMS_GROUP_STATES, StreamsGroupS
 from coordinator.group.streams.tasks import NO_TARGET_TASKS, TargetTasks, TaskHolders
 from coordinator.group.streams.topology import StreamsTopology
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_admin import ListedGroup
+from protocol.messages.groups import ListedGroup
 
 STREAMS_TYPE = "streams"
 """Of the group, and of its protocol."""

@@ -10,7 +10,7 @@ from coordinator.group.streams import tasks
 from coordinator.group.streams.states import StreamsMemberState
 from coordinator.group.streams.tasks import NO_TASKS, MemberTasks, OwnedTasks
 from coordinator.java.maps import JavaMap
-from protocol.messages.group_records_streams import (
+from protocol.messages.group_records import (
     Endpoint,
     KeyValue,
     StreamsGroupCurrentMemberAssignmentValue,

@@ -14,7 +14,7 @@ from coordinator.group.streams.tasks import by_name
 from coordinator.group.streams.topology import StreamsTopology, source_names
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
-from protocol.messages.group_records_streams import Subtopology
+from protocol.messages.group_records import Subtopology
 
 
 class TopicsDontFitError(Exception):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from coordinator.group.records import AnyRecord, StreamsGroupRecord
 from coordinator.group.streams.member import StreamsMember
 from coordinator.group.streams.tasks import TargetTasks, target_task_ids
-from protocol.messages.group_records_streams import (
+from protocol.messages.group_records import (
     LastAssignmentConfig,
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupMemberMetadataKey,

@@ -18,7 +18,7 @@ from coordinator.group.streams.group import StreamsGroup
 from coordinator.group.streams.member import StreamsMember
 from coordinator.group.streams.tasks import NO_TASKS, TargetTasks, task_sets
 from coordinator.group.streams.topology import StreamsTopology
-from protocol.messages import group_records_streams as messages
+from protocol.messages import group_records as messages
 
 
 def ends_streams_group(record: StreamsGroupRecord) -> bool:

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
-from protocol.messages.group_records_streams import CurrentTaskIds, TargetTaskIds
+from protocol.messages.group_records import CurrentTaskIds, TargetTaskIds
 from protocol.messages.groups_streams import TaskIds
 
 ActiveTasks = JavaMap[str, JavaMap[int, int]]

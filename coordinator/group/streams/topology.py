@@ -9,7 +9,7 @@ from coordinator.group.streams.tasks import by_name
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages import groups_streams
-from protocol.messages.group_records_streams import (
+from protocol.messages.group_records import (
     CopartitionGroup,
     StreamsGroupTopologyValue,
     Subtopology,

@@ -6,17 +6,30 @@ from typing import Any
 
 from protocol.errors import Error
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.groups_admin import DescribeGroupsRequest, ListGroupsRequest
-from protocol.messages.groups_classic import JoinGroupRequest, JoinGroupRequestProtocol
+from protocol.messages.groups import (
+    DescribeGroupsRequest,
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    ListGroupsRequest,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
-from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest, Subtopology, Topology
-from protocol.messages.metadata import DescribeClusterRequest, MetadataRequest, MetadataRequestTopic
+from protocol.messages.metadata import (
+    DescribeClusterRequest,
+    FindCoordinatorRequest,
+    MetadataRequest,
+    MetadataRequestTopic,
+)
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.produce import (
+    InitProducerIdRequest,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from protocol.messages.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from protocol.messages.topics import (
     CreatableTopic,
@@ -29,9 +42,10 @@ from protocol.messages.topics import (
 from protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
+    DescribeTransactionsRequest,
     EndTxnRequest,
+    ListTransactionsRequest,
 )
-from protocol.messages.transactions_admin import DescribeTransactionsRequest, ListTransactionsRequest
 from tests.support.record_bytes import batch, record
 from tests.support.wire import Client
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.messages.envelope import DefaultPrincipalData
+from protocol.messages.broker_to_controller import DefaultPrincipalData
 from protocol.wire.codec import encode
 from tests.support.wire import header
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from protocol.errors import Error
 from protocol.messages.fetch import FetchRequest
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest, MetadataRequestTopic
 from tests.simulation.cluster.nodes import BROKERS, Nodes, Term
 from tests.simulation.cluster.routes import (
     GROUP,

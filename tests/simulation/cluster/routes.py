@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 from protocol.errors import Error
 from protocol.messages.fetch import FetchRequest
-from protocol.messages.groups_admin import DescribeGroupsRequest
+from protocol.messages.groups import DescribeGroupsRequest, OffsetFetchRequest
 from protocol.messages.groups_consumer import ConsumerGroupDescribeRequest
-from protocol.messages.groups_offsets import OffsetFetchRequest
 from protocol.messages.groups_share import DescribeShareGroupOffsetsRequest, ShareGroupDescribeRequest
 from protocol.messages.offsets import ListOffsetsRequest
 from protocol.messages.produce import ProduceRequest

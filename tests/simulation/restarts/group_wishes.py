@@ -7,25 +7,23 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocol.errors import Error
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.messages.groups_admin import DeleteGroupsRequest
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
+    ConsumerProtocolSubscription,
+    DeleteGroupsRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     LeaveGroupRequest,
     MemberIdentity,
-    SyncGroupRequest,
-    SyncGroupRequestAssignment,
-)
-from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
-from protocol.messages.groups_offsets import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
+    SyncGroupRequest,
+    SyncGroupRequestAssignment,
 )
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_streams import (
     StreamsGroupHeartbeatRequest,
     Subtopology,

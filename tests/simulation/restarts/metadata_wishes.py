@@ -15,14 +15,17 @@ from protocol.messages.cluster_admin import (
 )
 from protocol.messages.configs import (
     AlterableConfig,
+    AlterClientQuotasRequest,
     AlterConfigsRequest,
     AlterConfigsResource,
+    AlterEntryData,
+    EntityData,
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResource,
+    OpData,
 )
-from protocol.messages.quotas import AlterClientQuotasRequest, AlterEntryData, EntityData, OpData
-from protocol.messages.scram import (
+from protocol.messages.security import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
     ScramCredentialUpsertion,

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol.errors import Error
-from protocol.messages.find_coordinator import FindCoordinatorRequest
-from protocol.messages.metadata import MetadataRequest
+from protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 INTERNAL: Mapping[int, str] = {

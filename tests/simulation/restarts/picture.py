@@ -6,23 +6,23 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from protocol.errors import Error
-from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.cluster_admin import DescribeLogDirsRequest, ListPartitionReassignmentsRequest
 from protocol.messages.configs import (
+    DescribeClientQuotasRequest,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     ListConfigResourcesRequest,
 )
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.metadata import (
+    ApiVersionsRequest,
     DescribeClusterRequest,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsTopic,
 )
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.messages.quotas import DescribeClientQuotasRequest
-from protocol.messages.scram import DescribeUserScramCredentialsRequest
-from protocol.messages.transactions_admin import (
+from protocol.messages.security import DescribeUserScramCredentialsRequest
+from protocol.messages.transactions import (
     DescribeProducersRequest,
     DescribeProducersTopic,
     DescribeTransactionsRequest,

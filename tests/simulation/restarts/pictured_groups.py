@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.errors import Error
-from protocol.messages.groups_admin import DescribeGroupsRequest, ListGroupsRequest
+from protocol.messages.groups import (
+    DescribeGroupsRequest,
+    ListGroupsRequest,
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+)
 from protocol.messages.groups_consumer import ConsumerGroupDescribeRequest
-from protocol.messages.groups_offsets import OffsetFetchRequest, OffsetFetchRequestGroup
 from protocol.messages.groups_share import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsRequestGroup,

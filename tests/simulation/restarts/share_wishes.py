@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocol.errors import Error
-from protocol.messages.groups_admin import DeleteGroupsRequest
+from protocol.messages.groups import DeleteGroupsRequest
 from protocol.messages.groups_share import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,

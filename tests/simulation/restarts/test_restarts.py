@@ -11,7 +11,7 @@ import pytest
 from broker.controller.image import ClusterImage
 from broker.coordination import hosted_shards
 from protocol.errors import Error
-from protocol.messages.producer_ids import InitProducerIdRequest
+from protocol.messages.produce import InitProducerIdRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, DeleteTopicsRequest
 from protocol.messages.transactions import (
     EndTxnRequest,

@@ -15,7 +15,7 @@ from broker.controller.image import ClusterImage
 from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.messages.broker_lifecycle import (
+from protocol.messages.broker_to_controller import (
     AdvertisedListener,
     BrokerHeartbeatRequest,
     BrokerRegistrationRequest,

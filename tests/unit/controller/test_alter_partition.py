@@ -14,7 +14,7 @@ from broker.controller.partition_changes import RECOVERED, RECOVERING
 from broker.controller.pause import PER_STEP
 from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
-from protocol.messages.replicas import (
+from protocol.messages.broker_to_controller import (
     AlteredPartition,
     AlterPartitionPartition,
     AlterPartitionRequest,

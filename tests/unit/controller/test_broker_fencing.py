@@ -19,7 +19,7 @@ from broker.controller.registration import (
 )
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.messages.broker_lifecycle import BrokerHeartbeatRequest
+from protocol.messages.broker_to_controller import BrokerHeartbeatRequest
 from protocol.waiting import at_once
 from tests.support.wishes import pauses
 from tests.unit.controller.active_controller import (

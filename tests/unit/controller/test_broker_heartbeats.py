@@ -13,7 +13,7 @@ from broker.controller.registration import (
     fence,
     unfence,
 )
-from protocol.broken_invariant import BrokenInvariantError
+from protocol.errors import BrokenInvariantError
 from protocol.messages import metadata_records as records
 
 TIMEOUT_MS = 10

@@ -13,7 +13,7 @@ from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
 from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.messages.broker_lifecycle import BrokerRegistrationRequest
+from protocol.messages.broker_to_controller import BrokerRegistrationRequest
 from protocol.waiting import Waiting, at_once, turn
 from protocol.wire.schema import Message
 from tests.support.wishes import pauses

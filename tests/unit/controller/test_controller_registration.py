@@ -7,7 +7,7 @@ import pytest
 from broker.controller.controller_registration import register_controller
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.messages.broker_lifecycle import ControllerRegistrationRequest
+from protocol.messages.broker_to_controller import ControllerRegistrationRequest
 from protocol.waiting import at_once
 from tests.support.wishes import pauses
 from tests.unit.controller.active_controller import ActiveController, features, listener

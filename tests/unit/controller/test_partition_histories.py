@@ -17,17 +17,17 @@ from broker.controller.partition_changes import RECOVERING
 from broker.controller.partition_updates import eligible_updates
 from broker.controller.reassignments import reassigned_partitions
 from protocol.messages import metadata_records as records
+from protocol.messages.broker_to_controller import (
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionTopic,
+    BrokerState,
+)
 from protocol.messages.cluster_admin import (
     AlterPartitionReassignmentsRequest,
     ElectLeadersRequest,
     ReassignablePartition,
     ReassignableTopic,
-)
-from protocol.messages.replicas import (
-    AlterPartitionPartition,
-    AlterPartitionRequest,
-    AlterPartitionTopic,
-    BrokerState,
 )
 from protocol.waiting import Waiting, at_once
 from protocol.wire.schema import Message

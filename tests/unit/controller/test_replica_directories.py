@@ -12,7 +12,7 @@ from broker.controller.image import ClusterImage
 from broker.controller.replica_directories import ReplicaDirectory, assign_replicas
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.messages.replicas import (
+from protocol.messages.broker_to_controller import (
     AssignedDirectory,
     AssignedPartition,
     AssignedTopic,

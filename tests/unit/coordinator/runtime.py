@@ -21,7 +21,7 @@ from coordinator.group.streams.config import StreamsConfig
 from coordinator.ports import CoordinatorRecord, WhenCommitted
 from coordinator.timer_queue import TimerQueue
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.gate import Gate
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError
 from tests.support.failing_calls import fail
 from tests.unit.coordinator.runtime import FakeRuntime
 

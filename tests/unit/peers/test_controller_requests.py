@@ -12,7 +12,7 @@ from broker.controller.registration import BrokerIncarnation
 from broker.peers.producer_id_requests import ProducerIdRequests
 from broker.peers.topic_creation_requests import LONGEST_WAIT_S, TopicCreationRequests
 from protocol.errors import Error, KafkaError
-from protocol.messages.producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.topics import (
     CreatableTopic,
     CreatableTopicResult,

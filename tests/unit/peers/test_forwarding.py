@@ -15,10 +15,10 @@ from broker.peers.forwarding_refusals import FORWARDED, refusal
 from broker.security.principal import ANONYMOUS
 from protocol.apis import APIS
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from protocol.messages.broker_to_controller import EnvelopeRequest, EnvelopeResponse
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from protocol.wire.codec import decode, encode
-from protocol.wire.error_codes import error_codes
+from protocol.wire.schema import error_codes
 from tests.support.controller_channel import Channel, Timers
 
 HEADER = b"the header"

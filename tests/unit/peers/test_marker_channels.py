@@ -11,7 +11,7 @@ from broker.controller.image import NO_LEADER
 from broker.peers.marker_channels import MarkerChannels
 from coordinator.ports import MarkerAnswers, TxnMarker
 from protocol.errors import Error, KafkaError
-from protocol.messages.transactions_admin import (
+from protocol.messages.transactions import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,

@@ -9,8 +9,14 @@ import pytest
 
 from protocol.errors import CodecError
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.wire.codec import decode, decoder_in_steps, encode, encoder_in_steps
-from protocol.wire.compile_decoder import ENTRIES_PER_STEP, MOST_ENTRIES
+from protocol.wire.codec import (
+    ENTRIES_PER_STEP,
+    MOST_ENTRIES,
+    decode,
+    decoder_in_steps,
+    encode,
+    encoder_in_steps,
+)
 from protocol.wire.primitives import MOST_TAGGED_FIELDS, encode_unsigned_varint, skip_tagged_fields
 from tests.support.large_requests import large_requests
 
@@ -49,7 +55,7 @@ def test_a_step_ends_after_so_many_entries_of_whatever_list() -> None:
         assert steps_of(encoder_in_steps(MetadataRequest, 12)(message, [])) == (None, expected)
 
 
-@pytest.mark.limit("protocol.wire.compile_decoder.MOST_ENTRIES")
+@pytest.mark.limit("protocol.wire.codec.MOST_ENTRIES")
 def test_a_request_of_more_entries_than_are_taken_is_nonsense() -> None:
     data = named(MOST_ENTRIES + 2 * ENTRIES_PER_STEP)
     with pytest.raises(CodecError, match="more entries than are taken"):

@@ -2,9 +2,9 @@
 
 import pytest
 
+from protocol.apis import RequestHeader, decode_request_header, encode_request_frame, response_body
 from protocol.errors import CodecError
-from protocol.headers import RequestHeader, decode_request_header, encode_request_frame, response_body
-from protocol.messages.sasl import SaslHandshakeRequest
+from protocol.messages.security import SaslHandshakeRequest
 
 PRODUCE_8 = bytes.fromhex("000000087fffffff000772646b61666b61")
 PRODUCE_9 = bytes.fromhex("000000097fffffff000772646b61666b6100")

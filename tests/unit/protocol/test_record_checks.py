@@ -5,17 +5,18 @@ import sys
 import pytest
 
 from protocol.errors import Error, KafkaError
-from protocol.records import compression, record_errors
+from protocol.records import checks as record_errors
+from protocol.records import compression
 from protocol.records.batch import crc_is_valid, patch_crc, read_header
 from protocol.records.checks import (
     CheckedBatch,
+    RecordRules,
+    RecordValidationError,
     RequestFailedError,
     check_shape,
     validate,
 )
-from protocol.records.record_errors import RecordValidationError
 from protocol.records.records import build_batch, read_records
-from protocol.records.rules import RecordRules
 from tests.support.record_bytes import NOW_MS, batch, record
 
 PLAIN = batch([record(0), record(1)])
@@ -126,7 +127,7 @@ def test_a_single_bad_record_among_many_alike_is_found(where: int) -> None:
     _validate(batch(late), after_max_ms=64)
 
 
-@pytest.mark.limit("protocol.records.record_errors.MOST_RECORD_ERRORS")
+@pytest.mark.limit("protocol.records.checks.MOST_RECORD_ERRORS")
 def test_bad_records_are_told_up_to_a_bound_and_none_is_looked_for_behind_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

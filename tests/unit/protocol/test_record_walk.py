@@ -128,7 +128,7 @@ def test_one_offset_delta_out_of_turn_is_noticed(shape: str, wrong: int) -> None
 @pytest.mark.parametrize("first", [8150, 16300, 2**20 - 40])
 def test_offset_deltas_of_more_bytes_are_followed(first: int) -> None:
     # As from 64 and 8192, so from 2**20 on the varint is a byte longer.
-    from protocol.records.runs import layout_of, measure_run
+    from protocol.records.walk import layout_of, measure_run
 
     records = [record(index, value=b"v") for index in range(first, first + 81)]
     run = measure_run(b"".join(records), layout_of(records[0], 0), len(records[0]), first + 1, first + 81)

@@ -4,8 +4,7 @@ import logging
 
 import pytest
 
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.telling import tell_each
+from protocol.errors import BrokenInvariantError, tell_each
 
 log = logging.getLogger("test")
 

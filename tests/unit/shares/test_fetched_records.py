@@ -10,7 +10,7 @@ import pytest
 from broker.shares.fetched_records import FetchedRecords
 from coordinator.share_partition.ports import AcquiredRecords
 from protocol.records.batch import CorruptRecordError, walk_batches
-from storage.file_range import FileRange
+from storage.files import FileRange
 from storage.log.partition_log import PartitionLog
 from tests.support.partition_logs import append, batch, end_transaction, open_log
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from storage import checkpoints
-from storage.directory.checkpoint_writer import REST_MS, CheckpointWriter
-from storage.directory.offset_checkpoints import OffsetCheckpoints
+from storage.directory.directory_checkpoints import REST_MS, CheckpointWriter, OffsetCheckpoints
 from tests.support.disk import files
 from tests.support.failing_calls import fail
 from tests.support.partition_logs import HeldBackground, append, batch

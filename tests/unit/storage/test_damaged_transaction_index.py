@@ -12,11 +12,11 @@ import pytest
 
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import walk_batches
-from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
+from protocol.records.records import read_marker
+from storage.indexes import AbortedTxn, TransactionIndex
 from storage.log import aborted, reads
 from storage.log.log_state import LogState
 from storage.log.partition_log import PartitionLog
-from storage.producers.txn_markers import read_marker
 from tests.support.disk import files
 from tests.support.partition_logs import append, batch, end_transaction, file, open_log, transactional
 

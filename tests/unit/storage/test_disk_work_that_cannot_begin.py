@@ -10,10 +10,10 @@ import pytest
 from protocol.errors import KafkaError
 from storage.background import Lane, Then, Work
 from storage.checkpoints import LEADER_EPOCH_FILE
-from storage.directory.checkpoint_writer import CheckpointWriter
+from storage.directory.directory_checkpoints import CheckpointWriter
 from storage.files import OUT_OF_DESCRIPTORS
 from storage.log import syncing
-from storage.log.flushing import Flushing
+from storage.log.log_state import Flushing
 from tests.support.disk import files
 from tests.support.failing_calls import fail
 from tests.support.partition_logs import HeldBackground, append, batch, open_log

@@ -12,10 +12,10 @@ from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
 from storage.disk_files import DEFAULT_OPEN_FILES
 from storage.files import TornWriteError
-from storage.log import producer_replay
+from storage.log import segment_recovery as producer_replay
+from storage.log.log_state import storage_error
 from storage.log.partition_log import PartitionLog
 from storage.log.segment import Segment
-from storage.log.storage_errors import storage_error
 from tests.support.disk import files
 from tests.support.failing_calls import fail
 from tests.support.partition_logs import (

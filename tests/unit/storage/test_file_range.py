@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from storage.disk_files import DiskFiles
-from storage.file_range import FileRange
-from storage.files import MOST_RETIRED_FILES, File
+from storage.files import MOST_RETIRED_FILES, File, FileRange
 from storage.log.partition_log import PartitionLog
 from storage.log.reads import FIRST_READ_BYTES
 from tests.support.partition_logs import NOW_MS, append, batch_of_bytes, open_log

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
-from storage.log.flushing import Flushing
+from protocol.errors import BrokenInvariantError, Error, KafkaError
+from storage.log.log_state import Flushing
 from storage.log.partition_log import PartitionLog
-from storage.log.segments import Segments
+from storage.log.segment import Segments
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, open_log, produced
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.batch import CorruptRecordError
-from protocol.records.checksum import crc32c
-from storage.log.following import append_as_follower
+from protocol.records.batch import CorruptRecordError, crc32c
+from storage.log.partition_log import append_as_follower
 from tests.support.partition_logs import NOW_MS, batch, open_log
 
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.indexes import transaction_index
-from storage.indexes.offset_index import OffsetIndex
-from storage.indexes.time_index import TimeIndex
-from storage.indexes.transaction_index import AbortedTxn, TransactionIndex
+from storage import indexes as transaction_index
+from storage.indexes import AbortedTxn, OffsetIndex, TimeIndex, TransactionIndex
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, file, ints, open_log
 

@@ -9,8 +9,8 @@ import pytest
 from protocol.errors import Error, KafkaError
 from protocol.records import compression
 from protocol.records.batch import BatchHeader
-from protocol.records.effort import LITTLE, TooMuchEffortError
-from storage.log import lookups
+from protocol.records.validation_budget import LITTLE, TooMuchEffortError
+from storage.log import reads as lookups
 from storage.log.partition_log import PartitionLog, TimestampOffset
 from storage.log.segment import Segment
 from tests.support.partition_logs import NOW_MS, append, batch, open_log

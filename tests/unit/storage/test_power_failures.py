@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import KafkaError
-from storage.log.following import sync_cut
-from storage.log.partition_log import PartitionLog
-from storage.log.results import AppendOrigin
+from storage.log.log_state import AppendOrigin
+from storage.log.partition_log import PartitionLog, sync_cut
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, append, batch, file, open_log, produced
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.indexes.preallocated import used_bytes
+from storage.indexes import used_bytes
 
 BLOCK = 64 * 1024
 

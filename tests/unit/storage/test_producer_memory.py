@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from broker.disks.log_dirs import LogDirs
+from storage import producer_snapshot, producer_state
+from storage import producer_state as producer_memory
 from storage.log.partition_log import PartitionLog
-from storage.producers import producer_memory, producer_snapshot, producer_state
-from storage.producers.producer import CachedBatch, Producer
-from storage.producers.producer_memory import MOST_IN_NODE, MOST_IN_PARTITION
+from storage.producer_state import MOST_IN_NODE, MOST_IN_PARTITION, CachedBatch, Producer
 from tests.support.partition_logs import NOW_MS, append, end_transaction, open_log, produced
 from tests.unit.storage.log_directories import UNIQUE, log_of, opened
 
@@ -48,7 +48,7 @@ def made_up(log: PartitionLog, count: int, first: int = MANY) -> None:
         append(log, produced(0, producer_id=producer_id, timestamp=NOW_MS - producer_id))
 
 
-@pytest.mark.limit("storage.producers.producer_memory.MOST_IN_PARTITION")
+@pytest.mark.limit("storage.producer_state.MOST_IN_PARTITION")
 @pytest.mark.usefixtures("_sixteen")
 def test_past_it_those_go_that_wrote_the_longest_ago_an_eighth_at_once(tmp_path: Path) -> None:
     log = open_log(tmp_path)
@@ -140,7 +140,7 @@ def test_guards_of_those_that_are_verified_have_the_same_bound(tmp_path: Path) -
     assert 99 in verifications
 
 
-@pytest.mark.limit("storage.producers.producer_memory.MOST_IN_NODE")
+@pytest.mark.limit("storage.producer_state.MOST_IN_NODE")
 @pytest.mark.usefixtures("_thirty_two_in_all")
 def test_over_all_partitions_those_lose_producers_that_have_many(tmp_path: Path) -> None:
     directory = opened(tmp_path)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.producers import producer_snapshot
-from storage.producers.producer import CachedBatch, Producer
-from storage.producers.producer_snapshot import CorruptSnapshotError
+from storage import producer_snapshot
+from storage.producer_snapshot import CorruptSnapshotError
+from storage.producer_state import CachedBatch, Producer
 from tests.support.partition_logs import NOW_MS, append, batch, end_transaction, file, open_log, produced
 
 

@@ -8,8 +8,8 @@ import pytest
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import read_header, walk_batches
 from storage.disk_files import DEFAULT_OPEN_FILES
+from storage.log.log_state import REMEMBERED_POSITIONS
 from storage.log.partition_log import AppendOrigin, PartitionLog
-from storage.log.read_positions import REMEMBERED_POSITIONS
 from storage.log.reads import ENOUGH_BYTES
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, append, batch, batch_of_bytes, headers, open_log
@@ -239,7 +239,7 @@ def test_several_consumers_read_on_beside_each_other(log: PartitionLog, reads_do
     assert reads_done == ["log"] * 3
 
 
-@pytest.mark.limit("storage.log.read_positions.REMEMBERED_POSITIONS")
+@pytest.mark.limit("storage.log.log_state.REMEMBERED_POSITIONS")
 def test_remembered_positions_are_bounded(log: PartitionLog) -> None:
     for max_bytes in range(1071, 1071 + 40):
         for offset in range(9):

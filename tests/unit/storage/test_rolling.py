@@ -121,7 +121,7 @@ def test_a_time_index_that_is_full_but_for_its_last_entry_rolls(tmp_path: Path) 
     assert ints(file(log, 0, ".timeindex").read_bytes(), (8, 4)) == [(NOW_MS + 1, 1), (NOW_MS + 2, 2)]
 
 
-@pytest.mark.limit("storage.indexes.offset_index.MAX_RELATIVE_OFFSET")
+@pytest.mark.limit("storage.indexes.MAX_RELATIVE_OFFSET")
 def test_offsets_too_far_for_an_index_entry_roll(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     append(log, batch(base_offset=0), origin=AppendOrigin.REPLICATION)

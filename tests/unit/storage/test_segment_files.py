@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.file_names import file_path, offset_of
+from storage.files import file_path, offset_of
 
 
 @pytest.mark.parametrize(

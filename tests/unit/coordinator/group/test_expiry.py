@@ -12,7 +12,7 @@ from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProduce
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from coordinator.ports import CoordinatorRecord
 from protocol.errors import Error, KafkaError
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from protocol.messages.groups import ConsumerProtocolSubscription
 from protocol.wire.codec import encode
 from tests.support.staged_offsets import staged
 from tests.unit.coordinator.runtime import START_MS, FakeRuntime, Groups

@@ -13,17 +13,17 @@ from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProduce
 from coordinator.group.offsets.staging import Tombstones
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error, KafkaError
-from protocol.messages.groups_classic import (
+from protocol.messages.groups import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupRequestProtocol,
     LeaveGroupRequest,
     MemberIdentity,
+    OffsetFetchRequestTopics,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
-from protocol.messages.groups_offsets import OffsetFetchRequestTopics
 from tests.support.staged_offsets import staged
 from tests.unit.coordinator.group.consumer.consumers import Consumers
 from tests.unit.coordinator.runtime import Groups, asker

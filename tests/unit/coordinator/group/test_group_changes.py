@@ -10,7 +10,7 @@ from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.group_record import adopt_record, group_record
 from coordinator.group.classic.member import ClassicMember, Identity, MemberTimeouts
 from coordinator.group.classic.states import PREPARING
-from protocol.messages.groups_classic import JoinGroupResponse
+from protocol.messages.groups import JoinGroupResponse
 
 TIMEOUTS = MemberTimeouts(10_000, 60_000)
 PROTOCOLS = [("range", b"r")]

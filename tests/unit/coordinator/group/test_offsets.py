@@ -12,8 +12,11 @@ from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProduce
 from coordinator.group.offsets.staging import Tombstones
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from protocol.errors import Error, KafkaError
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
-from protocol.messages.groups_offsets import OffsetFetchRequestTopics, OffsetFetchResponsePartitions
+from protocol.messages.groups import (
+    ConsumerProtocolSubscription,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponsePartitions,
+)
 from protocol.wire.codec import encode
 from tests.support.staged_offsets import staged
 from tests.unit.coordinator.runtime import START_MS, Groups

@@ -20,9 +20,10 @@ from protocol.messages.group_records import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
 )
 from protocol.messages.group_records_share import ShareGroupMetadataKey, ShareGroupMetadataValue
-from protocol.messages.group_records_streams import StreamsGroupMetadataKey, StreamsGroupMetadataValue
 from protocol.wire.codec import encode
 from tests.unit.coordinator.runtime import Groups
 

@@ -7,7 +7,7 @@ import pytest
 from broker.config.single_node import DEFAULTS
 from coordinator.group.records import GroupRecord
 from protocol.errors import Error
-from protocol.messages.groups_classic import JoinGroupResponse
+from protocol.messages.groups import JoinGroupResponse
 from tests.unit.coordinator.runtime import Answer, Groups
 
 

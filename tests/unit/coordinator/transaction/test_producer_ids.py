@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.transaction.producer_ids import BLOCK_SIZE, ProducerIds
-from protocol.broken_invariant import BrokenInvariantError
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError
 
 
 class Blocks:

@@ -10,7 +10,7 @@ from coordinator.transaction.records import UnknownVersion, decode_record, encod
 from coordinator.transaction.states import COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
 from coordinator.transaction.transaction_metadata import TransactionPartitions, TransitMetadata
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.messages.transaction_records import PartitionsSchema, TransactionLogValue
+from protocol.messages.transactions import PartitionsSchema, TransactionLogValue
 from protocol.wire.codec import encode
 from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 

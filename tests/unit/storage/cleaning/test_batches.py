@@ -11,7 +11,7 @@ from protocol.records.batch import (
 )
 from protocol.records.records import build_batch
 from storage.log.partition_log import PartitionLog
-from storage.producers.producer import CachedBatch, Producer
+from storage.producer_state import CachedBatch, Producer
 from tests.support.cleaning import clean_log, plan_of
 from tests.support.partition_logs import NOW_MS, append, batches, names
 from tests.support.record_bytes import batch, record

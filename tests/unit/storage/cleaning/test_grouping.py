@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.cleaning.grouping import MAX_SEGMENTS_IN_GROUP, group_segments
+from storage.cleaning.cleaner import MAX_SEGMENTS_IN_GROUP, group_segments
 from storage.cleaning.plan import CleaningSettings, SegmentSizes
 
 SETTINGS = CleaningSettings(
@@ -46,7 +46,7 @@ def test_an_empty_segment_joins_however_far_it_reaches() -> None:
     assert grouped((0, 1, 0, 0), (10, 0, 0, 0), end=2**40) == [[0, 10]]
 
 
-@pytest.mark.limit("storage.cleaning.grouping.MAX_SEGMENTS_IN_GROUP")
+@pytest.mark.limit("storage.cleaning.cleaner.MAX_SEGMENTS_IN_GROUP")
 def test_a_group_has_no_more_segments_than_can_be_renamed_in_one_go() -> None:
     groups = grouped(*((base_offset, 0, 0, 0) for base_offset in range(MAX_SEGMENTS_IN_GROUP + 1)))
     assert [len(group) for group in groups] == [MAX_SEGMENTS_IN_GROUP, 1]

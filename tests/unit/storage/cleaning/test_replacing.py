@@ -10,10 +10,10 @@ from storage.background import Lane
 from storage.cleaning.cleaned_files import discard_cleaned
 from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment, CleaningResult, Progress
-from storage.file_names import offset_of
+from storage.files import offset_of
+from storage.log.log_state import TimestampOffset
 from storage.log.partition_log import PartitionLog
-from storage.log.replacing import ReplacedMeanwhileError
-from storage.log.results import TimestampOffset
+from storage.log.replaced_segments import ReplacedMeanwhileError
 from tests.support.cleaning import clean_log, plan_of
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, batches, file, headers, names

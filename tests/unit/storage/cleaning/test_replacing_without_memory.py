@@ -6,9 +6,10 @@ import pytest
 
 from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment
-from storage.log import replacing, syncing
+from storage.log import replaced_segments as replacing
+from storage.log import syncing
 from storage.log.partition_log import PartitionLog
-from storage.log.segments import Segments
+from storage.log.segment import Segments
 from tests.support.cleaning import plan_of
 from tests.support.disk import files
 from tests.support.failing_calls import fail

@@ -6,7 +6,7 @@ from storage.background import Lane
 from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment
 from storage.log.partition_log import PartitionLog
-from storage.log.replacing import ReplacedMeanwhileError
+from storage.log.replaced_segments import ReplacedMeanwhileError
 from tests.support.cleaning import plan_of
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, HeldBackground, names

@@ -12,7 +12,7 @@ import pytest
 from protocol.records.records import build_batch
 from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment
-from storage.file_names import SEGMENT_SUFFIXES
+from storage.files import SEGMENT_SUFFIXES
 from storage.log.partition_log import PartitionLog
 from tests.support.cleaning import plan_of
 from tests.support.disk import files

@@ -12,7 +12,7 @@ from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment
 from storage.files import OUT_OF_DESCRIPTORS
 from storage.log.partition_log import PartitionLog
-from storage.log.replacing import ReplacedMeanwhileError
+from storage.log.replaced_segments import ReplacedMeanwhileError
 from tests.support.cleaning import plan_of
 from tests.support.disk import files
 from tests.support.partition_logs import HeldBackground, names

@@ -7,7 +7,7 @@ import pytest
 from coordinator.group import member_memory
 from coordinator.group.member_memory import BETWEEN_COUNTS_MS
 from protocol.errors import Error, KafkaError
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription
+from protocol.messages.groups import ConsumerProtocolSubscription
 from protocol.wire.codec import encode
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 

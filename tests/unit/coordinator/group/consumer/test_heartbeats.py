@@ -8,7 +8,7 @@ from coordinator.group.consumer import long_heartbeat
 from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.records import ConsumerGroupRecord
 from protocol.errors import Error
-from protocol.messages.group_records_consumer import ConsumerGroupCurrentMemberAssignmentValue
+from protocol.messages.group_records import ConsumerGroupCurrentMemberAssignmentValue
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 
 SESSION_MS = 45_000

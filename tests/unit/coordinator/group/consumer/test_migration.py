@@ -9,8 +9,7 @@ import pytest
 from coordinator.group.consumer.embedded import write_assignment
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
-from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
-from protocol.messages.groups_classic import JoinGroupResponse
+from protocol.messages.groups import ConsumerProtocolSubscription, JoinGroupResponse, TopicPartition
 from protocol.wire.codec import encode
 from tests.unit.coordinator.group.consumer.consumers import Consumers
 from tests.unit.coordinator.runtime import Answer

@@ -13,7 +13,7 @@ from coordinator.group.records import ConsumerGroupRecord, encode_record
 from coordinator.group.shard import GroupShard
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error
-from protocol.messages.group_records_consumer import (
+from protocol.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,

@@ -11,7 +11,7 @@ from coordinator.group.streams.group import StreamsGroup
 from coordinator.group.streams.states import StreamsMemberState
 from coordinator.ports import CoordinatorRecord
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.messages.group_records_streams import (
+from protocol.messages.group_records import (
     CurrentTaskIds,
     StreamsGroupCurrentMemberAssignmentKey,
     StreamsGroupCurrentMemberAssignmentValue,
