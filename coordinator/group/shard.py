@@ -1,10 +1,5 @@
-"""The groups of one partition of `__consumer_offsets`: the front of the room, made of its parts.
-
-Decide → append → apply: whatever is decided goes through the journal, and the store alone changes what is durable. A
-start replays the log through the same `apply`, then calls `start`.
-
-What is appended is applied at once, so that the next request sees it, but isn't committed yet. So every answer, of
-reads too, waits at the gate: `ask` and `ask_for_later` see to that for one that is decided here.
+"""Requests of the classic protocol, handed on to the kind of group that they are for (Kafka: `GroupMetadataManager`,
+classicGroupJoin and its neighbours).
 """
 
 from __future__ import annotations
@@ -14,43 +9,31 @@ from collections.abc import Callable, Collection, Container, Iterator, Sequence,
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from coordinator.gate import Gate, when_committed_within
+from coordinator.commit_waiters import Gate, when_committed_within
 from coordinator.group.admin import Administration
-from coordinator.group.classic.join import Join
-from coordinator.group.classic.joining import Joining
-from coordinator.group.classic.member import JoinReply, SyncReply
-from coordinator.group.classic.membership import Membership
+from coordinator.group.classic.group import JoinReply, SyncReply
 from coordinator.group.classic.rebalancing import Rebalancing
-from coordinator.group.classic_requests import ClassicRequests
-from coordinator.group.client import Client
+from coordinator.group.classic.requests import Join, Joining, Membership
 from coordinator.group.consumer.classic_members import ClassicMembers
-from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
+from coordinator.group.consumer.decision import ConsumerSessions
 from coordinator.group.consumer.heartbeats import Heartbeats
-from coordinator.group.consumer.leaving import Leaving, most_leaving
-from coordinator.group.consumer.migration import Migration
+from coordinator.group.consumer.migration import Leaving, Migration, most_leaving
 from coordinator.group.consumer.regexes import Regexes
-from coordinator.group.consumer.sessions import ConsumerSessions
-from coordinator.group.consumer_timeouts import ConsumerTimeouts
+from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.deferred import Deferred
-from coordinator.group.journal import Journal
-from coordinator.group.known_topics import KnownTopics
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.modern.topic_hashes import TopicHashes
-from coordinator.group.offsets import fetching_offsets
-from coordinator.group.offsets.commit import Committer, OffsetProducer
-from coordinator.group.offsets.committing import Committing
-from coordinator.group.offsets.expiry import OffsetExpiry
-from coordinator.group.offsets.staging import Place, StagedOffsets, Tombstones
-from coordinator.group.parts import ShardParts, SharePorts
+from coordinator.group.offsets import store as fetching_offsets
+from coordinator.group.offsets.commit import Committer, OffsetProducer, Place, StagedOffsets, Tombstones
+from coordinator.group.offsets.committing import Committing, OffsetExpiry
+from coordinator.group.parts import Journal, ShardParts, SharePorts, Undecided
+from coordinator.group.ports import Client, KnownTopics
 from coordinator.group.records import decode_record
-from coordinator.group.settings import GroupSettings
 from coordinator.group.share.share_groups import ShareGroups
 from coordinator.group.store import GroupStore
-from coordinator.group.streams.config import StreamsConfig
-from coordinator.group.streams.heartbeat_answer import StreamsAnswer
-from coordinator.group.streams.heartbeats import StreamsHeartbeats
-from coordinator.group.undecided import Undecided
+from coordinator.group.streams.heartbeats import StreamsAnswer, StreamsHeartbeats
 from coordinator.ports import Runtime, WhenCommitted
+from coordinator.settings import ConsumerTimeouts, GroupSettings, StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer, groups_streams
 from protocol.messages.groups_admin import DescribedGroup, ListedGroup
@@ -67,6 +50,58 @@ from protocol.messages.groups_offsets import OffsetFetchRequestTopics, OffsetFet
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 from protocol.wire.primitives import Bytes
+
+
+class ClassicRequests:
+    """A consumer group without members is a classic one again as soon as somebody joins it so."""
+
+    def __init__(
+        self, store: GroupStore, joining: Joining, membership: Membership, in_consumer_groups: ClassicMembers
+    ) -> None:
+        self._consumer_groups = store.consumer
+        self._joining = joining
+        self._membership = membership
+        self._in_consumer_groups = in_consumer_groups
+
+    def join(self, join: Join) -> Deferred[JoinGroupResponse] | None:
+        """JoinGroup. Raises KafkaError. Nothing is replied where it is deferred."""
+        group = self._consumer_groups.get(join.group_id)
+        if group is None or group.is_empty:
+            self._joining.join(join)
+        elif self._joining.is_sound(join):
+            return self._in_consumer_groups.join(join, group)
+        return None
+
+    def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
+        """SyncGroup. Raises KafkaError."""
+        group = self._consumer_groups.get(request.group_id)
+        if group is None or group.is_empty:
+            self._membership.sync(request, reply)
+        else:
+            reply(self._in_consumer_groups.sync(request, group))
+
+    def heartbeat(self, request: HeartbeatRequest) -> Error:
+        """Heartbeat of the classic protocol. Raises KafkaError."""
+        group = self._consumer_groups.get(request.group_id)
+        if group is None:
+            return self._membership.heartbeat(request)
+        return self._in_consumer_groups.heartbeat(request, group)
+
+    def leave(self, request: LeaveGroupRequest) -> tuple[Error, list[MemberResponse]]:
+        """LeaveGroup: an error of the whole request, or each member with its own. Raises KafkaError."""
+        group = self._consumer_groups.get(request.group_id)
+        if group is None:
+            return self._membership.leave(request)
+        return Error.NONE, self._in_consumer_groups.leave(request, group)
+
+
+# --- The groups of one partition of `__consumer_offsets`: the front of the room, made of its parts ------------
+#
+# Decide → append → apply: whatever is decided goes through the journal, and the store alone changes what is
+# durable. A start replays the log through the same `apply`, then calls `start`.
+#
+# What is appended is applied at once, so that the next request sees it, but isn't committed yet. So every
+# answer, of reads too, waits at the gate: `ask` and `ask_for_later` see to that for one that is decided here.
 
 log = logging.getLogger("barnabas.groups")
 

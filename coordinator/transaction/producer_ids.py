@@ -1,16 +1,34 @@
-"""Producer ids, handed out from blocks that the metadata log records (KIP-730; Kafka: `RPCProducerIdManager`).
+"""Who asks a transaction coordinator for something.
 
-A block is recorded before its first id is handed out, so that no id is ever given twice; what is left of a block is
-lost with a restart.
+Apart from the transactions themselves: who appends to a partition names a producer, transactional or not.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from protocol.broken_invariant import stops_the_broker
 from protocol.errors import Error, KafkaError
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+
+@dataclass(slots=True)
+class TransactionalProducer:
+    """Who asks."""
+
+    transactional_id: str
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
+
+# ------------------------------------------------------------------------------------------------------------
+# Producer ids, handed out from blocks that the metadata log records (KIP-730; Kafka:
+# `RPCProducerIdManager`).
+#
+# A block is recorded before its first id is handed out, so that no id is ever given twice; what is left of a
+# block is lost with a restart.
 
 log = logging.getLogger("barnabas.transactions")
 

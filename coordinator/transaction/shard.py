@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from coordinator.ports import Markers, Runtime, WhenCommitted
-from coordinator.transaction import adding, admin
-from coordinator.transaction.completing import Completing
-from coordinator.transaction.ending import Ending
+from coordinator.settings import TransactionSettings
+from coordinator.transaction import init_producer_id as adding
+from coordinator.transaction import state_manager as admin
+from coordinator.transaction.end_transaction import Completing, Ending
 from coordinator.transaction.expiry import TransactionExpiry
 from coordinator.transaction.init_producer_id import Initializing
+from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.records import is_of_known_version
-from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.transaction_metadata import Reply, TransactionMetadata, TransitMetadata
-from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.topic_partition import TopicPartition
 from protocol.wire.primitives import Bytes

@@ -10,21 +10,22 @@ Source: `GroupMetadataManager.consumerGroupHeartbeat`, in its order.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.client import Client
-from coordinator.group.consumer.admission import Entry, check_room, known_or_new, take_instance
-from coordinator.group.consumer.decision import Decision
-from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
-from coordinator.group.consumer.leaving import Leaving
-from coordinator.group.consumer.long_heartbeat import LongHeartbeat, is_little, is_little_to_take_over
-from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned
-from coordinator.group.consumer.migration import Migration
-from coordinator.group.consumer.sessions import ConsumerSessions
+from coordinator.group.consumer.decision import (
+    ConsumerSessions,
+    Decision,
+    Entry,
+    check_room,
+    known_or_new,
+    take_instance,
+)
+from coordinator.group.consumer.group import Assigned, ConsumerGroup, ConsumerMember, Owned
+from coordinator.group.consumer.migration import Leaving, Migration
 from coordinator.group.consumer.states import (
     ACCEPTED,
     JOIN_EPOCH,
@@ -32,9 +33,11 @@ from coordinator.group.consumer.states import (
     LEAVE_STATIC_EPOCH,
     MemberEpochRelation,
 )
-from coordinator.group.deferred import Deferred
+from coordinator.group.consumer.steps import HeartbeatSteps
+from coordinator.group.deferred import Deferred, DeferredHeartbeat
 from coordinator.group.member_memory import brought_by_heartbeat
 from coordinator.group.parts import ShardParts
+from coordinator.group.ports import Client, KnownTopics, partitions_of
 from coordinator.java.maps import JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (
@@ -241,3 +244,51 @@ def _shown(assigned: Assigned) -> Assignment:
             for topic_id, partitions in assigned.items()
         ]
     )
+
+
+# ------------------------------------------------------------------------------------------------------------
+# Heartbeats that are much to decide: a member of thousands of topics or partitions, or of a large group.
+
+MOST_IN_PASSING = 10_000
+"""What is decided in passing: some 10 ms, the unit being about a microsecond."""
+
+_PER_TOPIC, _PER_PARTITION, _PER_MEMBER, _PER_SUBSCRIPTION = 80, 8, 40, 1
+_PER_CHARACTER = 10
+"""Of a regular expression that nobody subscribes to yet: it is compiled, to see whether it makes sense."""
+_PER_TAKEN_OVER, _PER_BYTE = 150, 2
+"""Of a member of a classic group: itself, and what it subscribes to and is assigned, a partition being 4 bytes."""
+
+
+def is_little(decision: Decision, names: Sequence[str], regex: str, topics: KnownTopics) -> bool:
+    """Whether it is decided in passing: by what the group and the request hold, at a cost far below that."""
+    group = decision.group
+    work = len(regex) * _PER_CHARACTER if regex and not group.regexes[regex] else 0
+    return _is_little(work, len(group.members) + 1, group.topics, names, topics)
+
+
+def is_little_to_take_over(
+    classic: ClassicGroup, names: Sequence[str], regex: str, topics: KnownTopics
+) -> bool:
+    """The same of a heartbeat that has a classic group go over to the consumer protocol."""
+    work = len(regex) * _PER_CHARACTER + len(classic.members) * _PER_TAKEN_OVER
+    if work > MOST_IN_PASSING:
+        return False
+    for member in classic.members.values():
+        work += len(member.assignment) * _PER_BYTE
+        work += sum(len(metadata) for _, metadata in member.protocols) * _PER_BYTE
+    return _is_little(work, len(classic.members) + 1, classic.subscribed_topics or (), names, topics)
+
+
+def _is_little(
+    work: int, members: int, subscribed: Collection[str], names: Sequence[str], topics: KnownTopics
+) -> bool:
+    count = len(subscribed) + len(names)
+    work += count * (_PER_TOPIC + members * _PER_SUBSCRIPTION) + members * _PER_MEMBER
+    if work > MOST_IN_PASSING:
+        return False
+    work += partitions_of(chain(subscribed, names), topics) * _PER_PARTITION
+    return work <= MOST_IN_PASSING
+
+
+class LongHeartbeat(DeferredHeartbeat[ConsumerGroupHeartbeatResponse]):
+    """One that waits to be decided."""

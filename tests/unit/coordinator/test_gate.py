@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.gate import Gate
+from coordinator.commit_waiters import Gate
 from protocol.broken_invariant import BrokenInvariantError
 from protocol.errors import Error, KafkaError
 from tests.support.failing_calls import fail

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from coordinator.group.consumer.embedded import write_assignment
+from coordinator.group.consumer.migration import write_assignment
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition
