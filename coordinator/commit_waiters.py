@@ -1,4 +1,12 @@
-"""Who waits for an offset of a log to be committed (Kafka: the purgatory of `DelayedProduce`; `DeferredEventQueue`)."""
+"""Who waits for records to be committed: for an offset of a partition's log, or at the gate of a coordinator's shard.
+
+`CommitWaiters` are of a log (Kafka: the purgatory of `DelayedProduce`): each waits for the offset behind what it has
+appended. A `Gate` is of a shard (Kafka: `DeferredEventQueue`): who comes waits for all that the shard has appended so
+far, and all pass in the order in which they came.
+
+Reads of a shard that applies what it appends pass the gate too, and so wait for the writes before them. Kafka's
+(`CoordinatorReadEvent`) don't wait: they are answered from the last committed snapshot of its timeline structures.
+"""
 
 from __future__ import annotations
 
@@ -115,15 +123,9 @@ class CommitWaiters:
             self._is_telling = False
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The gate of a shard: what depends on its records passes once they are committed (Kafka:
-# `DeferredEventQueue`).
-#
-# Reads of a shard that applies what it appends pass it too, and so wait for the writes before them. Kafka's
-# (`CoordinatorReadEvent`) don't wait: they are answered from the last committed snapshot of its timeline
-# structures.
+# --- the gate of a shard --------------------------------------------------------------------------------------
 
-gate_log = logging.getLogger("barnabas.coordination")
+_gate_log = logging.getLogger("barnabas.coordination")
 
 
 class Gate:
@@ -188,9 +190,7 @@ class Gate:
         else:
             try:
                 self.appended(end_offset)
-            except (
-                Exception
-            ) as error:  # it is in the gate_log, and nobody would ever learn that it is committed
+            except Exception as error:  # it is in the log, and nobody would ever learn that it is committed
                 raise BrokenInvariantError(f"what is written can't be waited for: {error}") from error
         return end_offset
 
@@ -273,7 +273,7 @@ class Gate:
                 try:
                     then(error)
                 except Exception as failure:
-                    gate_log.exception("somebody who waited at a shard's gate can't be told")
+                    _gate_log.exception("somebody who waited at a shard's gate can't be told")
                     if broken is None and stops_the_broker(failure):
                         broken = failure
         finally:

@@ -1,14 +1,19 @@
-"""The settings of the group coordinator (Kafka: `GroupCoordinatorConfig`)."""
+"""What is set of the coordinators, for a whole broker or for one group. Kafka's names are in the comments, and
+defaults are Kafka's.
+
+What a group may have set for itself is apart: it is asked for with each heartbeat, the rest by a coordinator that
+begins.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+# --- groups (Kafka: `GroupCoordinatorConfig`) -----------------------------------------------------------------
 
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
-    """Kafka's names are in the comments. Defaults are Kafka's."""
+
+class GroupSettings(NamedTuple):
+    """Of all groups of a broker."""
 
     min_session_timeout_ms: int = 6_000  # group.min.session.timeout.ms
     max_session_timeout_ms: int = 1_800_000  # group.max.session.timeout.ms
@@ -31,40 +36,31 @@ class GroupSettings:
     share_initialize_retry_interval_ms: int = 30_000  # group.share.initialize.retry.interval.ms
 
 
-# --- What each consumer group may have set for itself ---------------------------------------------------------
-#
-# Apart from the other settings: it is asked for with each heartbeat, the others by a coordinator that begins.
+# --- what a group may have set for itself (Kafka: `GroupConfig`) ----------------------------------------------
 
 
 class ConsumerTimeouts(NamedTuple):
-    """The settings of one consumer group (Kafka: `GroupConfig`). Defaults are Kafka's."""
+    """The settings of one consumer group."""
 
     session_timeout_ms: int = 45_000  # consumer.session.timeout.ms
     heartbeat_interval_ms: int = 5_000  # consumer.heartbeat.interval.ms
     assignment_interval_ms: int = 1_000  # consumer.assignment.interval.ms
 
 
-# --- What each share group may have set for itself, of what its membership goes by ----------------------------
-
-
 class ShareTimeouts(NamedTuple):
-    """The settings of one share group (Kafka: `GroupConfig`). Defaults are Kafka's."""
+    """The settings of one share group."""
 
     session_timeout_ms: int = 45_000  # share.session.timeout.ms
     heartbeat_interval_ms: int = 5_000  # share.heartbeat.interval.ms
     assignment_interval_ms: int = 1_000  # share.assignment.interval.ms
 
 
-# --- What each streams group may have set for itself ----------------------------------------------------------
-#
-# Apart from the other settings: it is asked for with each heartbeat, the others by a coordinator that begins.
-
 STANDBYS = "num.standby.replicas"
 """What the assignor is configured by, as the group's record names it."""
 
 
 class StreamsConfig(NamedTuple):
-    """The settings of one streams group (Kafka: `GroupConfig`). Defaults are Kafka's."""
+    """The settings of one streams group."""
 
     session_timeout_ms: int = 45_000  # streams.session.timeout.ms
     heartbeat_interval_ms: int = 5_000  # streams.heartbeat.interval.ms
@@ -77,11 +73,11 @@ class StreamsConfig(NamedTuple):
         return {STANDBYS: str(self.num_standby_replicas)}
 
 
-# --- The settings of the share coordinator (Kafka: `ShareCoordinatorConfig`) ----------------------------------
+# --- share states (Kafka: `ShareCoordinatorConfig`) -----------------------------------------------------------
 
 
 class ShareCoordinatorSettings(NamedTuple):
-    """Kafka's names are in the comments. Defaults are Kafka's."""
+    """Of all share partitions of a broker."""
 
     updates_per_snapshot: int = 500  # share.coordinator.snapshot.update.records.per.snapshot
     write_timeout_ms: int = 5_000  # share.coordinator.write.timeout.ms
@@ -89,11 +85,11 @@ class ShareCoordinatorSettings(NamedTuple):
     cold_snapshot_interval_ms: int = 300_000  # share.coordinator.cold.partition.snapshot.interval.ms
 
 
-# --- The settings of the transaction coordinator (Kafka: `TransactionStateManagerConfig`) ---------------------
+# --- transactions (Kafka: `TransactionStateManagerConfig`) ----------------------------------------------------
 
 
 class TransactionSettings(NamedTuple):
-    """Kafka's names are in the comments. Defaults are Kafka's."""
+    """Of all transactions of a broker."""
 
     max_timeout_ms: int = 900_000  # transaction.max.timeout.ms
     transactional_id_expiration_ms: int = 604_800_000  # transactional.id.expiration.ms

@@ -1,4 +1,8 @@
-"""What a decision about a group does besides its records."""
+"""What all behaviour of a shard's groups works with: decisions' effects, time limits, the journal.
+
+Whatever is decided of a group is records, which the journal appends and applies as one, and effects: timers and lines
+of the log. Who waits to be decided beside the loop (`deferred.py`) isn't late before.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +28,11 @@ from coordinator.settings import ConsumerTimeouts, GroupSettings, ShareTimeouts,
 from protocol.broken_invariant import cannot_apply
 from protocol.errors import KafkaError
 
+log = logging.getLogger("barnabas.groups")
+
+
+# --- what a decision does besides its records -----------------------------------------------------------------
+
 
 @dataclass(slots=True)
 class Effects:
@@ -46,7 +55,7 @@ class Effects:
             effect()
 
 
-# --- Whose requests wait to be decided, see `deferred.py`: whoever that is isn't late before ------------------
+# --- whose requests wait to be decided: whoever that is isn't late before -------------------------------------
 #
 # In Kafka a timeout is an event behind the request in the queue of the group's partition.
 
@@ -82,16 +91,11 @@ class Undecided:
         return (group_id, member_id) in self._counts
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Sessions and time limits of the members of groups that the server assigns. Who is late is fenced, as if it
-# had left.
+# --- time limits of members of groups that the server assigns: who is late is fenced, as if it had left -------
 #
-# A member that isn't there any more when a timer fires, or is another group's by then, is passed over. One
-# that waits for a heartbeat of its own to be decided isn't late before, see `undecided.py`. Who can't be
-# fenced now is late once more after a while, unless the timer has been put off or ended by then (Kafka:
-# `CoordinatorTimerImpl`).
-
-log = logging.getLogger("barnabas.groups")
+# A member that isn't there any more when a timer fires, or is another group's by then, is passed over. Who
+# can't be fenced now is late once more after a while, unless the timer has been put off or ended by then
+# (Kafka: `CoordinatorTimerImpl`).
 
 RETRY_MS = 500
 """After which a timer is looked at again that was due meanwhile, or whose member couldn't be fenced."""
@@ -219,7 +223,7 @@ class MemberSessions(Sessions, Generic[M]):
         self.end_rebalance(group_id, member_id)
 
 
-# --- How a shard's decisions become its state: written to its partition, then applied -------------------------
+# --- the journal: how decisions become state ------------------------------------------------------------------
 
 PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what a batch may have
 
@@ -322,7 +326,7 @@ class Journal:
             raise cannot_apply(error) from error
 
 
-# --- What the behaviour of all groups of a shard works with ---------------------------------------------------
+# --- all of it ------------------------------------------------------------------------------------------------
 
 
 class SharePorts(NamedTuple):

@@ -1,4 +1,6 @@
-"""Who asks a group coordinator for something."""
+"""What the group coordinator is told by the broker: who asks, and which topics there are (Kafka:
+`CoordinatorMetadataImage`).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,6 @@ class Client(NamedTuple):
     host: str
     api_version: int
     may_describe: MayDescribe
-
-
-# --- What the group coordinator needs to know of topics (Kafka: `CoordinatorMetadataImage`) -------------------
 
 
 class KnownTopic(NamedTuple):

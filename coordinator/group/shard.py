@@ -1,5 +1,10 @@
-"""Requests of the classic protocol, handed on to the kind of group that they are for (Kafka: `GroupMetadataManager`,
-classicGroupJoin and its neighbours).
+"""The groups of one partition of `__consumer_offsets`: the front of the room, made of its parts.
+
+Decide → append → apply: whatever is decided goes through the journal, and the store alone changes what is durable. A
+start replays the log through the same `apply`, then calls `start`.
+
+What is appended is applied at once, so that the next request sees it, but isn't committed yet. So every answer, of
+reads too, waits at the gate: `ask` and `ask_for_later` see to that for one that is decided here.
 """
 
 from __future__ import annotations
@@ -23,9 +28,9 @@ from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.modern.topic_hashes import TopicHashes
-from coordinator.group.offsets import store as fetching_offsets
 from coordinator.group.offsets.commit import Committer, OffsetProducer, Place, StagedOffsets, Tombstones
 from coordinator.group.offsets.committing import Committing, OffsetExpiry
+from coordinator.group.offsets.store import fetch_all_offsets, fetch_offsets
 from coordinator.group.parts import Journal, ShardParts, SharePorts, Undecided
 from coordinator.group.ports import Client, KnownTopics
 from coordinator.group.records import decode_record
@@ -51,59 +56,8 @@ from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 from protocol.wire.primitives import Bytes
 
-
-class ClassicRequests:
-    """A consumer group without members is a classic one again as soon as somebody joins it so."""
-
-    def __init__(
-        self, store: GroupStore, joining: Joining, membership: Membership, in_consumer_groups: ClassicMembers
-    ) -> None:
-        self._consumer_groups = store.consumer
-        self._joining = joining
-        self._membership = membership
-        self._in_consumer_groups = in_consumer_groups
-
-    def join(self, join: Join) -> Deferred[JoinGroupResponse] | None:
-        """JoinGroup. Raises KafkaError. Nothing is replied where it is deferred."""
-        group = self._consumer_groups.get(join.group_id)
-        if group is None or group.is_empty:
-            self._joining.join(join)
-        elif self._joining.is_sound(join):
-            return self._in_consumer_groups.join(join, group)
-        return None
-
-    def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
-        """SyncGroup. Raises KafkaError."""
-        group = self._consumer_groups.get(request.group_id)
-        if group is None or group.is_empty:
-            self._membership.sync(request, reply)
-        else:
-            reply(self._in_consumer_groups.sync(request, group))
-
-    def heartbeat(self, request: HeartbeatRequest) -> Error:
-        """Heartbeat of the classic protocol. Raises KafkaError."""
-        group = self._consumer_groups.get(request.group_id)
-        if group is None:
-            return self._membership.heartbeat(request)
-        return self._in_consumer_groups.heartbeat(request, group)
-
-    def leave(self, request: LeaveGroupRequest) -> tuple[Error, list[MemberResponse]]:
-        """LeaveGroup: an error of the whole request, or each member with its own. Raises KafkaError."""
-        group = self._consumer_groups.get(request.group_id)
-        if group is None:
-            return self._membership.leave(request)
-        return Error.NONE, self._in_consumer_groups.leave(request, group)
-
-
-# --- The groups of one partition of `__consumer_offsets`: the front of the room, made of its parts ------------
-#
-# Decide → append → apply: whatever is decided goes through the journal, and the store alone changes what is
-# durable. A start replays the log through the same `apply`, then calls `start`.
-#
-# What is appended is applied at once, so that the next request sees it, but isn't committed yet. So every
-# answer, of reads too, waits at the gate: `ask` and `ask_for_later` see to that for one that is decided here.
-
 log = logging.getLogger("barnabas.groups")
+
 
 A = TypeVar("A")
 
@@ -157,13 +111,10 @@ class GroupShard:
         self._heartbeats = Heartbeats(
             parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
         )
-        self._classic_requests = ClassicRequests(
-            self.groups,
-            Joining(parts, self._rebalancing),
-            Membership(parts, self._rebalancing),
-            ClassicMembers(
-                parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
-            ),
+        self._joining = Joining(parts, self._rebalancing)
+        self._membership = Membership(parts, self._rebalancing)
+        self._classic_members = ClassicMembers(
+            parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
         )
         self._committing = Committing(parts, self._rebalancing.sessions)
         self._expiry = OffsetExpiry(parts)
@@ -215,24 +166,43 @@ class GroupShard:
         when_committed_within(self._commit_timeout_ms, self.gate, self._runtime, then)
 
     # --- members --------------------------------------------------------------------------------------------
+    # Requests of the classic protocol are for the kind of group that there is; a consumer group without members is a
+    # classic one again as soon as somebody joins it so (Kafka: `GroupMetadataManager`, classicGroupJoin and its
+    # neighbours).
 
     def join(
         self, client: Client, request: JoinGroupRequest, reply: JoinReply
     ) -> Deferred[JoinGroupResponse] | None:
         """JoinGroup. Raises KafkaError. Nothing is replied where it is deferred."""
-        return self._classic_requests.join(Join(client, request, reply))
+        join = Join(client, request, reply)
+        group = self.groups.consumer.get(join.group_id)
+        if group is None or group.is_empty:
+            self._joining.join(join)
+        elif self._joining.is_sound(join):
+            return self._classic_members.join(join, group)
+        return None
 
     def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
         """SyncGroup. Raises KafkaError."""
-        self._classic_requests.sync(request, reply)
+        group = self.groups.consumer.get(request.group_id)
+        if group is None or group.is_empty:
+            self._membership.sync(request, reply)
+        else:
+            reply(self._classic_members.sync(request, group))
 
     def heartbeat(self, request: HeartbeatRequest) -> Error:
         """Heartbeat of the classic protocol. Raises KafkaError."""
-        return self._classic_requests.heartbeat(request)
+        group = self.groups.consumer.get(request.group_id)
+        if group is None:
+            return self._membership.heartbeat(request)
+        return self._classic_members.heartbeat(request, group)
 
     def leave(self, request: LeaveGroupRequest) -> tuple[Error, list[MemberResponse]]:
         """LeaveGroup: an error of the whole request, or each member with its own. Raises KafkaError."""
-        return self._classic_requests.leave(request)
+        group = self.groups.consumer.get(request.group_id)
+        if group is None:
+            return self._membership.leave(request)
+        return Error.NONE, self._classic_members.leave(request, group)
 
     def leaving_in_passing(self, group_id: str) -> int | None:
         """How many members of a consumer group may leave in one call, at some 10 ms; None for a classic group."""
@@ -296,11 +266,11 @@ class GroupShard:
         self, group_id: str, topics: Sequence[OffsetFetchRequestTopics], *, require_stable: bool
     ) -> list[OffsetFetchResponseTopics]:
         """The offsets of the partitions asked for; −1 where there is none."""
-        return fetching_offsets.fetch_offsets(self.offsets, group_id, topics, require_stable=require_stable)
+        return fetch_offsets(self.offsets, group_id, topics, require_stable=require_stable)
 
     def fetch_all_offsets(self, group_id: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
         """All that the group has committed."""
-        return fetching_offsets.fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
+        return fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]], just_now: Container[str]) -> Iterator[int]:
         """See `OffsetExpiry.forget_topics`, `ShareGroups.forget_topics`."""

@@ -1,4 +1,10 @@
-"""What Java takes for blank."""
+"""What Kafka's answers depend on and Java has built in: hashes, and hash tables and queues in the order of Java's.
+
+The order in which Kafka walks its maps is the order of assignments, of answers and of records; who gets which
+partition depends on it. `JavaMap` is a java.util.HashMap, `JavaSet` a java.util.HashSet, `TimelineTable` Kafka's
+`TimelineHashMap` (`BaseHashTable`), which holds what a coordinator knows. Given the same history they are walked in
+the same order.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +14,8 @@ from itertools import chain
 from struct import Struct
 from typing import Any, Generic, Protocol, TypeVar
 
+# --- what Java takes for blank --------------------------------------------------------------------------------
+
 _BLANKS = "".join(map(chr, range(0x21)))
 
 
@@ -16,9 +24,7 @@ def is_blank(text: str) -> bool:
     return not text.strip(_BLANKS)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Where Kafka's behaviour depends on Java: the hashes of strings, numbers and uuids. `java.maps` has the
-# maps.
+# --- hashes of strings, numbers and uuids ---------------------------------------------------------------------
 
 _unpackers: dict[int, Struct] = {}
 
@@ -67,11 +73,9 @@ def java_hash(key: object) -> int:
     return string_hash(key)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The tree that java.util.HashMap makes of a bucket with more than 8 keys, for the order in which it is
-# walked.
+# --- the tree of a bucket of more than 8 keys -----------------------------------------------------------------
 #
-# A red-black tree by hash and then by the keys themselves. It is walked not by the tree but by a chain
+# It is red-black, by hash and then by the keys themselves. It is walked not by the tree but by a chain
 # through its nodes: a new node comes after its parent in the tree, and whichever node is the root comes
 # first. So the chain's order depends on the tree's shape, which is kept here as the textbook (and
 # HashMap.TreeNode) keeps it.
@@ -290,11 +294,7 @@ class TreeBin:
             return
 
 
-# --- Hash tables that are walked in the order of Java's, given the same history -------------------------------
-#
-# The order in which Kafka walks its maps is the order of assignments, of answers and of records; who gets
-# which partition depends on it. `JavaMap` is a java.util.HashMap, `JavaSet` a java.util.HashSet,
-# `TimelineTable` Kafka's `TimelineHashMap` (`BaseHashTable`), which holds what a coordinator knows.
+# --- hash tables ----------------------------------------------------------------------------------------------
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -617,7 +617,7 @@ class TimelineTable(Generic[V]):
         return [(key, self._entries[key]) for key in self]
 
 
-# --- A java.util.PriorityQueue: of entries that weigh the same the one that Java would give comes first -------
+# --- a java.util.PriorityQueue: of entries that weigh the same the one that Java would give comes first -------
 
 
 class JavaPriorityQueue(Generic[T]):

@@ -57,11 +57,10 @@ async def compiling(text: str, chars: Chars | None = None) -> Pattern:
     return Pattern(node)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Matching: all ways through the expression at once, so that no name takes longer than another of its
-# length.
+# --- matching -------------------------------------------------------------------------------------------------
 #
-# A set of places in the expression is an int, a bit each: where a character is to be taken, and the end (bit
+# All ways through the expression are gone at once, so that no name takes longer than another of its length. A
+# set of places in the expression is an int, a bit each: where a character is to be taken, and the end (bit
 # 0).
 
 MAX_REMEMBERED = 5_000

@@ -1,4 +1,7 @@
-"""What an expression is made of."""
+"""Reading an expression of RE2's syntax (RE2/J: `Parser`, with the flags of PERL): of nodes, over a known alphabet.
+
+Only those characters of a set are kept that are in the alphabet, so that what an expression becomes has a bound.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from functools import cache
 from unicodedata import category, name
 
 from protocol.waiting import turn
+
+# --- what an expression is made of ----------------------------------------------------------------------------
 
 Chars = frozenset[str]
 
@@ -83,7 +88,7 @@ class Repeat:
 Node = One | Sequence | Alternatives | Repeat | Assertion
 
 
-# --- The characters that a text may have, and which of them a set takes ---------------------------------------
+# --- the alphabet: the characters that a text may have, and which of them a set takes -------------------------
 
 Takes = Callable[[str], bool]
 
@@ -182,7 +187,7 @@ def script_of(char: str) -> str:
     return name(char, "COMMON").split()[0].capitalize()
 
 
-# --- A place in an expression that is read --------------------------------------------------------------------
+# --- a place in an expression that is read --------------------------------------------------------------------
 
 
 class Cursor:
@@ -215,9 +220,7 @@ class Cursor:
         return char
 
 
-# --- Sets of characters: literals, escapes, `[...]`, and the named ones of Perl, POSIX and Unicode ------------
-#
-# Only what a set has of the alphabet is kept.
+# --- sets of characters: literals, escapes, `[...]`, and the named ones of Perl, POSIX and Unicode ------------
 
 INVALID_ESCAPE = "invalid escape sequence"
 TRAILING_BACKSLASH = "trailing backslash at end of expression"
@@ -411,7 +414,7 @@ def _posix(alphabet: Alphabet, cursor: Cursor, *, folds: bool) -> Chars | None:
     return alphabet - chars if negated else chars
 
 
-# --- Reading an expression (RE2/J: `Parser`, with the flags of PERL) ------------------------------------------
+# --- reading --------------------------------------------------------------------------------------------------
 
 INTERNAL_ERROR = "regexp/syntax: internal error"
 MISSING_PAREN = "missing closing )"

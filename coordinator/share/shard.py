@@ -1,8 +1,13 @@
-"""What a shard of the share coordinator does by the clock, so that its log doesn't grow for ever: what nobody has
-written to for long is written down again, and all that lies before the oldest snapshot goes.
+"""The share coordinator of one partition of `__share_group_state`: the durable state of share partitions (KIP-932).
 
-Time runs as long as there are share partitions, and share groups are served. In Kafka one clock is all shards'.
-Source: `ShareCoordinatorService.setupPeriodicJobs`, `ShareCoordinatorShard.snapshotColdPartitions`.
+Decide → append → apply: what is appended is applied at once, but isn't committed yet, so that every answer, of reads
+too, waits at the gate: `ask` sees to that. A start replays the log through the same `apply`.
+
+By the clock the log is kept from growing for ever: what nobody has written to for long is written down again, and all
+that lies before the oldest snapshot goes. Time runs as long as there are share partitions, and share groups are
+served. In Kafka one clock is all shards'.
+
+Source: `ShareCoordinatorShard` (snapshotColdPartitions), `ShareCoordinatorService.setupPeriodicJobs`.
 """
 
 from __future__ import annotations
@@ -23,6 +28,9 @@ from protocol.errors import KafkaError
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.share")
+
+
+# --- by the clock ---------------------------------------------------------------------------------------------
 
 MANY = 100
 """So many share partitions are looked at before others are served."""
@@ -128,12 +136,7 @@ class ShareUpkeep:
             self._pruned_before = offset
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The share coordinator of one partition of `__share_group_state`: the durable state of share partitions.
-#
-# Decide → append → apply: what is appended is applied at once, but isn't committed yet, so that every answer,
-# of reads too, waits at the gate: `ask` sees to that. A start replays the log through the same `apply`.
-# Source: KIP-932; `ShareCoordinatorShard`.
+# --- the shard ------------------------------------------------------------------------------------------------
 
 
 A = TypeVar("A")

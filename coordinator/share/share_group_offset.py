@@ -1,7 +1,8 @@
-"""State batches put over each other: of each offset the higher delivery count holds, of equal ones the higher state.
+"""What is durable of one share partition: a snapshot, with the updates since (Kafka: `ShareGroupOffset`).
 
-So a state only moves forward, in whatever order the writes of a share partition come.
-Source: `PersisterStateBatchCombiner`.
+State batches are put over each other: of each offset the higher delivery count holds, of equal ones the higher state.
+So a state only moves forward, in whatever order the writes of a share partition come. Source:
+`PersisterStateBatchCombiner`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from coordinator.persister import NO_COMPLETE_COUNT, NO_START_OFFSET, StateBatch
+
+# --- state batches put over each other ------------------------------------------------------------------------
 
 _Piece = tuple[int, int, int, int]
 """First and last offset, delivery count, delivery state: in the order in which they are merged."""
@@ -146,8 +149,7 @@ def _swept(pieces: list[_Piece]) -> list[_Piece]:
     return done
 
 
-# ------------------------------------------------------------------------------------------------------------
-# What is durable of one share partition, as a snapshot with the updates since (Kafka: `ShareGroupOffset`).
+# --- the state ------------------------------------------------------------------------------------------------
 
 
 class ShareGroupOffset(NamedTuple):

@@ -1,7 +1,12 @@
-"""The share partitions of one partition of `__share_group_state`, as its records make them.
+"""The share partitions of one partition of `__share_group_state`: as its records make them, and what is decided of
+each.
 
-Nothing else changes them: what is decided is written, and then applied here; a start replays the log through the same
-`apply`. Source: `ShareCoordinatorShard.replay`, `ShareCoordinatorOffsetsManager`.
+Nothing but records changes them: what is decided is written, and then applied here; a start replays the log through
+the same `apply`. A request about one of them is checked in Kafka's order and made a record where it changes something.
+Errors, in this order, as KafkaError: INVALID_REQUEST (a partition below 0; what has to be initialized first and isn't;
+batches that make no sense), FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+
+Source: `ShareCoordinatorShard`, `ShareCoordinatorOffsetsManager`.
 """
 
 from __future__ import annotations
@@ -126,15 +131,7 @@ class SharePartitions:
         self._redundant_before = next(iter(offsets.values()))
 
 
-# ------------------------------------------------------------------------------------------------------------
-# What becomes of a request about one share partition: checked in Kafka's order, and made a record where it
-# changes
-#
-# something. Nothing is changed here.
-#
-# Errors, in this order, as KafkaError: INVALID_REQUEST (a partition below 0; what has to be initialized first
-# and isn't; batches that make no sense), FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
-# Source: `ShareCoordinatorShard`.
+# --- what is decided; nothing is changed here -----------------------------------------------------------------
 
 PartitionCountOf = Callable[[bytes], int]
 """How many partitions a topic has, by its id; 0 where it isn't in the metadata."""

@@ -281,12 +281,11 @@ def merged(found: Sequence[AcquiredRecords]) -> list[AcquiredRecords]:
     return result
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Records of aborted transactions, which a group that reads committed records isn't given (Kafka:
-# `SharePartition`).
+# --- records of aborted transactions --------------------------------------------------------------------------
 #
-# Their bytes come along with the others. In flight they are archived, which nobody writes about; the markers
-# that end transactions are handed out as any offset.
+# A group that reads committed records isn't given them. Their bytes come along with the others. In flight
+# they are archived, which nobody writes about; the markers that end transactions are handed out as any
+# offset.
 
 
 def archive_aborted(

@@ -1,7 +1,19 @@
-"""Acquisition locks: until when what was acquired together stays with its member (Kafka: `AcquisitionLockTimerTask`).
+"""What a share group has in flight of a partition: batches, offsets that are told apart in them, states, locks.
+
+    InFlightRecords → InFlightBatch → InFlightState, of a batch or of a run in it → AcquisitionLock
+
+`start_offset` (Kafka's SPSO) moves over what is terminal, `end_offset` (SPEO) is the last offset in flight, or the
+next one to acquire where there is nothing. A batch is what was acquired together. It has one state until anything
+touches some of its offsets alone; from then on they are told apart, and that stays so: in Kafka each of them has a
+state of its own then; here those in a row that have all of it in common share one, a *run*.
+
+What an acknowledgement says is the state at once, and can be taken back until its write has succeeded: meanwhile the
+change is *pending*, and nobody else may make one.
 
 One lock, with one timer, holds all offsets that were acquired at once, however many of them are told apart later on.
 Kafka makes a timer for each then, all of them due at the same time.
+
+Source: `SharePartition`, `InFlightBatch`, `InFlightState`, `AcquisitionLockTimerTask`.
 """
 
 from __future__ import annotations
@@ -19,6 +31,8 @@ from coordinator.share_partition.states import (
     TERMINAL,
     RecordState,
 )
+
+# --- locks: until when what was acquired together stays with its member ---------------------------------------
 
 
 class Lock:
@@ -91,12 +105,7 @@ def _nothing_is_held(lock: Lock) -> None:
     """Its share partition is gone."""
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The state of offsets in a row that are in flight: of a whole batch, or of a run of it (Kafka:
-# `InFlightState`).
-#
-# What an acknowledgement says is the state at once, and can be taken back until its write has succeeded:
-# meanwhile the change is *pending*, and nobody else may make one.
+# --- the state of offsets in a row ----------------------------------------------------------------------------
 
 NO_MEMBER = ""
 """As the owner of what isn't acquired: no member has an empty id."""
@@ -215,11 +224,7 @@ class InFlightState:
         self.relock(None)
 
 
-# --- Offsets in a row that were acquired together (Kafka: `InFlightBatch`) ------------------------------------
-#
-# They have one state until anything touches some of them alone. From then on they are told apart, and that
-# stays so: in Kafka each of them has a state of its own then; here those in a row that have all of it in
-# common share one, a *run*.
+# --- batches --------------------------------------------------------------------------------------------------
 
 
 class InFlightBatch:
@@ -360,12 +365,7 @@ class InFlightBatch:
         return self.first_offset >= first_offset and self.last_offset <= last_offset
 
 
-# ------------------------------------------------------------------------------------------------------------
-# What a share group has in flight of a partition: the batches, where they begin and end, how many are done
-# with.
-#
-# `start_offset` (Kafka's SPSO) moves over what is terminal, `end_offset` (SPEO) is the last offset in flight,
-# or the next one to acquire where there is nothing. Source: `SharePartition`.
+# --- all that is in flight ------------------------------------------------------------------------------------
 
 
 class GapWindow:

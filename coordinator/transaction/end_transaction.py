@@ -1,6 +1,19 @@
-"""What follows from a leader's answer to a marker: it is done, it is sent again, or it is given up.
+"""The end of a transaction: EndTxn, or the abort that the coordinator itself starts; markers; Complete*.
 
-Source: `TransactionMarkerRequestCompletionHandler`.
+    Prepare* is logged → each partition gets its marker → Complete* is logged
+
+1. `EndTransaction` looks up what the request means in the transaction's state, and logs Prepare*. Up to v4
+(transactions V1) the epoch stays as it is. From v5 on (V2, KIP-890) each end bumps it, so that whatever is late from
+the transaction before is fenced; where the epochs are used up, the completion brings a new producer id.
+
+2. Once that is committed `Completing` has the leaders write markers. What follows from an answer is a table: done,
+sent again, or given up.
+
+3. Once all have theirs Complete* is logged. Until it is committed it is pending, and everybody is told
+CONCURRENT_TRANSACTIONS. A restart finds what was prepared and comes through here as well.
+
+Source: `TransactionCoordinator.endTransaction`, `endTransactionWithTV1`, `TransactionMarkerChannelManager`,
+`TransactionMarkerRequestCompletionHandler`.
 """
 
 from __future__ import annotations
@@ -37,6 +50,8 @@ from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
 
+# --- what follows from a leader's answer to a marker ----------------------------------------------------------
+
 
 class Reaction(Enum):
     """What the answer of a partition's leader means."""
@@ -65,11 +80,7 @@ MARKER_REACTIONS: dict[Error | None, Reaction] = {
 """Any other error must not happen (Kafka: IllegalStateException) and is given up too, with a louder word in the log."""
 
 
-# --- From Prepare* to Complete*: each partition gets its marker, then the completion is logged ----------------
-#
-# A restart finds what was prepared and comes through here as well. Until Complete* is committed it is
-# pending, and everybody is told CONCURRENT_TRANSACTIONS.
-# Source: `TransactionMarkerChannelManager`.
+# --- from Prepare* to Complete* -------------------------------------------------------------------------------
 
 log = logging.getLogger("barnabas.transactions")
 
@@ -245,13 +256,7 @@ def _key(completion: Completion) -> tuple[str, str]:
     return ("markers", completion.metadata.transactional_id)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# EndTxn, and the abort that the coordinator itself starts: Prepare* is logged, then the markers go out.
-#
-# Up to v4 (transactions V1) the epoch stays as it is. From v5 on (V2, KIP-890) each end bumps it, so that
-# whatever is late from the transaction before is fenced; where the epochs are used up, the completion brings
-# a new producer id.
-# Source: `TransactionCoordinator.endTransaction`, `endTransactionWithTV1`.
+# --- to Prepare* ----------------------------------------------------------------------------------------------
 
 UNSAID = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 

@@ -1,6 +1,11 @@
-"""InitProducerId with a transactional id: who was there before is fenced, and what it left open is aborted.
+"""What a transactional producer says before it writes: InitProducerId, then AddPartitionsToTxn for each partition.
 
-Source: `TransactionCoordinator.handleInitProducerId`, `TransactionMetadata`; KIP-98, KIP-360, KIP-890, KIP-939.
+With InitProducerId who was there before is fenced, and what it left open is aborted. AddOffsetsToTxn adds the group's
+partition of `__consumer_offsets`; a Produce of transactions V2 adds its own (KIP-890). Others ask whether partitions
+have joined.
+
+Source: `TransactionCoordinator` (handleInitProducerId, handleAddPartitionsToTransaction,
+handleVerifyPartitionsInTransaction), `TransactionMetadata`; KIP-98, KIP-360, KIP-890, KIP-939.
 """
 
 from __future__ import annotations
@@ -24,6 +29,8 @@ from coordinator.transaction.transaction_metadata import (
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
+
+# --- InitProducerId -------------------------------------------------------------------------------------------
 
 
 class Initializing:
@@ -120,11 +127,7 @@ def _knows(metadata: TransactionMetadata, given: TransactionalProducer) -> bool:
     )
 
 
-# --- AddPartitionsToTxn: partitions join a transaction, or somebody asks whether they have --------------------
-#
-# AddOffsetsToTxn adds the group's partition of `__consumer_offsets`; a Produce of transactions V2 adds its
-# own (KIP-890).
-# Source: `TransactionCoordinator.handleAddPartitionsToTransaction`, `handleVerifyPartitionsInTransaction`.
+# --- AddPartitionsToTxn ---------------------------------------------------------------------------------------
 
 
 def add_partitions(

@@ -1,6 +1,8 @@
-"""Who asks a transaction coordinator for something.
+"""Producer ids, handed out from blocks that the metadata log records (KIP-730; Kafka: `RPCProducerIdManager`), and a
+producer as it says who it is.
 
-Apart from the transactions themselves: who appends to a partition names a producer, transactional or not.
+A block is recorded before its first id is handed out, so that no id is ever given twice; what is left of a block is
+lost with a restart.
 """
 
 from __future__ import annotations
@@ -22,13 +24,6 @@ class TransactionalProducer:
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
 
-
-# ------------------------------------------------------------------------------------------------------------
-# Producer ids, handed out from blocks that the metadata log records (KIP-730; Kafka:
-# `RPCProducerIdManager`).
-#
-# A block is recorded before its first id is handed out, so that no id is ever given twice; what is left of a
-# block is lost with a restart.
 
 log = logging.getLogger("barnabas.transactions")
 

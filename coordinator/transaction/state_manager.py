@@ -189,7 +189,7 @@ def _apply_written(metadata: TransactionMetadata, transit: TransitMetadata) -> N
         raise cannot_apply(error) from error
 
 
-# --- Looking inside: DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152) -------------------
+# --- looking inside: DescribeTransactions and ListTransactions (KIP-664, KIP-994, KIP-1152) -------------------
 #
 # Source: `TransactionCoordinator.handleDescribeTransactions`,
 # `TransactionStateManager.listTransactionStates`.
@@ -222,13 +222,3 @@ def states_named(names: Collection[str]) -> tuple[frozenset[TransactionState] | 
         return None, []
     unknown = [name for name in names if name not in _BY_NAME]
     return frozenset(_BY_NAME[name] for name in names if name in _BY_NAME), unknown
-
-
-def describe(manager: TransactionStateManager, transactional_id: str) -> TransactionMetadata:
-    """See `TransactionShard.describe`."""
-    if not transactional_id:
-        raise KafkaError(Error.INVALID_REQUEST)
-    metadata = manager.transactions.get(transactional_id)
-    if metadata is None or metadata.state is DEAD:
-        raise KafkaError(Error.TRANSACTIONAL_ID_NOT_FOUND)
-    return metadata

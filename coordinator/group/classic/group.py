@@ -1,7 +1,7 @@
-"""Which topics the members of a classic group consume, as far as the coordinator can know.
+"""A classic group: its state, its members, its generation, its record (Kafka: `ClassicGroup`, `ClassicGroupMember`).
 
-Their metadata is the consumer protocol's only where the group's type says so; its version 0 is a prefix of all
-others (Kafka: `ClassicGroup.computeSubscribedTopics`).
+Generation, protocol, leader and assignments are durable: the group's record carries them. The rest lives in memory
+alone, as in Kafka: pending member ids, parked joins and syncs, a rebalance under way.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from protocol.messages.groups_admin import ListedGroup
 from protocol.messages.groups_classic import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
 from protocol.wire.codec import decode
 
+# --- which topics its members consume, as far as the coordinator can know -------------------------------------
+
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 _INT16 = Struct(">h")
@@ -50,7 +52,7 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     return frozenset(topics)
 
 
-# --- A member of a classic group (Kafka: `ClassicGroupMember`) ------------------------------------------------
+# --- members --------------------------------------------------------------------------------------------------
 
 JoinReply = Callable[[JoinGroupResponse], None]
 SyncReply = Callable[[SyncGroupResponse], None]
@@ -147,7 +149,7 @@ class ClassicMember:
         return True
 
 
-# --- How the members of a group agree on one of their protocols (Kafka: `ClassicGroup.selectProtocol`) --------
+# --- how members agree on one of their protocols (Kafka: `ClassicGroup.selectProtocol`) -----------------------
 
 
 def candidates(supported: Sequence[Sequence[str]]) -> set[str]:
@@ -176,11 +178,7 @@ def select_protocol(supported: Sequence[Sequence[str]]) -> str:
     return max(votes.keys(), key=lambda name: votes[name])
 
 
-# --- A classic group: its state, its members, its generation (Kafka: `ClassicGroup`) --------------------------
-#
-# Generation, protocol, leader and assignments are durable: the group's record carries them (`group_record`).
-# The rest lives in memory alone, as in Kafka: pending member ids, parked joins and syncs, a rebalance under
-# way.
+# --- the group ------------------------------------------------------------------------------------------------
 
 CLASSIC_TYPE = "classic"
 
@@ -494,7 +492,7 @@ class ClassicGroup:
         )
 
 
-# --- The record of a classic group: the group as it says it, and the group that it makes ----------------------
+# --- its record: the group as it says it, and the group that it makes -----------------------------------------
 
 
 def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:

@@ -1,7 +1,10 @@
-"""Sessions of a classic group's members: who isn't heard of for so long is late.
+"""How a classic group rebalances: its start, its delays, its completion, and who is dropped on the way.
 
-Timers, by key: ("session", group, member). Source: `GroupMetadataManager`
-(rescheduleClassicGroupMemberHeartbeat, expireClassicGroupMemberHeartbeat).
+Timers, by key: ("join", group) ends the join phase, ("sync", group) the wait for the members' SyncGroup, ("session",
+group, member) the wait for a member that isn't heard of.
+
+Source: `GroupMetadataManager` (prepareRebalance, completeClassicGroupJoin, expirePendingSync,
+rescheduleClassicGroupMemberHeartbeat, expireClassicGroupMemberHeartbeat).
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, ENTERED_FR
 from coordinator.group.parts import RETRY_MS, ShardParts
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_classic import JoinGroupResponse, SyncGroupResponse
+
+log = logging.getLogger("barnabas.groups")
 
 LateMember = Callable[[str, str], None]
 """What is done with a member that is late: its group's id, and its own."""
@@ -53,13 +58,7 @@ class ClassicSessions:
         self._runtime.cancel(("session", group_id, member_id))
 
 
-# --- How a rebalance goes: its start, its delays, its completion, and who is dropped on the way ---------------
-#
-# Timers, by key: ("join", group) ends the join phase, ("sync", group) the wait for the members' SyncGroup.
-# Source: `GroupMetadataManager` (prepareRebalance, completeClassicGroupJoin, expirePendingSync,
-# expireClassicGroupMemberHeartbeat).
-
-log = logging.getLogger("barnabas.groups")
+# --- the rebalance --------------------------------------------------------------------------------------------
 
 
 def _join_key(group_id: str) -> tuple[str, str]:

@@ -1,4 +1,8 @@
-"""A JoinGroup request on its way: who joins, with what, and where the answer goes."""
+"""What members of classic groups ask for: JoinGroup, in Kafka's order of checks; SyncGroup, Heartbeat and LeaveGroup.
+
+An answer may have to wait: it goes to the join's `reply`, at once or when the rebalance is complete. Source:
+`GroupMetadataManager` (classicGroupJoin, classicGroupSync and its neighbours).
+"""
 
 from __future__ import annotations
 
@@ -43,6 +47,11 @@ from protocol.messages.groups_classic import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+
+log = logging.getLogger("barnabas.groups")
+
+
+# --- JoinGroup ------------------------------------------------------------------------------------------------
 
 MEMBER_ID_FIRST_VERSION = 4  # KIP-394: a member gets its id first and joins with it
 
@@ -89,12 +98,6 @@ class Join(NamedTuple):
     def refuse(self, member_id: str, error: Error) -> None:
         self.reply(JoinGroupResponse(member_id=member_id, error_code=error))
 
-
-# --- JoinGroup, in Kafka's order of checks (Kafka: `GroupMetadataManager.classicGroupJoin`) -------------------
-#
-# An answer may have to wait: it goes to the join's `reply`, at once or when the rebalance is complete.
-
-log = logging.getLogger("barnabas.groups")
 
 SKIP_ASSIGNMENT_VERSION = 9  # KIP-814
 
@@ -291,8 +294,7 @@ def _uuid_text(uuid: bytes) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-# ------------------------------------------------------------------------------------------------------------
-# SyncGroup, Heartbeat and LeaveGroup (Kafka: `GroupMetadataManager`, classicGroupSync and its neighbours).
+# --- SyncGroup, Heartbeat and LeaveGroup ----------------------------------------------------------------------
 
 
 _HEARTBEAT_ANSWERS = ANSWERS[Request.HEARTBEAT]  # the request that comes most often looks up but once

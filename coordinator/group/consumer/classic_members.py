@@ -258,7 +258,7 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
     return group.member_as(member_id, instance_id)
 
 
-# --- A member of the classic protocol that joins a consumer group, where that is much to decide ---------------
+# --- a join that is much to decide ----------------------------------------------------------------------------
 
 
 class LongJoin(DeferredDecision[JoinGroupResponse]):

@@ -1,8 +1,7 @@
-"""What is decided of a group: by a heartbeat or a join of a member, while it goes from one step to the next.
+"""What a decision about a consumer group is made of: who is let in, what becomes of it, the timers that it moves.
 
-Subscription → target → reconciliation: each step reads what the ones before it have found and adds its own records.
-Nothing of the group that a record has changes before the records are written; that its topics were looked up, and the
-lines of the log, come before.
+A decision goes from one step to the next (`steps.py`). Nothing of the group that a record has changes before the
+records are written; that its topics were looked up, and the lines of the log, come before.
 """
 
 from __future__ import annotations
@@ -27,6 +26,8 @@ from coordinator.group.parts import Effects, Late, MemberSessions, ShardParts
 from coordinator.group.ports import MayDescribe
 from coordinator.group.records import AnyRecord
 from protocol.errors import Error, KafkaError
+
+log = logging.getLogger("barnabas.groups")
 
 
 @dataclass(slots=True)
@@ -72,9 +73,7 @@ class Decision(GroupDecision):
         self.target_epoch = group.assignment_epoch
 
 
-# --- Who comes into a consumer group: whether there is room, and whose place a static member takes ------------
-
-log = logging.getLogger("barnabas.groups")
+# --- admission: whether there is room, and whose place a static member takes ----------------------------------
 
 
 @dataclass(slots=True)
@@ -126,13 +125,11 @@ def take_instance(
     return member
 
 
-# --- Sessions and time limits of a consumer group's members. Who is late is fenced, as if it had left ---------
+# --- time limits of members: who is late is fenced, as if it had left -----------------------------------------
 #
-# Timers, by key: ("consumer session", group, member), ("rebalance", group, member) while it has something to
-# give up, ("consumer join", …) and ("consumer sync", …) of members of the classic protocol. A member that
-# isn't there any more when a timer fires, or is another group's by then, is passed over. One that waits for a
-# heartbeat of its own to be decided isn't late before, see `undecided.py`.
-# Source: `GroupMetadataManager` (scheduleConsumerGroupSessionTimeout and its neighbours).
+# By key: ("consumer session", group, member), ("rebalance", group, member) while it has something to give up,
+# ("consumer join", …) and ("consumer sync", …) of members of the classic protocol. Source:
+# `GroupMetadataManager` (scheduleConsumerGroupSessionTimeout and its neighbours).
 
 SESSION = "consumer session"
 REBALANCE = "rebalance"

@@ -1,4 +1,11 @@
-"""A regular expression of subscriptions, resolved (Kafka: `ResolvedRegularExpression`)."""
+"""A consumer group (KIP-848): its members, the records that it is made of, the group, and how records make it.
+
+A member is never changed: `replace` makes another one. Records make the group, but for `awaited_joins`, when metadata
+is to be looked at again, and what is counted of its members. They are applied by the same functions when they were
+just appended, and at a start.
+
+Source: `ConsumerGroup`, `ConsumerGroupMember`, `GroupCoordinatorRecordHelpers`, `GroupMetadataManager.replay`.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +58,8 @@ from protocol.messages.group_records_consumer import (
 )
 from protocol.messages.groups_admin import ListedGroup
 
+# --- members --------------------------------------------------------------------------------------------------
+
 
 class ResolvedRegex(NamedTuple):
     """The topics that a regular expression matched. `version` is the metadata's at that time."""
@@ -59,10 +68,6 @@ class ResolvedRegex(NamedTuple):
     version: int
     timestamp_ms: int
 
-
-# ------------------------------------------------------------------------------------------------------------
-# A member of a consumer group (Kafka: `ConsumerGroupMember`). It is never changed: `replace` makes another
-# one.
 
 Assigned = JavaMap[bytes, JavaMap[int, int]]
 """Topic id → partition → the assignment epoch at which the member got it."""
@@ -231,7 +236,7 @@ def _read(topics: Sequence[TopicPartitions], member_epoch: int) -> Assigned:
     return assigned
 
 
-# --- The records that a consumer group's changes are made of (Kafka: `GroupCoordinatorRecordHelpers`) ---------
+# --- records --------------------------------------------------------------------------------------------------
 
 
 def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> ConsumerGroupRecord:
@@ -326,10 +331,7 @@ def group_tombstones(group_id: str, member_ids: Iterable[str], regexes: Iterable
     ]
 
 
-# --- A consumer group (KIP-848): its members, its epochs, its target assignment (Kafka: `ConsumerGroup`) ------
-#
-# Records make it, but for `awaited_joins`, when metadata is to be looked at again, and what is counted of its
-# members.
+# --- the group ------------------------------------------------------------------------------------------------
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 CONSUMER_TYPE = "consumer"
@@ -676,12 +678,10 @@ def _recounted(regexes: Counter[str], old: str | None, new: str | None) -> Count
     return +counts
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Records of consumer groups, applied: those that were just appended, and at a start all that the log has.
+# --- records, applied -----------------------------------------------------------------------------------------
 #
 # Compaction may have left out parts of a step: what isn't known is made as far as it is named, tombstones of
 # what isn't there are passed over, and a group's end takes along what nobody has taken away.
-# Source: `GroupMetadataManager.replay`.
 
 
 def ends_group(record: ConsumerGroupRecord) -> bool:

@@ -78,47 +78,51 @@ class Heartbeats:
         self, client: Client, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
         """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then."""
+        # 1. Members leave by an epoch.
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leaving.leave(request)
-        decision = self._begun(client, request)
-        classic = None
-        if request.group_id not in self._groups:
-            joins = request.member_epoch == JOIN_EPOCH
-            classic = self._migration.classic_for_heartbeat(decision, joins=joins)
-        if classic is None:
-            self._admit(decision, request)
-            self._check_memory(decision, client, request)
-            is_little = self._in_passing(decision, request)
-            decide = partial(self._decide, decision, client, request)
-        else:
-            self._check_memory(decision, client, request)
-            is_little = is_little_to_take_over(classic, *_subscription(request), self._parts.topics)
-            decide = partial(self._go_up_and_decide, classic, decision, client, request)
-        if not is_little:
-            return LongHeartbeat(self._parts, self._sessions, decision, decide)
-        try:
-            answer = decide()
-        finally:
-            decision.take_effect()
-        self._sessions.restart(decision.group.group_id, decision.old.member_id)
-        self._journal.write(decision.records)
-        decision.was_written()
-        return answer
 
-    def _begun(self, client: Client, request: ConsumerGroupHeartbeatRequest) -> Decision:
-        """Of a member that nobody knows yet, in the group as it is, or one that isn't there yet."""
+        # 2. The group as it is, or one that isn't there yet; a classic group may have to go over to this protocol.
         group = self._groups.get(request.group_id) or ConsumerGroup(request.group_id)
         owned: Owned = None
         if request.topic_partitions is not None:
             owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
         member = ConsumerMember(request.member_id or uuid_to_text(self._runtime.new_uuid()))
-        return Decision(group, [], member, member, owned, client.may_describe)
+        decision = Decision(group, [], member, member, owned, client.may_describe)
+        classic = None
+        if request.group_id not in self._groups:
+            joins = request.member_epoch == JOIN_EPOCH
+            classic = self._migration.classic_for_heartbeat(decision, joins=joins)
 
-    def _in_passing(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> bool:
-        says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
-        if says_nothing and decision.group.has_settled(decision.old, self._runtime.now_ms()):
-            return True
-        return is_little(decision, *_subscription(request), self._parts.topics)
+        # 3. Admission: the member as the group knows it, a new one, or one that takes a place over. And whether it is
+        # little to decide what becomes of it.
+        if classic is None:
+            self._admit(decision, request)
+            self._check_memory(decision, client, request)
+            says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
+            in_passing = (
+                says_nothing and group.has_settled(decision.old, self._runtime.now_ms())
+            ) or is_little(decision, *_subscription(request), self._parts.topics)
+            decide = partial(self._decide, decision, client, request)
+        else:
+            self._check_memory(decision, client, request)
+            in_passing = is_little_to_take_over(classic, *_subscription(request), self._parts.topics)
+            decide = partial(self._go_up_and_decide, classic, decision, client, request)
+        if not in_passing:
+            return LongHeartbeat(self._parts, self._sessions, decision, decide)
+
+        # 4. The steps of the decision, and the answer. What a step has brought about takes effect even where a later
+        # one refuses.
+        try:
+            answer = decide()
+        finally:
+            decision.take_effect()
+
+        # 5. The member was heard of, and the records are written and applied as one batch.
+        self._sessions.restart(decision.group.group_id, decision.old.member_id)
+        self._journal.write(decision.records)
+        decision.was_written()
+        return answer
 
     def _go_up_and_decide(
         self,
@@ -246,8 +250,7 @@ def _shown(assigned: Assigned) -> Assignment:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Heartbeats that are much to decide: a member of thousands of topics or partitions, or of a large group.
+# --- those that are much to decide: a member of thousands of topics or partitions, or of a large group --------
 
 MOST_IN_PASSING = 10_000
 """What is decided in passing: some 10 ms, the unit being about a microsecond."""

@@ -1,7 +1,14 @@
-"""What members of the classic protocol say to each other, as the coordinator reads and writes it for them.
+"""How members leave a consumer group, and how a group goes over from one protocol to the other with members in it
+(KIP-848).
 
-Their subscriptions and assignments begin with a version; one that is newer than those known here is read as the newest
-known. Kafka: `ConsumerProtocol`, `org.apache.kafka.coordinator.group.Utils`.
+`group.consumer.migration.policy` says which ways are open; empty groups go over whatever it says. The last member of
+the new protocol that leaves may take the group back to the classic one.
+
+What members of the classic protocol say to each other the coordinator reads and writes for them: their subscriptions
+and assignments begin with a version; one that is newer than those known here is read as the newest known.
+
+Source: `GroupMetadataManager` (convertToConsumerGroup, convertToClassicGroup, consumerGroupLeave, FenceMembers),
+`ConsumerGroup.fromClassicGroup`, `ClassicGroup.fromConsumerGroup`, `ConsumerProtocol`.
 """
 
 from __future__ import annotations
@@ -55,6 +62,11 @@ from protocol.messages.consumer_protocol import (
 from protocol.messages.groups_classic import JoinGroupResponse
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.wire.codec import decode, encode
+
+log = logging.getLogger("barnabas.groups")
+
+
+# --- what members of the classic protocol say to each other ---------------------------------------------------
 
 NEWEST_VERSION = 3
 _INT16 = Struct(">h")
@@ -113,13 +125,7 @@ def without_epochs(assigned: Assigned) -> Target:
     return target
 
 
-# --- Groups that go over from one protocol to the other while their members are in them (KIP-848) -------------
-#
-# `group.consumer.migration.policy` says which ways are open; empty groups go over whatever it says.
-# Source: `GroupMetadataManager` (convertToConsumerGroup, convertToClassicGroup),
-# `ConsumerGroup.fromClassicGroup`, `ClassicGroup.fromConsumerGroup`.
-
-log = logging.getLogger("barnabas.groups")
+# --- from one protocol to the other ---------------------------------------------------------------------------
 
 
 class Ways(NamedTuple):
@@ -363,9 +369,7 @@ def _no_upgrade(classic: ClassicGroup, reason: str) -> KafkaError:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Members that leave, for good or for a while, and those that are fenced (Kafka: consumerGroupLeave,
-# FenceMembers).
+# --- members that leave, for good or for a while, and those that are fenced -----------------------------------
 
 
 MOST_LEAVING_WORK = 10_000

@@ -1,9 +1,15 @@
-"""What regular expressions have matched becomes records: in passing where that is little, else beside the loop.
+"""Subscriptions by regular expression: when they are resolved, with which topics they match, and what that changes.
 
-Where the group changes while it is decided beside the loop it is decided anew, as requests are (`deferred.py`). What
-isn't recorded in the end is matched again with the next heartbeat that finds it due; in Kafka, too, a result that
-can't be written is logged and dropped.
-Source: `GroupMetadataManager.handleRegularExpressionsResult`.
+Expressions are RE2's (`coordinator/java/re2.py`), matched whole, over all topics that whoever brings the resolution
+about may describe. They are resolved in the background: the heartbeat that brings a new one is answered before, and
+while it takes long others are (Kafka: a thread). One resolution of a group at a time, the next one at the earliest 10
+seconds after the last.
+
+What they have matched becomes records: in passing where that is little, else beside the loop. Where the group changes
+meanwhile it is decided anew, as requests are (`deferred.py`). What isn't recorded in the end is matched again with the
+next heartbeat that finds it due; in Kafka, too, a result that can't be written is logged and dropped.
+
+Source: `GroupMetadataManager` (maybeUpdateRegularExpressions, handleRegularExpressionsResult), `TopicRegexResolver`.
 """
 
 from __future__ import annotations
@@ -31,6 +37,9 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("barnabas.groups")
+
+
+# --- what was matched becomes records -------------------------------------------------------------------------
 
 MOST_RECORDED_IN_PASSING = 10_000
 """What is recorded in passing: some 10 ms, the unit being about a microsecond."""
@@ -141,13 +150,7 @@ def _complain(group_id: str, why: object) -> None:
     log.warning("group %s: its regular expressions aren't recorded: %s", group_id, why)
 
 
-# --- Subscriptions by regular expression: when they are resolved, and with which topics they match ------------
-#
-# Expressions are RE2's (`coordinator/java/re2`), matched whole, over all topics that whoever brings the
-# resolution about may describe. They are resolved in the background: the heartbeat that brings a new one is
-# answered before, and while it takes long others are (Kafka: a thread). One resolution of a group at a time,
-# the next one at the earliest 10 seconds after the last. What comes of it: `regex_results.py`.
-# Source: `GroupMetadataManager.maybeUpdateRegularExpressions`, `TopicRegexResolver`.
+# --- resolution -----------------------------------------------------------------------------------------------
 
 
 MIN_REFRESH_INTERVAL_MS = 10_000

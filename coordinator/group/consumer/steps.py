@@ -1,6 +1,15 @@
-"""The first step of a decision: what a member subscribes to, and whether the group is to be assigned anew for it.
+"""The steps of a decision: subscription → target → reconciliation.
 
-Source: `GroupMetadataManager` (hasMemberSubscriptionChanged and what follows it in consumerGroupHeartbeat).
+1. What the member subscribes to, and whether the group is to be assigned anew for it (`GroupMetadataManager`,
+hasMemberSubscriptionChanged and what follows it in consumerGroupHeartbeat).
+
+2. The target assignment: who is to have what (`TargetAssignmentBuilder`). It is computed by a heartbeat or a join that
+finds the group's epoch beyond it, at the earliest `group.consumer.assignment.interval.ms` after the last one.
+
+3. The member on its way to its target (`CurrentAssignmentBuilder`): first it gives up, then it gets; nobody is given a
+partition that another member still holds.
+
+Each step reads what the ones before it have found and adds its own records; it changes nothing but the decision.
 """
 
 from __future__ import annotations
@@ -34,6 +43,9 @@ from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 
 log = logging.getLogger("barnabas.groups")
+
+
+# --- 1. subscription ------------------------------------------------------------------------------------------
 
 
 class SubscriptionStep:
@@ -86,12 +98,7 @@ class SubscriptionStep:
             group.was_refreshed(now_ms, epoch)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The second step of a decision: the target assignment, who is to have what (Kafka:
-# `TargetAssignmentBuilder`).
-#
-# It is computed by a heartbeat or a join that finds the group's epoch beyond it, at the earliest
-# `group.consumer.assignment.interval.ms` after the last one.
+# --- 2. target ------------------------------------------------------------------------------------------------
 
 
 class TargetStep:
@@ -189,9 +196,7 @@ def subscribed_names(member: ConsumerMember, resolved: Mapping[str, ResolvedRege
     return [*larger, *(name for name in smaller if name not in larger)]
 
 
-# --- The third step of a decision: a member on its way to its target (Kafka: `CurrentAssignmentBuilder`) ------
-#
-# First it gives up, then it gets: nobody is given a partition that another member still holds.
+# --- 3. reconciliation ----------------------------------------------------------------------------------------
 
 NOBODY = -1
 
@@ -363,7 +368,7 @@ def _next(member: ConsumerMember, epoch: int, situation: Situation) -> ConsumerM
     return member.at_epoch(target_epoch, state=state, assigned=kept, pending=JavaMap())
 
 
-# --- The way of a decision: subscription → target → reconciliation --------------------------------------------
+# --- all of them ----------------------------------------------------------------------------------------------
 
 
 class HeartbeatSteps:

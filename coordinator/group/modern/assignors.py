@@ -1,4 +1,14 @@
-"""What an assignor is given, and what it gives back (Kafka: `GroupSpec`, `GroupAssignment`)."""
+"""The assignors that share partitions among members on the server (KIP-848): `range` and `uniform`.
+
+- `range` (`RangeAssignor`): each topic's partitions in contiguous ranges, static members first. It isn't sticky: the
+  same members and topics come to the same assignment, whatever was before.
+- `uniform` where all members subscribe to the same (`UniformHomogeneousAssignmentBuilder`): everybody gets the same
+  number of partitions, give or take one, whatever topics they are of, and keeps as many as possible of those that it
+  has.
+- `uniform` where members subscribe to different topics (`UniformHeterogeneousAssignmentBuilder`): members keep what
+  they have, as far as they subscribe to it; partitions that nobody has go to the least loaded; then topic by topic the
+  most loaded give to the least loaded.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +17,8 @@ from dataclasses import dataclass
 
 from coordinator.group.modern.group import Target
 from coordinator.java.maps import JavaMap, JavaSet
+
+# --- what an assignor is given, and what it gives back (Kafka: `GroupSpec`, `GroupAssignment`) ----------------
 
 Assignments = dict[str, Target]
 """Member id → target. Who isn't in it is assigned nothing."""
@@ -56,11 +68,7 @@ def partitions_of(target: Target, topic_id: bytes) -> JavaSet[int]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The `range` assignor: each topic's partitions in contiguous ranges, static members first (Kafka:
-# `RangeAssignor`).
-#
-# It isn't sticky: the same members and topics come to the same assignment, whatever was before.
+# --- `range` --------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -124,7 +132,7 @@ def _ordered(spec: GroupSpec) -> list[str]:
     return [member_id for member_id, _ in sorted(spec.members.items(), key=key)]
 
 
-# --- Who gets the next partition, and who gives one (Kafka: `MemberAssignmentBalancer`) -----------------------
+# --- who gets the next partition, and who gives one (Kafka: `MemberAssignmentBalancer`) -----------------------
 #
 # Members are walked from both ends of their order by load: all at the least load get one each, then they are
 # at the load of the next ones, who join them; at the other end those at the most load give one each.
@@ -198,12 +206,7 @@ class Balancer:
         self._most_end -= 1
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The `uniform` assignor where members subscribe to different topics (Kafka:
-# `UniformHeterogeneousAssignmentBuilder`).
-#
-# Members keep what they have, as far as they subscribe to it; partitions that nobody has go to the least
-# loaded; then topic by topic the most loaded give to the least loaded.
+# --- `uniform`, of different topics ---------------------------------------------------------------------------
 
 NOBODY = -1
 MAX_SWEEPS = 16
@@ -342,12 +345,7 @@ class _Builder:
         self.loads[index] -= 1
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The `uniform` assignor where all members subscribe to the same (Kafka:
-# `UniformHomogeneousAssignmentBuilder`).
-#
-# Everybody gets the same number of partitions, give or take one, whatever topics they are of, and keeps as
-# many as possible of those that it has.
+# --- `uniform`, of the same topics ----------------------------------------------------------------------------
 
 
 def assign_uniform(spec: GroupSpec) -> Assignments:
@@ -436,6 +434,6 @@ def _kept(
     return old if new is None else new, quota
 
 
-# --- The assignors that share partitions among members on the server (KIP-848) --------------------------------
+# --- by name --------------------------------------------------------------------------------------------------
 
 ASSIGNORS: dict[str, Callable[[GroupSpec], Assignments]] = {"uniform": assign_uniform, "range": assign_range}

@@ -1,4 +1,8 @@
-"""How often the topics of a group are subscribed to (Kafka: `SubscriptionCount`)."""
+"""What groups that the server assigns have in common, whatever their protocol (Kafka: `ModernGroup`).
+
+Members, epochs, the hash of the metadata of their topics; of those that assign partitions, the target assignment, and
+the subscribed topics.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from coordinator.java.maps import JavaMap, JavaSet, TimelineTable
 from protocol.messages.group_records_consumer import ConsumerGroupTargetAssignmentMemberValue, TopicPartition
+
+# --- how often topics are subscribed to (Kafka: `SubscriptionCount`) ------------------------------------------
 
 
 class Subscribers(NamedTuple):
@@ -42,7 +48,7 @@ def is_homogeneous(regexes: Mapping[str, int], topics: Subscriptions, members: i
     return all(count.by_regex == 1 and count.by_name == 0 for count in topics.values())
 
 
-# --- Who is to have which partitions: the target assignment of a group, and its values in records -------------
+# --- the target assignment, and its values in records ---------------------------------------------------------
 
 Target = JavaMap[bytes, Collection[int]]
 """Topic id → partitions."""
@@ -75,10 +81,7 @@ def same_target(one: Target, other: Target | None) -> bool:
     )
 
 
-# --- What groups that the server assigns have in common, whatever their protocol (Kafka: `ModernGroup`) -------
-#
-# Members, epochs, the hash of the metadata of their topics; of those that assign partitions, the target
-# assignment, and the subscribed topics.
+# --- groups ---------------------------------------------------------------------------------------------------
 
 M = TypeVar("M")
 

@@ -1,4 +1,8 @@
-"""XXH3 with 64 bits and seed 0: the hash that Kafka keeps of topics' metadata (KIP-1101), after its specification."""
+"""The hash of the topics that a group subscribes to: when it changes the group is assigned anew (KIP-1101).
+
+It is XXH3, after its specification, with 64 bits and seed 0. Kafka: `org.apache.kafka.coordinator.group.Utils`,
+computeTopicHash and computeGroupHash.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from coordinator.group.ports import KnownTopic, KnownTopics
+
+# --- XXH3 -----------------------------------------------------------------------------------------------------
 
 _M32 = 0xFFFFFFFF
 _M64 = 0xFFFFFFFFFFFFFFFF
@@ -149,10 +155,7 @@ def _long(data: bytes, length: int) -> int:
     return _avalanche(h & _M64)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The hash of the topics that a group subscribes to: when it changes the group is assigned anew (KIP-1101).
-#
-# Kafka: `org.apache.kafka.coordinator.group.Utils`, computeTopicHash and computeGroupHash.
+# --- topics ---------------------------------------------------------------------------------------------------
 
 _INT32 = Struct("<i")
 _INT64 = Struct("<q")

@@ -1,4 +1,8 @@
-"""What is committed, and by whom."""
+"""What is committed, by whom, and how it comes to be one batch.
+
+Thousands of offsets, or of tombstones, are made ready in some turns of the loop. They are written and applied at once
+(`committing.py`), so that no crash leaves half of a request, and nobody sees half.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +58,7 @@ class OffsetProducer(NamedTuple):
 NO_PRODUCER = OffsetProducer()
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Offsets of one commit, or tombstones, on their way to be one batch: thousands are made ready in some turns
-# of the
-#
-# loop.
-#
-# They are written and applied at once (`committing`), so that no crash leaves half of a request, and nobody
-# sees half.
+# --- on its way to be one batch -------------------------------------------------------------------------------
 
 Place = tuple[str, int]
 """Topic and partition."""

@@ -1,9 +1,9 @@
-"""OffsetCommit, TxnOffsetCommit and OffsetDelete: the group's side of them.
+"""How a group's offsets come and go: OffsetCommit, TxnOffsetCommit, OffsetDelete, expiry, and topics that are deleted.
 
 Which topics and partitions exist is the caller's to check, before. Source: `OffsetMetadataManager`.
 
-A conscious difference: a commit to a group that isn't there, all of whose metadata is too long, records nothing and
-so makes no group. In Kafka one appears in memory that DescribeGroups doesn't see, DeleteGroups does, and no restart
+A conscious difference: a commit to a group that isn't there, all of whose metadata is too long, records nothing and so
+makes no group. In Kafka one appears in memory that DescribeGroups doesn't see, DeleteGroups does, and no restart
 finds.
 """
 
@@ -23,6 +23,8 @@ from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord, OffsetKey, OffsetRecord
 from protocol.errors import Error, KafkaError
 from protocol.waiting import Waiting, step, turn
+
+log = logging.getLogger("barnabas.groups")
 
 GROUP_ID_NOT_FOUND_VERSION = 9  # of OffsetCommit
 
@@ -102,11 +104,9 @@ class Committing:
         return errors, found
 
 
-# --- Offsets that expire, groups that go with their last one, and offsets of topics that are deleted ----------
+# --- what expires: offsets, groups with their last one, offsets of deleted topics -----------------------------
 #
 # Source: `GroupCoordinatorShard.cleanupGroupMetadata`, `OffsetMetadataManager.cleanupExpiredOffsets`.
-
-log = logging.getLogger("barnabas.groups")
 
 _EXPIRY = ("expire offsets",)
 

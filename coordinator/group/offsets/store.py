@@ -180,8 +180,7 @@ class OffsetStore:
             del self._open[group_id]
 
 
-# ------------------------------------------------------------------------------------------------------------
-# OffsetFetch: what a group has committed (Kafka: `OffsetMetadataManager.fetchOffsets`, `fetchAllOffsets`).
+# --- OffsetFetch (Kafka: `OffsetMetadataManager.fetchOffsets`, `fetchAllOffsets`) -----------------------------
 #
 # A group or a partition that isn't known is no error: its offset is −1.
 

@@ -1,4 +1,13 @@
-"""A member of a share group (Kafka: `ShareGroupMember`). It is never changed: another one takes its place."""
+"""A share group (KIP-932): its members, what state its partitions have, its records, the group, and how records make
+it.
+
+A member is never changed: another one takes its place. Before a partition is assigned to anybody its state is
+initialized: *initializing*, then *initialized*. Before a topic's state is deleted it is *deleting*. One record says
+all of it, and none of these values is ever changed.
+
+Source: `ShareGroup`, `ShareGroupMember`, `ShareGroupStatePartitionMetadataInfo`, `GroupMetadataManager`
+(combineInitMaps, replay), `GroupCoordinatorRecordHelpers`.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +54,8 @@ from protocol.messages.group_records_share import (
     TopicPartitionsInfo,
 )
 from protocol.messages.groups_admin import ListedGroup
+
+# --- members --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,14 +153,7 @@ def read_target(topics: Sequence[TopicPartitions]) -> Target:
     return target
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Which partitions the share coordinator knows of a share group: how their state is initialized, and
-# deleted.
-#
-# Before a partition is assigned to anybody its state is initialized: *initializing*, then *initialized*.
-# Before a topic's state is deleted it is *deleting*. One record says all of it, and none of these values is
-# ever changed.
-# Source: `ShareGroupStatePartitionMetadataInfo`, `GroupMetadataManager.combineInitMaps`.
+# --- which partitions the share coordinator knows of the group ------------------------------------------------
 
 UNKNOWN_TOPIC = "<UNKNOWN>"
 """The name of a topic that isn't in the metadata, as Kafka writes it."""
@@ -307,7 +311,7 @@ def _written(topics: InitTopics) -> list[TopicPartitionsInfo]:
     ]
 
 
-# --- The records that a share group's changes are made of (Kafka: `GroupCoordinatorRecordHelpers`) ------------
+# --- records --------------------------------------------------------------------------------------------------
 
 
 def share_epoch_record(group_id: str, epoch: int, metadata_hash: int) -> ShareGroupRecord:
@@ -386,11 +390,7 @@ def share_group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[Any
     ]
 
 
-# ------------------------------------------------------------------------------------------------------------
-# A share group (KIP-932): its members, its epochs, its target assignment, and what state its partitions
-# have.
-#
-# Source: `ShareGroup`.
+# --- the group ------------------------------------------------------------------------------------------------
 
 SHARE_TYPE = "share"
 """Protocol type and group type, as ListGroups shows them."""
@@ -541,12 +541,10 @@ class ShareGroup(ModernGroup[ShareMember]):
         self.homogeneous = is_homogeneous({}, self.topics, len(self.members))
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Records of share groups, applied: those that were just appended, and at a start all that the log has.
+# --- records, applied -----------------------------------------------------------------------------------------
 #
 # Compaction may have left out parts of a step: what isn't known is made as far as it is named, tombstones of
 # what isn't there are passed over, and a group's end takes along what nobody has taken away.
-# Source: `GroupMetadataManager.replay`.
 
 
 def ends_share_group(record: ShareGroupRecord) -> bool:

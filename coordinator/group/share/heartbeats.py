@@ -1,7 +1,16 @@
-"""What is decided of a share group by a member's heartbeat, while it goes from one step to the next.
+"""ShareGroupHeartbeat: members join, live, and are assigned partitions, which others may have as well (KIP-932).
 
-Nothing of the group is changed before the records are written; that its topics were looked up, and the lines of the
-log, come before.
+    admission → subscription → target → assignment → what is to be initialized → answer
+
+Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. That
+its topics were looked up, and the lines of the log, come before. Where it is much, all but the writing is done beside
+the loop: see `deferred.py`.
+
+Timers, by key: ("share session", group, member). Whoever leaves, or whose session ends, is taken out, and the group is
+assigned anew at somebody's next heartbeat.
+
+Source: `GroupMetadataManager` (shareGroupHeartbeat, in its order; shareGroupLeave, shareGroupFenceMember,
+scheduleShareGroupSessionTimeout).
 """
 
 from __future__ import annotations
@@ -49,6 +58,11 @@ from protocol.messages.groups_share import (
     TopicPartitions,
 )
 
+log = logging.getLogger("barnabas.groups")
+
+
+# --- a decision -----------------------------------------------------------------------------------------------
+
 
 @dataclass(slots=True)
 class ShareDecision(Effects):
@@ -67,16 +81,7 @@ class ShareDecision(Effects):
     """Whether the group has a new epoch."""
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Members of share groups that leave, and those whose session ends: they are taken out, and the group is
-# assigned anew
-#
-# at somebody's next heartbeat.
-#
-# Timers, by key: ("share session", group, member).
-# Source: `GroupMetadataManager` (shareGroupLeave, shareGroupFenceMember, scheduleShareGroupSessionTimeout).
-
-log = logging.getLogger("barnabas.groups")
+# --- members that leave, and those whose session ends ---------------------------------------------------------
 
 SHARE_SESSION = "share session"
 
@@ -129,15 +134,7 @@ class ShareSessions(Sessions):
         self.cancel_all(group_id, member.member_id)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# ShareGroupHeartbeat: members join, live, and are assigned partitions, which others may have as well
-# (KIP-932).
-#
-#     admission → subscription → target → assignment → what is to be initialized → answer
-#
-# Everything is decided on the group as it is; the records of one heartbeat are written together and then
-# applied. Where that is much, all but the writing is done beside the loop: see `deferred.py`.
-# Source: `GroupMetadataManager.shareGroupHeartbeat`, in its order.
+# --- heartbeats -----------------------------------------------------------------------------------------------
 
 
 class ShareHeartbeats:
@@ -406,9 +403,7 @@ def _shown(assigned: Target) -> Assignment:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Heartbeats of share groups that are much to decide: of thousands of topics or partitions, or of a large
-# group.
+# --- those that are much to decide: of thousands of topics or partitions, or of a large group -----------------
 
 MOST_OF_SHARES_IN_PASSING = 10_000
 """What is decided in passing: some 10 ms, the unit being about a microsecond."""

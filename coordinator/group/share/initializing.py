@@ -1,6 +1,17 @@
-"""Many questions to the persister, whose answers are of use together.
+"""The state of a share group's partitions is initialized before anybody is assigned one, and deleted with the group.
 
-They are asked some at a time, others being served in between: a topic may have thousands of partitions.
+What a heartbeat finds missing it records as initializing; once that is committed the share coordinator is asked,
+outside of the heartbeat, and what it has initialized is recorded in turn. Where it refuses one of them all are given
+up, and the next heartbeat begins anew. So it does after `group.share.initialize.retry.interval.ms` where a shard that
+was here before has asked.
+
+A topic may have thousands of partitions: the persister is asked for some at a time, others being served in between.
+
+A conscious difference: what this shard has asked, for a heartbeat or for altered offsets, and isn't answered yet, no
+heartbeat asks again. In Kafka one does, after that time, and its request may come when the earlier one was answered
+long ago: a state that is initialized forgets what was acknowledged meanwhile, and where it was told to begin.
+
+Source: `GroupMetadataManager` (subscribedTopicsChangeMap and its neighbours), `GroupCoordinatorService`.
 """
 
 from __future__ import annotations
@@ -24,6 +35,11 @@ from coordinator.java.maps import JavaMap
 from coordinator.persister import NO_START_OFFSET
 from coordinator.ports import Runtime, WhenCommitted
 from protocol.errors import Error, KafkaError
+
+log = logging.getLogger("barnabas.groups")
+
+
+# --- many questions, whose answers are of use together --------------------------------------------------------
 
 MOST_ASKED_AT_ONCE = 50
 """So many are asked in one turn, at some 50 µs each."""
@@ -91,22 +107,7 @@ class _Asked:
             self.give_up()
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The state of a share group's partitions is initialized before anybody is assigned one, and deleted with
-# the group.
-#
-# What a heartbeat finds missing it records as initializing; once that is committed the share coordinator is
-# asked, outside of the heartbeat, and what it has initialized is recorded in turn. Where it refuses one of
-# them all are given up, and the next heartbeat begins anew. So it does after
-# `group.share.initialize.retry.interval.ms` where a shard that was here before has asked.
-#
-# A conscious difference: what this shard has asked, for a heartbeat or for altered offsets, and isn't
-# answered yet, no heartbeat asks again. In Kafka one does, after that time, and its request may come when the
-# earlier one was answered long ago: a state that is initialized forgets what was acknowledged meanwhile, and
-# where it was told to begin.
-# Source: `GroupMetadataManager` (subscribedTopicsChangeMap and its neighbours), `GroupCoordinatorService`.
-
-log = logging.getLogger("barnabas.groups")
+# --- initializing ---------------------------------------------------------------------------------------------
 
 Offsets = Mapping[bytes, Mapping[int, int]]
 """Start offsets by topic id and partition."""

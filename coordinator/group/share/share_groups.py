@@ -1,4 +1,12 @@
-"""ShareGroupDescribe (Kafka: `ShareGroup.asDescribedGroup`)."""
+"""The share groups of a shard: the front of the room, for the shard and for handlers; their offsets by request.
+
+AlterShareGroupOffsets, DeleteShareGroupOffsets, and what DescribeShareGroupOffsets begins with: where a share group is
+in a partition its durable state says, which the share coordinator has. What is asked for is recorded by the group
+first, then carried out there, then recorded as done.
+
+Source: `GroupMetadataManager` (alterShareGroupOffsets, sharePartitionsEligibleForOffsetDeletion,
+completeDeleteShareGroupOffsets), `GroupCoordinatorService`; `ShareGroup.asDescribedGroup`.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +46,11 @@ from protocol.messages.groups_share import (
     ShareGroupHeartbeatResponse,
 )
 
+log = logging.getLogger("barnabas.groups")
+
+
+# --- ShareGroupDescribe ---------------------------------------------------------------------------------------
+
 
 def describe_share_group(group: ShareGroup, topics: KnownTopics) -> DescribedGroup:
     return DescribedGroup(
@@ -72,16 +85,7 @@ def _assignment(assigned: Target, topics: KnownTopics) -> DescribedAssignment:
     )
 
 
-# --- The offsets of share groups by request: AlterShareGroupOffsets, DeleteShareGroupOffsets, and what --------
-#
-# DescribeShareGroupOffsets begins with.
-#
-# Where a share group is in a partition its durable state says, which the share coordinator has: what is asked
-# for is recorded by the group first, then carried out there, then recorded as done.
-# Source: `GroupMetadataManager` (alterShareGroupOffsets, sharePartitionsEligibleForOffsetDeletion,
-# completeDeleteShareGroupOffsets), `GroupCoordinatorService`.
-
-log = logging.getLogger("barnabas.groups")
+# --- offsets by request ---------------------------------------------------------------------------------------
 
 AlteredTopics = list[AlterShareGroupOffsetsResponseTopic]
 DeletedTopics = list[DeleteShareGroupOffsetsResponseTopic]
@@ -268,7 +272,7 @@ def _deleted(
     )
 
 
-# --- The share groups of a shard: the front of the room, for the shard and for handlers -----------------------
+# --- the front ------------------------------------------------------------------------------------------------
 
 
 class ShareGroups:

@@ -1,4 +1,11 @@
-"""A member of a streams group (Kafka: `StreamsGroupMember`). It is never changed: `replace` makes another one."""
+"""A streams group (KIP-1071): its members, its records, the group, and how records make it.
+
+A member is never changed: `replace` makes another one. Records make the group, but for what is in memory alone, as in
+Kafka: the topology beside the topics that are there, the epoch of the endpoints, who asked for a shutdown, whether the
+first assignment waits for more members.
+
+Source: `StreamsGroup`, `StreamsGroupMember`, `StreamsCoordinatorRecordHelpers`, `GroupMetadataManager.replay`.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +52,8 @@ from protocol.messages.group_records_streams import (
     StreamsGroupTopologyValue,
 )
 from protocol.messages.groups_admin import ListedGroup
+
+# --- members --------------------------------------------------------------------------------------------------
 
 
 class UserEndpoint(NamedTuple):
@@ -180,7 +189,7 @@ class StreamsMember:
         )
 
 
-# --- The records that a streams group's changes are made of (Kafka: `StreamsCoordinatorRecordHelpers`) --------
+# --- records --------------------------------------------------------------------------------------------------
 
 
 def group_epoch_record(
@@ -276,13 +285,7 @@ def streams_group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[A
     ]
 
 
-# ------------------------------------------------------------------------------------------------------------
-# A streams group (KIP-1071): its topology, its members, its epochs, its target assignment (Kafka:
-# `StreamsGroup`).
-#
-# Records make it, but for what is in memory alone, as in Kafka: the topology beside the topics that are
-# there, the epoch of the endpoints, who asked for a shutdown, whether the first assignment waits for more
-# members.
+# --- the group ------------------------------------------------------------------------------------------------
 
 STREAMS_TYPE = "streams"
 """Of the group, and of its protocol."""
@@ -469,12 +472,10 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         self.holders.release(member.pending, member.process_id)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Records of streams groups, applied: those that were just appended, and at a start all that the log has.
+# --- records, applied -----------------------------------------------------------------------------------------
 #
 # Compaction may have left out parts of a step: what isn't known is made as far as it is named, tombstones of
 # what isn't there are passed over, and a group's end takes along what nobody has taken away.
-# Source: `GroupMetadataManager.replay`.
 
 
 def ends_streams_group(record: StreamsGroupRecord) -> bool:

@@ -1,4 +1,12 @@
-"""What comes of a streams group's heartbeat."""
+"""StreamsGroupHeartbeat: members join with their topology, live, are assigned tasks and give them up (KIP-1071).
+
+    admission → topology → target → reconciliation → records → answer
+
+Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. Where
+that is much, all but the writing is done beside the loop: see `deferred.py`.
+
+Source: `GroupMetadataManager` (streamsGroupHeartbeat, in its order; streamsGroupLeave, streamsGroupFenceMember).
+"""
 
 from __future__ import annotations
 
@@ -46,6 +54,11 @@ from protocol.messages.groups_streams import (
 )
 from protocol.messages.topics import CreatableTopic
 
+log = logging.getLogger("barnabas.groups")
+
+
+# --- the answer -----------------------------------------------------------------------------------------------
+
 
 class StreamsAnswer(NamedTuple):
     """`to_create`: the internal topics that are missing, by name, for the broker to make as whoever asks."""
@@ -55,11 +68,7 @@ class StreamsAnswer(NamedTuple):
     heartbeat_interval_ms: int
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Members that leave a streams group, and those that are fenced (Kafka: streamsGroupLeave,
-# streamsGroupFenceMember).
-
-log = logging.getLogger("barnabas.groups")
+# --- members that leave, and those that are fenced ------------------------------------------------------------
 
 
 class StreamsLeaving:
@@ -105,8 +114,7 @@ class StreamsLeaving:
         self._sessions.cancel_all(group_id, member_id)
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Where which partitions are to be asked for: what members that answer questions are told of each other.
+# --- where which partitions are to be asked for: what members that answer questions are told of each other ----
 #
 # Source: `StreamsGroup.buildEndpointToPartitions`, `EndpointToPartitionsManager`. A conscious difference:
 # while the topics don't fit the topology nobody is listed, and a topic that isn't there is left out; Kafka
@@ -152,15 +160,7 @@ def _partitions(
     return found
 
 
-# ------------------------------------------------------------------------------------------------------------
-# StreamsGroupHeartbeat: members join with their topology, live, are assigned tasks and give them up
-# (KIP-1071).
-#
-#     admission → topology → target → reconciliation → records → answer
-#
-# Everything is decided on the group as it is; the records of one heartbeat are written together and then
-# applied. Where that is much, all but the writing is done beside the loop: see `deferred.py`.
-# Source: `GroupMetadataManager.streamsGroupHeartbeat`, in its order.
+# --- heartbeats -----------------------------------------------------------------------------------------------
 
 
 class StreamsHeartbeats:
@@ -369,9 +369,7 @@ def _tags(sent: Sequence[KeyValue]) -> JavaMap[str, str]:
     return tags
 
 
-# ------------------------------------------------------------------------------------------------------------
-# Heartbeats of streams groups that are much to decide: of thousands of tasks or topics, or of a large
-# group.
+# --- those that are much to decide: of thousands of tasks or topics, or of a large group ----------------------
 
 MOST_DECIDED_IN_PASSING = 10_000
 """What is decided in passing: some 10 ms, the unit being about a microsecond."""

@@ -1,7 +1,17 @@
-"""What is decided of a streams group by a member's heartbeat, while it goes from one step to the next.
+"""The steps of a decision about a streams group: topology → target → reconciliation.
 
-Topology → target → reconciliation: each step reads what the ones before it have found and adds its own records.
-Nothing of the group is changed before the records are written.
+1. The topology beside the topics that are there, and whether the group is to be assigned anew for that, or for what a
+member says of itself (`GroupMetadataManager.streamsGroupHeartbeat`).
+
+2. The target assignment: who is to have which tasks (`TargetAssignmentBuilder`). It is computed by a heartbeat that
+finds the group's epoch beyond it, at the earliest `group.streams.assignment.interval.ms` after the last one. The first
+one of a group that nobody was in waits for `group.streams.initial.rebalance.delay.ms`, and is then computed by itself.
+
+3. The member on its way to its target (`CurrentAssignmentBuilder`): first it gives up, then it gets. A task is free
+once no process holds it; one that is active in a process has no copy there.
+
+Each step reads what the ones before it have found and adds its own records. Nothing of the group is changed before
+they are written.
 """
 
 from __future__ import annotations
@@ -45,6 +55,11 @@ from protocol.messages import groups_streams
 from protocol.messages.groups_streams import Status, TaskIds
 from protocol.waiting import compute
 
+log = logging.getLogger("barnabas.groups")
+
+
+# --- a decision -----------------------------------------------------------------------------------------------
+
 
 @dataclass(slots=True)
 class StreamsDecision(Effects):
@@ -84,15 +99,7 @@ class StreamsDecision(Effects):
         self.statuses.append(Status(status_code=code, status_detail=detail))
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The first step of a decision: the topology beside the topics that are there, and whether the group is to
-# be assigned
-#
-# anew for that, or for what a member says of itself.
-#
-# Source: `GroupMetadataManager.streamsGroupHeartbeat`.
-
-log = logging.getLogger("barnabas.groups")
+# --- 1. topology ----------------------------------------------------------------------------------------------
 
 NOT_VALIDATED = -1
 
@@ -197,13 +204,7 @@ def _check_tasks(configured: ConfiguredTopology, owned: Sequence[TaskIds]) -> No
                 )
 
 
-# ------------------------------------------------------------------------------------------------------------
-# The second step of a decision: the target assignment, who is to have which tasks (Kafka:
-# `TargetAssignmentBuilder`).
-#
-# It is computed by a heartbeat that finds the group's epoch beyond it, at the earliest
-# `group.streams.assignment.interval.ms` after the last one. The first one of a group that nobody was in waits
-# for `group.streams.initial.rebalance.delay.ms`, and is then computed by itself.
+# --- 2. target ------------------------------------------------------------------------------------------------
 
 
 INITIAL_DELAY = "streams initial rebalance delay"
@@ -336,11 +337,11 @@ def _targets(
     return targets
 
 
-# --- The timers of a streams group's members, see `modern/sessions.py` ----------------------------------------
+# --- time limits of members -----------------------------------------------------------------------------------
 #
 # By key: ("streams session", group, member), and ("streams rebalance", group, member) while it has tasks to
-# give up.
-# Source: `GroupMetadataManager` (scheduleStreamsGroupSessionTimeout, scheduleStreamsGroupRebalanceTimeout).
+# give up. Source: `GroupMetadataManager` (scheduleStreamsGroupSessionTimeout,
+# scheduleStreamsGroupRebalanceTimeout).
 
 STREAMS_SESSION = "streams session"
 STREAMS_REBALANCE = "streams rebalance"
@@ -362,10 +363,7 @@ class StreamsSessions(MemberSessions[StreamsMember]):
         )
 
 
-# --- The third step of a decision: a member on its way to its target (Kafka: `CurrentAssignmentBuilder`) ------
-#
-# First it gives up, then it gets. A task is free once no process holds it; one that is active in a process
-# has no copy there.
+# --- 3. reconciliation ----------------------------------------------------------------------------------------
 
 IsHeld = Callable[[str, int], bool]
 """Whether a task, by subtopology and partition, has to be given up by somebody first."""

@@ -1,6 +1,10 @@
-"""The topology of a streams application, as its members send it and the group's record keeps it.
+"""The topology of a streams application: as its members send it, and beside the topics that are there.
 
-Source: `StreamsTopology`, `StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord`.
+The group's record keeps what was sent. How many tasks there are, how many partitions internal topics have, and which
+of these have to be made, is in memory alone, and worked out anew when topics change.
+
+Source: `StreamsTopology`, `StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord`,
+`InternalTopicManager`, `ConfiguredTopology`, `RepartitionTopics`, `CopartitionedTopicsEnforcer`, `ChangelogTopics`.
 """
 
 from __future__ import annotations
@@ -24,6 +28,8 @@ from protocol.messages.group_records_streams import (
 from protocol.messages.groups_streams import DescribedSubtopology, DescribedTopology, KeyValue, Status
 from protocol.messages.groups_streams import TopicInfo as DescribedTopicInfo
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+
+# --- as it is sent and kept -----------------------------------------------------------------------------------
 
 
 class StreamsTopology:
@@ -141,13 +147,7 @@ def _recorded(topics: list[groups_streams.TopicInfo]) -> list[TopicInfo]:
     ]
 
 
-# ------------------------------------------------------------------------------------------------------------
-# How many partitions the internal topics of a topology have: those that repartition, those that are written
-# together,
-#
-# changelogs.
-#
-# Source: `RepartitionTopics`, `CopartitionedTopicsEnforcer`, `ChangelogTopics`.
+# --- how many partitions internal topics have: repartitioned, written together, changelogs --------------------
 
 
 class TopicsDontFitError(Exception):
@@ -320,12 +320,7 @@ def _differ(counts: JavaMap[str, int]) -> TopicsDontFitError:
     )
 
 
-# ------------------------------------------------------------------------------------------------------------
-# A topology beside the topics that are there: how many tasks there are, and what internal topics have to be
-# made.
-#
-# It is in memory alone, and worked out anew when topics change. Source: `InternalTopicManager`,
-# `ConfiguredTopology`.
+# --- beside the topics that are there -------------------------------------------------------------------------
 
 MOST_NAMED = 3
 """Topics that are missing, in a status."""

@@ -4,7 +4,6 @@ that count up, disks that fail at will."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from coordinator.group.member_memory import MemberMemory
@@ -383,7 +382,7 @@ class Groups:
         runtime.elapsed_ms = self.runtime.elapsed_ms
         runtime.log = [*self.runtime.log]
         again = Groups(runtime)
-        again.settings = replace(self.settings, **settings)
+        again.settings = self.settings._replace(**settings)
         again.shard = _new_shard(runtime, again.settings)
         for offset, ((key, value), producer_id) in enumerate(runtime.log):
             again.shard.replay(key, value, offset, producer_id)
