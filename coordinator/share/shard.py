@@ -146,8 +146,8 @@ TOMBSTONES_AT_ONCE = 500
 
 
 class ShareShard:
-    """One shard, of one thread. What is asked of one share partition raises KafkaError as `decisions` says, or as the
-    append does (`append_error`)."""
+    """One shard, of one thread. What is asked of one share partition raises KafkaError as `share_partitions.py` says,
+    or as the append does (`append_error`)."""
 
     def __init__(
         self,

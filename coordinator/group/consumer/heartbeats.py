@@ -87,7 +87,7 @@ class Heartbeats:
         owned: Owned = None
         if request.topic_partitions is not None:
             owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
-        member = ConsumerMember(request.member_id or uuid_to_text(self._runtime.new_uuid()))
+        member = known_or_new(group, request.member_id or uuid_to_text(self._runtime.new_uuid()))
         decision = Decision(group, [], member, member, owned, client.may_describe)
         classic = None
         if request.group_id not in self._groups:
@@ -100,10 +100,9 @@ class Heartbeats:
             self._admit(decision, request)
             self._check_memory(decision, client, request)
             says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
-            in_passing = (
-                says_nothing and group.has_settled(decision.old, self._runtime.now_ms())
-            ) or is_little(decision, *_subscription(request), self._parts.topics)
-            decide = partial(self._decide, decision, client, request)
+            settled = says_nothing and group.has_settled(decision.old, self._runtime.now_ms())
+            in_passing = settled or is_little(decision, *_subscription(request), self._parts.topics)
+            decide = partial(self._decide, decision, client, request, settled=settled)
         else:
             self._check_memory(decision, client, request)
             in_passing = is_little_to_take_over(classic, *_subscription(request), self._parts.topics)
@@ -134,18 +133,19 @@ class Heartbeats:
         """As `_decide`, where the group is to be made of a classic one first."""
         self._migration.go_up(classic, decision)
         self._admit(decision, request)
-        answer = self._decide(decision, client, request)
+        answer = self._decide(decision, client, request, settled=False)
         told = partial(log.info, "group %s goes over to the consumer protocol", request.group_id)
         decision.effects.append(told)
         return answer
 
     def _decide(
-        self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest
+        self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest, *, settled: bool
     ) -> ConsumerGroupHeartbeatResponse:
-        """The answer once the decision is taken. Nothing but the decision is changed. Raises KafkaError."""
+        """The answer once the decision is taken; `settled`: the group and the member are known to be, just now.
+        Nothing but the decision is changed. Raises KafkaError."""
         old, group = decision.old, decision.group
         decision.new = new = _as_requested(old, client, request)
-        if new is not old or not group.has_settled(old, self._runtime.now_ms()):
+        if new is not old or not (settled or group.has_settled(old, self._runtime.now_ms())):
             self._steps.take(decision)
         shows = decision.new.assigned != old.assigned or _wants_assignment(request)
         return ConsumerGroupHeartbeatResponse(
