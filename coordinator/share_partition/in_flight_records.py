@@ -1,6 +1,6 @@
 """What a share group has in flight of a partition: batches, offsets that are told apart in them, states, locks.
 
-    InFlightRecords → InFlightBatch → InFlightState, of a batch or of a run in it → AcquisitionLock
+    InFlightRecords → InFlightBatch → InFlightState, of a batch or of a run in it → Lock
 
 `start_offset` (Kafka's SPSO) moves over what is terminal, `end_offset` (SPEO) is the last offset in flight, or the
 next one to acquire where there is nothing. A batch is what was acquired together. It has one state until anything
