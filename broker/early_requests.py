@@ -21,7 +21,7 @@ from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.network.later import Later
 from broker.replicas.leader import Leader
-from coordinator.java.hashes import partition_of_key
+from coordinator.java.maps import partition_of_key
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.wire.schema import ZERO_UUID
 

@@ -1,13 +1,25 @@
-"""Who waits for an offset of a log to be committed (Kafka: the purgatory of `DelayedProduce`; `DeferredEventQueue`)."""
+"""Who waits for records to be committed: for an offset of a partition's log, or at the gate of a coordinator's shard.
+
+`CommitWaiters` are of a log (Kafka: the purgatory of `DelayedProduce`): each waits for the offset behind what it has
+appended. A `Gate` is of a shard (Kafka: `DeferredEventQueue`): who comes waits for all that the shard has appended so
+far, and all pass in the order in which they came.
+
+Reads of a shard that applies what it appends pass the gate too, and so wait for the writes before them. Kafka's
+(`CoordinatorReadEvent`) don't wait: they are answered from the last committed snapshot of its timeline structures.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 
-from coordinator.ports import WhenCommitted
-from protocol.errors import KafkaError, stops_the_broker
+from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted, append_error
+from protocol.errors import BrokenInvariantError, stops_the_broker
+from protocol.errors import Error, KafkaError
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 log = logging.getLogger("barnabas.replicas")
 
@@ -109,3 +121,182 @@ class CommitWaiters:
                         self._failed(error)
         finally:
             self._is_telling = False
+
+
+# --- the gate of a shard --------------------------------------------------------------------------------------
+
+_gate_log = logging.getLogger("barnabas.coordination")
+
+
+class Gate:
+    """Everything that the shard appends goes through `append`, what others append for it through `appended`, everything
+    that must not be known before it is committed through `when_committed`. Where appending is committing, each is a
+    call and a comparison more.
+
+    What waits passes in the order in which it came, one after the other: what one of them does can't let the next in
+    before it has returned. A failure of one is logged and harms none of the others; a broken invariant is raised behind
+    the last of them.
+    """
+
+    __slots__ = (
+        "_appended",
+        "_cancelled",
+        "_closes_on_loss",
+        "_is_closed",
+        "_is_passing",
+        "_passing",
+        "_runtime",
+        "_settled",
+        "_waiting",
+    )
+
+    def __init__(self, runtime: Runtime, *, closes_on_loss: bool = False) -> None:
+        """`closes_on_loss`: for a shard that applies what it appends before that is committed. Where that is lost its
+        state is of no use any more, and nobody is to learn of it."""
+        self._runtime = runtime
+        self._closes_on_loss = closes_on_loss
+        self._appended = 0
+        """Where the shard's last append ends."""
+        self._settled = 0
+        """Up to here everything is committed, or those who waited for it were told that it isn't."""
+        self._waiting: deque[tuple[int, CommitWaiter]] = deque()
+        """Each with the offset that it waits for."""
+        self._cancelled = 0
+        self._passing: deque[tuple[WhenCommitted, KafkaError | None]] = deque()
+        self._is_passing = False
+        self._is_closed = False
+
+    def append(
+        self,
+        records: Sequence[CoordinatorRecord],
+        *,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        guard: object | None = None,
+    ) -> int:
+        """See `Runtime.append`; what passes from now on waits for these records too. The offset behind the last one.
+
+        Raises KafkaError; NOT_COORDINATOR once the gate is closed.
+        """
+        if self._is_closed:
+            raise KafkaError(Error.NOT_COORDINATOR)
+        end_offset = self._runtime.append(
+            records, producer_id=producer_id, producer_epoch=producer_epoch, guard=guard
+        )
+        self._appended = end_offset
+        if not self._waiting and self._runtime.is_committed(end_offset):
+            # As on one node: nobody has to be told, and nothing is made that would tell it.
+            self._settled = end_offset
+        else:
+            try:
+                self.appended(end_offset)
+            except Exception as error:  # it is in the log, and nobody would ever learn that it is committed
+                raise BrokenInvariantError(f"what is written can't be waited for: {error}") from error
+        return end_offset
+
+    def appended(self, end_offset: int) -> None:
+        """Something was appended to the shard's partition, by others than the shard even: what passes from now on
+        waits for that, too."""
+        self._appended = end_offset
+        self._runtime.when_committed(end_offset, partial(self._settle, end_offset))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether all that was appended is committed and nobody is ahead: who comes now passes at once."""
+        return self._settled >= self._appended and not self._is_closed and not self._passing
+
+    def when_committed(self, then: WhenCommitted) -> CommitWaiter | None:
+        """Call `then` once all that was appended so far is committed: in this call where it is already. Returns what
+        waits.
+
+        It is given a KafkaError where that can't be known any more: NOT_COORDINATOR where the shard was given up.
+        """
+        if self._is_closed:
+            then(KafkaError(Error.NOT_COORDINATOR))
+        elif self._settled < self._appended:
+            waiter = CommitWaiter(then)
+            self._waiting.append((self._appended, waiter))
+            return waiter
+        elif self._passing:
+            self._passing.append((then, None))
+            self._pass()
+        else:
+            then(None)
+        return None
+
+    def cancel(self, waiter: CommitWaiter) -> None:
+        """It isn't told any more. However many do so while nothing is committed, few are kept."""
+        if waiter.then is None:
+            return
+        waiter.then = None
+        self._cancelled += 1
+        if self._cancelled > MANY_CANCELLED and self._cancelled * 2 > len(self._waiting):
+            self._waiting = deque(entry for entry in self._waiting if entry[1].then is not None)
+            self._cancelled = 0
+
+    def close(self) -> None:
+        """The shard is given up: who waits is told NOT_COORDINATOR, and so is whoever comes later."""
+        self._is_closed = True
+        refused = KafkaError(Error.NOT_COORDINATOR)
+        self._passing = deque((then, refused) for then, _ in self._passing)
+        self._passing.extend((each.then, refused) for _, each in self._waiting if each.then is not None)
+        self._waiting.clear()
+        self._cancelled = 0
+        self._pass()
+
+    def _settle(self, end_offset: int, error: KafkaError | None) -> None:
+        """What was appended up to here is committed, or lost."""
+        if self._is_closed:
+            return
+        if end_offset > self._settled:
+            self._settled = end_offset
+        waiting = self._waiting
+        if waiting:
+            while waiting and waiting[0][0] <= end_offset:
+                then = waiting.popleft()[1].then
+                if then is None:
+                    self._cancelled -= 1
+                else:
+                    self._passing.append((then, error))
+            self._pass()
+        if error is not None and self._closes_on_loss:
+            self.close()
+
+    def _pass(self) -> None:
+        if self._is_passing:
+            return  # one of those who pass brought this about: the next one comes after it
+        self._is_passing = True
+        broken: Exception | None = None
+        try:
+            while self._passing:
+                then, error = self._passing.popleft()
+                try:
+                    then(error)
+                except Exception as failure:
+                    _gate_log.exception("somebody who waited at a shard's gate can't be told")
+                    if broken is None and stops_the_broker(failure):
+                        broken = failure
+        finally:
+            self._is_passing = False
+        if broken is not None:
+            raise broken
+
+
+def when_committed_within(timeout_ms: int, gate: Gate, runtime: Runtime, then: WhenCommitted) -> None:
+    """As `Gate.when_committed`, for so long: then `then` is told COORDINATOR_NOT_AVAILABLE. What was written may still
+    be committed, and counts then."""
+    key = object()
+
+    def committed(lost: KafkaError | None) -> None:
+        runtime.cancel(key)
+        then(lost)
+
+    waiter = gate.when_committed(committed)
+    if waiter is None:
+        return
+
+    def expired() -> None:
+        gate.cancel(waiter)
+        then(KafkaError(append_error(Error.REQUEST_TIMED_OUT)))
+
+    runtime.schedule(key, timeout_ms, expired)

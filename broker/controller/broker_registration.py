@@ -19,7 +19,7 @@ from broker.controller.pause import Pause
 from broker.controller.record_bounds import check_records
 from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
 from broker.controller.registration import BrokerIncarnation
-from coordinator.java.texts import is_blank
+from coordinator.java.maps import is_blank
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.waiting import turn

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, portions
-from coordinator.transaction.transactional_producer import TransactionalProducer
+from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.waiting import turn
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from coordinator.group.known_topics import KnownTopic
+from coordinator.group.ports import KnownTopic
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicChanges, TopicImage
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ClusterTopics:
-    """The port `coordinator.group.known_topics.KnownTopics`, over the metadata of now."""
+    """The port `coordinator.group.ports.KnownTopics`, over the metadata of now."""
 
     def __init__(self, metadata: MetadataLog) -> None:
         self._metadata = metadata

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker.network.later import Later
 from broker.network.lines import in_line
-from coordinator.group.client import Client
 from coordinator.group.deferred import MOST_TRIES, Deferred
+from coordinator.group.ports import Client
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from coordinator.group.shard import GroupShard
-    from coordinator.group.streams.heartbeat_answer import StreamsAnswer
+    from coordinator.group.streams.heartbeats import StreamsAnswer
 
 A = TypeVar("A")
 R = TypeVar("R")

@@ -19,9 +19,8 @@ from broker.coordination.cluster_topics import ClusterTopics
 from broker.coordination.hosted_shards import HostedShards
 from broker.network.later import Later
 from broker.security.authorizer import DESCRIBE, TOPIC
-from coordinator.group.client import Client
-from coordinator.group.consumer_timeouts import ConsumerTimeouts
-from coordinator.group.streams.config import StreamsConfig
+from coordinator.group.ports import Client
+from coordinator.settings import ConsumerTimeouts, StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.waiting import Waiting, turn
 
@@ -36,10 +35,9 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
     from coordinator.group.member_memory import MemberMemory
-    from coordinator.group.settings import GroupSettings
     from coordinator.group.shard import GroupShard
-    from coordinator.group.share.share_timeouts import ShareTimeouts
     from coordinator.persister import Persister
+    from coordinator.settings import GroupSettings, ShareTimeouts
     from protocol.waiting import Waiting
 
 log = logging.getLogger("barnabas.coordination")
@@ -263,7 +261,7 @@ class Groups:
 
     def _share_timeouts_of(self, group_id: str) -> ShareTimeouts:
         """As `_timeouts_of`, of a share group."""
-        from coordinator.group.share.share_timeouts import ShareTimeouts
+        from coordinator.settings import ShareTimeouts
 
         overrides = self._topics.image.configs.get((GROUP_RESOURCE, group_id), {})
         return ShareTimeouts(*group_timeouts(self._config, "share", overrides))
@@ -271,7 +269,7 @@ class Groups:
 
 def group_settings(config: BrokerConfig) -> GroupSettings:
     """The coordinator's settings; none of them can be altered while the broker runs."""
-    from coordinator.group.settings import GroupSettings  # with the first shard, as all of the coordinator
+    from coordinator.settings import GroupSettings  # with the first shard, as all of the coordinator
 
     return GroupSettings(
         min_session_timeout_ms=config.get_int("group.min.session.timeout.ms"),

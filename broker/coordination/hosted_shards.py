@@ -24,7 +24,7 @@ from broker.coordination.hosted_shard import (
     reason,
 )
 from broker.replicas.leader import Leader
-from coordinator.java.hashes import partition_of_key
+from coordinator.java.maps import partition_of_key
 from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.waiting import Waiting, at_once, turn
 from storage.files import is_shortage

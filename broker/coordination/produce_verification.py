@@ -22,7 +22,7 @@ from broker.coordination.add_partitions_to_txn_manager import (
 )
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, portions
-from coordinator.transaction.transactional_producer import TransactionalProducer
+from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import Error
 from protocol.records.batch import ATTRIBUTES_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
 from protocol.records.checks import RequestFailedError

@@ -150,7 +150,7 @@ class SharePersister:
         then: WhenCommitted,
     ) -> None:
         """See `Persister`."""
-        from coordinator.share.decisions import Write  # with the first shard
+        from coordinator.share.share_partitions import Write  # with the first shard
 
         key = SharePartitionKey(group_id, topic_id, partition)
         write = Write(state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)

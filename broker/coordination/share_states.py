@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
-    from coordinator.share.settings import ShareCoordinatorSettings
+    from coordinator.settings import ShareCoordinatorSettings
     from coordinator.share.shard import ShareShard
     from coordinator.share.share_partition_key import SharePartitionKey
 
@@ -143,7 +143,7 @@ def _served_again(shard: ShareShard) -> None:
 
 def share_coordinator_settings(config: BrokerConfig) -> ShareCoordinatorSettings:
     """The coordinator's settings; none of them can be altered while the broker runs."""
-    from coordinator.share.settings import ShareCoordinatorSettings  # with the first shard
+    from coordinator.settings import ShareCoordinatorSettings  # with the first shard
 
     return ShareCoordinatorSettings(
         updates_per_snapshot=config.get_int("share.coordinator.snapshot.update.records.per.snapshot"),

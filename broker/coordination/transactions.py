@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.coordination.hosted_shards import HostedShards
-from coordinator.transaction.settings import TransactionSettings
+from coordinator.settings import TransactionSettings
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from broker.coordination.fencing import as_known
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ, TRANSACTIONAL_ID, WRITE
-from coordinator.transaction.transactional_producer import TransactionalProducer
+from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 

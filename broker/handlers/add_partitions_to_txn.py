@@ -19,7 +19,7 @@ from broker.coordination.fencing import as_known
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns
 from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
-from coordinator.transaction.transactional_producer import TransactionalProducer
+from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.transactions import (
     AddPartitionsToTxnPartitionResult,

@@ -11,7 +11,7 @@ from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
 from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC
 from coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
-from coordinator.java.texts import is_blank
+from coordinator.java.maps import is_blank
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
 from broker.security.authorizer import TRANSACTIONAL_ID, WRITE
+from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
-from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 

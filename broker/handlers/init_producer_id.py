@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
-from coordinator.transaction.producer_ids import NoProducerIdError, ProducerIds
+from coordinator.transaction.producer_ids import NoProducerIdError, ProducerIds, TransactionalProducer
 from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, Reply
-from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID

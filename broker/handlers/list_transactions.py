@@ -14,7 +14,7 @@ from broker.controller.pause import Pause
 from broker.network.turns import PER_TURN
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
-from coordinator.transaction.admin import TransactionFilter, states_named
+from coordinator.transaction.state_manager import TransactionFilter, states_named
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import (

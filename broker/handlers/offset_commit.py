@@ -20,8 +20,7 @@ from broker.controller.pause import Pause
 from broker.network.later import Later
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC
-from coordinator.group.offsets.commit import Committer, NewOffset
-from coordinator.group.offsets.staging import STAGED_PER_TURN, StagedOffsets
+from coordinator.group.offsets.commit import STAGED_PER_TURN, Committer, NewOffset, StagedOffsets
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.groups import (
     OffsetCommitRequest,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns, runs_to_its_end
 from broker.security.authorizer import Operation, ResourceType
-from coordinator.group.offsets.staging import Tombstones
+from coordinator.group.offsets.commit import Tombstones
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import (
     OffsetDeleteRequest,

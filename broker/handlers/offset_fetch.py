@@ -16,7 +16,7 @@ from broker.network.later import Later
 from broker.network.pieces import MOST_OF_PIECE, EntryList, in_pieces, is_long
 from broker.network.repeats import Repeats
 from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
-from coordinator.group.offsets.fetching_offsets import INVALID_OFFSET
+from coordinator.group.offsets.store import INVALID_OFFSET
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import (
     OffsetFetchRequest,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.later import Later
     from broker.security.authorizer import Authorizer
-    from coordinator.group.streams.heartbeat_answer import StreamsAnswer
+    from coordinator.group.streams.heartbeats import StreamsAnswer
     from protocol.messages.groups_streams import TaskIds, Topology
 
 NAMED_REFUSALS = 3

@@ -23,10 +23,15 @@ from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
-from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
-from coordinator.group.offsets.staging import STAGED_PER_TURN, StagedOffsets
+from coordinator.group.offsets.commit import (
+    STAGED_PER_TURN,
+    Committer,
+    NewOffset,
+    OffsetProducer,
+    StagedOffsets,
+)
 from coordinator.ports import append_error
-from coordinator.transaction.transactional_producer import TransactionalProducer
+from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.transactions import (
     TxnOffsetCommitRequest,

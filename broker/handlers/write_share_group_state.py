@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.handlers.share_state_requests import ShareStateApi, share_state_answer
 from coordinator.persister import StateBatch
-from coordinator.share.decisions import Write
+from coordinator.share.share_partitions import Write
 from protocol.messages.share_state import (
     PartitionResult,
     WritePartition,

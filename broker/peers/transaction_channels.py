@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from broker.controller.image import ClusterImage
     from broker.peers.broker_channels import BrokerChannels
-    from coordinator.transaction.transactional_producer import TransactionalProducer
+    from coordinator.transaction.producer_ids import TransactionalProducer
     from protocol.topic_partition import TopicPartition
     from protocol.wire.schema import Message
 

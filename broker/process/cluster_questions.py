@@ -14,7 +14,7 @@ from broker.controller.reassignments import reassigned_partitions
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.process.question import Question, QuestionError, TellAnswer
-from coordinator.java.hashes import partition_of_key
+from coordinator.java.maps import partition_of_key
 from protocol.errors import Error, KafkaError, error_of
 from protocol.messages.cluster_admin import (
     AlterPartitionReassignmentsRequest,

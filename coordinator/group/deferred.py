@@ -16,10 +16,8 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.journal import StagedRecords
 from coordinator.group.modern.group import AssignedGroup
-from coordinator.group.modern.sessions import Sessions
-from coordinator.group.parts import ShardParts
+from coordinator.group.parts import Sessions, ShardParts, StagedRecords
 from coordinator.group.records import AnyRecord
 from protocol.errors import KafkaError
 

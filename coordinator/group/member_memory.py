@@ -15,19 +15,14 @@ from weakref import WeakSet
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from coordinator.group.classic.group import ClassicGroup
-    from coordinator.group.classic.member import ClassicMember
-    from coordinator.group.client import Client
-    from coordinator.group.consumer.group import ConsumerGroup
-    from coordinator.group.consumer.member import ConsumerMember
-    from coordinator.group.known_topics import KnownTopics
-    from coordinator.group.share.group import ShareGroup
-    from coordinator.group.share.member import ShareMember
+    from coordinator.group.classic.group import ClassicGroup, ClassicMember
+    from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
+    from coordinator.group.ports import Client, KnownTopics
+    from coordinator.group.share.group import ShareGroup, ShareMember
     from coordinator.group.store import GroupStore
-    from coordinator.group.streams.group import StreamsGroup
-    from coordinator.group.streams.member import StreamsMember
-    from protocol.messages import group_records as group_records_streams
+    from coordinator.group.streams.group import StreamsGroup, StreamsMember
     from protocol.messages import groups_streams
+    from protocol.messages import group_records as group_records_streams
     from protocol.messages.groups import JoinGroupRequest
     from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
     from protocol.messages.groups_share import ShareGroupHeartbeatRequest

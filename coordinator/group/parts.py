@@ -1,22 +1,332 @@
-"""What the behaviour of all groups of a shard works with."""
+"""What all behaviour of a shard's groups works with: decisions' effects, time limits, the journal.
+
+Whatever is decided of a group is records, which the journal appends and applies as one, and effects: timers and lines
+of the log. Who waits to be decided beside the loop (`deferred.py`) isn't late before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from coordinator.group.consumer_timeouts import ConsumerTimeouts
-from coordinator.group.journal import Journal
-from coordinator.group.known_topics import KnownTopics
+from coordinator.commit_waiters import Gate
+from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.member_memory import MemberMemory
+from coordinator.group.modern.group import AssignedGroup
 from coordinator.group.modern.topic_hashes import TopicHashes
-from coordinator.group.settings import GroupSettings
-from coordinator.group.share.share_timeouts import ShareTimeouts
-from coordinator.group.store import GroupStore
-from coordinator.group.streams.config import StreamsConfig
-from coordinator.group.undecided import Undecided
+from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer, StagedOffsets, Tombstones
+from coordinator.group.ports import KnownTopics
+from coordinator.group.records import AnyRecord, encode_record
+from coordinator.group.store import GroupStore, StageableGroup, StagedGroup
 from coordinator.persister import Persister
-from coordinator.ports import Runtime
+from coordinator.ports import CoordinatorRecord, Runtime
+from coordinator.settings import ConsumerTimeouts, GroupSettings, ShareTimeouts, StreamsConfig
+from protocol.errors import cannot_apply
+from protocol.errors import KafkaError
+
+log = logging.getLogger("barnabas.groups")
+
+
+# --- what a decision does besides its records -----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Effects:
+    """Of one decision."""
+
+    effects: list[Callable[[], None]] = field(init=False, default_factory=list)
+    """Timers and lines of the log: where the decision is taken, not where it is made, which may be in a thread, and
+    more than once."""
+    once_written: list[Callable[[], None]] = field(init=False, default_factory=list)
+    """The same of what follows from its records: a time limit that ends with a state, where the state stays."""
+
+    def take_effect(self) -> None:
+        """Once, before the records are written. What a step has brought about that a later one refuses is done, too."""
+        for effect in self.effects:
+            effect()
+
+    def was_written(self) -> None:
+        """Once, behind the records; the group may be another one by then, that took its place."""
+        for effect in self.once_written:
+            effect()
+
+
+# --- whose requests wait to be decided: whoever that is isn't late before -------------------------------------
+#
+# In Kafka a timeout is an event behind the request in the queue of the group's partition.
+
+
+class Undecided:
+    """Members of groups of every kind, by the ids alone: a group may go over from one protocol to
+    another by what is decided."""
+
+    def __init__(self, store: GroupStore) -> None:
+        self._store = store
+        self._counts: dict[tuple[str, str], int] = {}
+        """How many requests wait to be decided, by group and member; without those that none does of."""
+
+    @contextmanager
+    def waits(self, group_id: str, member_id: str, instance_id: str | None) -> Iterator[None]:
+        """A request of the member waits to be decided: no timer of it is due before that is done, nor one of whoever
+        has the place of that instance."""
+        group = self._store.consumer.get(group_id) or self._store.classic.get(group_id)
+        owner = None if group is None or instance_id is None else group.static_members.get(instance_id)
+        members = {(group_id, each) for each in (member_id, owner) if each}
+        for member in members:
+            self._counts[member] = self._counts.get(member, 0) + 1
+        try:
+            yield
+        finally:
+            for member in members:
+                left = self._counts.pop(member) - 1
+                if left:
+                    self._counts[member] = left
+
+    def is_of(self, group_id: str, member_id: str) -> bool:
+        """Whether a request of this member waits."""
+        return (group_id, member_id) in self._counts
+
+
+# --- time limits of members of groups that the server assigns: who is late is fenced, as if it had left -------
+#
+# A member that isn't there any more when a timer fires, or is another group's by then, is passed over. Who
+# can't be fenced now is late once more after a while, unless the timer has been put off or ended by then
+# (Kafka: `CoordinatorTimerImpl`).
+
+RETRY_MS = 500
+"""After which a timer is looked at again that was due meanwhile, or whose member couldn't be fenced."""
+
+Late = Callable[[str, str, str], None]
+"""What is done with a member that is late: its group's id, its id, and why. Raises KafkaError where that can't be
+recorded."""
+
+_Key = tuple[str, str, str]
+"""Of a timer: what it limits, the group, the member."""
+
+
+class TimedMember(Protocol):
+    """What a time limit needs to know of a member."""
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def rebalance_timeout_ms(self) -> int: ...
+
+
+M = TypeVar("M", bound=TimedMember)
+
+
+class Sessions:
+    """`session` begins the keys of its timers."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        late: Late,
+        *,
+        is_undecided: Callable[[str, str], bool],
+        session: str,
+        timeout_ms_of: Callable[[str], int],
+    ) -> None:
+        """By ids: `is_undecided` says whether a request of the member waits, `timeout_ms_of` gives a group's session
+        timeout."""
+        self._runtime = runtime
+        self._is_undecided = is_undecided
+        self._late = late
+        self._session = session
+        self._timeout_ms_of = timeout_ms_of
+
+    def _schedule(self, key: _Key, delay_ms: int, late: Callable[[], None]) -> None:
+        self._runtime.schedule(key, delay_ms, partial(self._due, key, late))
+
+    def _due(self, key: _Key, late: Callable[[], None]) -> None:
+        _, group_id, member_id = key
+        if self._is_undecided(group_id, member_id):
+            self._schedule(key, RETRY_MS, late)  # what is decided may put it off, or end it
+            return
+        try:
+            late()
+        except KafkaError as error:
+            log.warning("group %s: %s can't be fenced now: %s", group_id, member_id, error)
+            self._schedule(key, RETRY_MS, late)
+
+    def restart(self, group_id: str, member_id: str, timeout_ms: int | None = None) -> None:
+        """The member was heard of. By default it has the group's session timeout."""
+        self._schedule(
+            (self._session, group_id, member_id),
+            self._timeout_ms_of(group_id) if timeout_ms is None else timeout_ms,
+            partial(self._late, group_id, member_id, "its session expired"),
+        )
+
+    def cancel_all(self, group_id: str, member_id: str) -> None:
+        """The member isn't there any more."""
+        self._runtime.cancel((self._session, group_id, member_id))
+
+
+class MemberSessions(Sessions, Generic[M]):
+    """Of members that have something to give up now and then, in a time limit of its own: `rebalance` begins the keys
+    of those timers."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        late: Late,
+        groups: Mapping[str, AssignedGroup[M]],
+        *,
+        is_undecided: Callable[[str, str], bool],
+        session: str,
+        rebalance: str,
+        timeout_ms_of: Callable[[str], int],
+        gives_up: Callable[[M], bool],
+    ) -> None:
+        """See `Sessions`; `gives_up` says whether a member has something to give up."""
+        super().__init__(
+            runtime, late, is_undecided=is_undecided, session=session, timeout_ms_of=timeout_ms_of
+        )
+        self._rebalance = rebalance
+        self._groups = groups
+        self._gives_up = gives_up
+
+    def restart_all(self) -> None:
+        """After a start: everybody has a whole session, and its whole time to give up what it has to."""
+        for group_id, group in self._groups.items():
+            for member_id, member in group.members.items():
+                self.restart(group_id, member_id)
+                if self._gives_up(member):
+                    self.limit_rebalance(group_id, member)
+
+    def limit_rebalance(self, group_id: str, member: TimedMember) -> None:
+        """It has to give up what it has to in time, unless its epoch changes before."""
+        member_id, epoch = member.member_id, member.epoch
+
+        def due() -> None:
+            group = self._groups.get(group_id)
+            found = None if group is None else group.members.get(member_id)
+            if found is not None and found.epoch == epoch:
+                self._late(group_id, member_id, f"it didn't get beyond epoch {epoch} in time")
+
+        self._schedule((self._rebalance, group_id, member_id), member.rebalance_timeout_ms, due)
+
+    def end_rebalance(self, group_id: str, member_id: str) -> None:
+        self._runtime.cancel((self._rebalance, group_id, member_id))
+
+    def cancel_all(self, group_id: str, member_id: str) -> None:
+        super().cancel_all(group_id, member_id)
+        self.end_rebalance(group_id, member_id)
+
+
+# --- the journal: how decisions become state ------------------------------------------------------------------
+
+PART_BYTES = 64 * 1024  # of records that need not be one batch; far below what a batch may have
+
+
+class StagedRecords(NamedTuple):
+    """Records that are ready to be written, and what becomes of their group then."""
+
+    encoded: Sequence[CoordinatorRecord]
+    group: StagedGroup
+
+
+class Journal:
+    """Writes records and applies them at once. What is written isn't committed yet: answers wait for that."""
+
+    def __init__(self, gate: Gate, store: GroupStore) -> None:
+        self._gate = gate
+        self._store = store
+
+    def write(self, records: Sequence[AnyRecord]) -> None:
+        """Append records as one batch and apply them. Raises KafkaError where they can't be written: nothing is
+        changed then."""
+        if records:
+            self._write(records, [encode_record(record) for record in records])
+
+    def write_in_parts(self, records: Iterable[AnyRecord]) -> None:
+        """Append and apply records that need not come to be together, some at a time. Raises KafkaError where one part
+        can't be written: those before it are in force."""
+        part: list[AnyRecord] = []
+        encoded: list[CoordinatorRecord] = []
+        size_bytes = 0
+        for record in records:
+            key, value = encode_record(record)
+            if part and size_bytes + len(key) + len(value or b"") > PART_BYTES:
+                self._write(part, encoded)
+                part, encoded, size_bytes = [], [], 0
+            part.append(record)
+            encoded.append((key, value))
+            size_bytes += len(key) + len(value or b"")
+        if part:
+            self._write(part, encoded)
+
+    def staged(self, group: StageableGroup, records: Sequence[AnyRecord]) -> StagedRecords:
+        """All that is long in writing records of a group that the server assigns: they are encoded, and applied to a
+        copy of it. It changes nothing, so that another thread may do it."""
+        return StagedRecords(
+            [encode_record(record) for record in records], self._store.staged(group, records)
+        )
+
+    def write_offsets(self, staged: StagedOffsets, producer: OffsetProducer = NO_PRODUCER) -> None:
+        """Append the offsets as one batch and apply them. Raises KafkaError as `write`."""
+        committed = staged.committed
+        if not committed:
+            return
+        producer_id = producer.producer_id
+        end_offset = self._gate.append(
+            staged.encoded, producer_id=producer_id, producer_epoch=producer.epoch, guard=producer.guard
+        )
+        try:
+            first_offset = end_offset - len(committed)
+            self._store.apply_offsets(staged.group_id, committed, first_offset, producer_id)
+        except Exception as error:
+            raise cannot_apply(error) from error
+
+    def write_tombstones(self, staged: Tombstones) -> None:
+        """Append them as one batch and apply them. Raises KafkaError as `write`."""
+        if not staged.encoded:
+            return
+        self._gate.append(staged.encoded)
+        try:
+            for group_id, places in staged.places.items():
+                self._store.offsets.remove(group_id, places)
+            for record in staged.others:
+                self._store.apply(record)
+        except Exception as error:
+            raise cannot_apply(error) from error
+
+    def write_staged(self, staged: StagedRecords) -> None:
+        """Append them as one batch; the copy takes the group's place. Raises KafkaError as `write`."""
+        self._gate.append(staged.encoded)
+        try:
+            self._store.adopt(staged.group)
+        except Exception as error:
+            raise cannot_apply(error) from error
+
+    def write_replacement(self, classic: ClassicGroup, records: Sequence[AnyRecord]) -> None:
+        """Append, as one batch, the records by which a classic group takes the place of the consumer group of its id.
+        Raises KafkaError as `write`."""
+        self._gate.append([encode_record(record) for record in records])
+        try:
+            self._store.replace(classic)
+        except Exception as error:
+            raise cannot_apply(error) from error
+
+    def _write(self, records: Sequence[AnyRecord], encoded: Sequence[CoordinatorRecord]) -> None:
+        self._gate.append(encoded)
+        try:
+            for record in records:
+                self._store.apply(record)
+        except Exception as error:
+            raise cannot_apply(error) from error
+
+
+# --- all of it ------------------------------------------------------------------------------------------------
 
 
 class SharePorts(NamedTuple):

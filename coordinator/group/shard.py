@@ -14,63 +14,50 @@ from collections.abc import Callable, Collection, Container, Iterator, Sequence,
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from coordinator.gate import Gate, when_committed_within
+from coordinator.commit_waiters import Gate, when_committed_within
 from coordinator.group.admin import Administration
-from coordinator.group.classic.join import Join
-from coordinator.group.classic.joining import Joining
-from coordinator.group.classic.member import JoinReply, SyncReply
-from coordinator.group.classic.membership import Membership
+from coordinator.group.classic.group import JoinReply, SyncReply
 from coordinator.group.classic.rebalancing import Rebalancing
-from coordinator.group.classic_requests import ClassicRequests
-from coordinator.group.client import Client
+from coordinator.group.classic.requests import Join, Joining, Membership
 from coordinator.group.consumer.classic_members import ClassicMembers
-from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
+from coordinator.group.consumer.decision import ConsumerSessions
 from coordinator.group.consumer.heartbeats import Heartbeats
-from coordinator.group.consumer.leaving import Leaving, most_leaving
-from coordinator.group.consumer.migration import Migration
+from coordinator.group.consumer.migration import Leaving, Migration, most_leaving
 from coordinator.group.consumer.regexes import Regexes
-from coordinator.group.consumer.sessions import ConsumerSessions
-from coordinator.group.consumer_timeouts import ConsumerTimeouts
+from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.deferred import Deferred
-from coordinator.group.journal import Journal
-from coordinator.group.known_topics import KnownTopics
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.modern.topic_hashes import TopicHashes
-from coordinator.group.offsets import fetching_offsets
-from coordinator.group.offsets.commit import Committer, OffsetProducer
-from coordinator.group.offsets.committing import Committing
-from coordinator.group.offsets.expiry import OffsetExpiry
-from coordinator.group.offsets.staging import Place, StagedOffsets, Tombstones
-from coordinator.group.parts import ShardParts, SharePorts
+from coordinator.group.offsets.commit import Committer, OffsetProducer, Place, StagedOffsets, Tombstones
+from coordinator.group.offsets.committing import Committing, OffsetExpiry
+from coordinator.group.offsets.store import fetch_all_offsets, fetch_offsets
+from coordinator.group.parts import Journal, ShardParts, SharePorts, Undecided
+from coordinator.group.ports import Client, KnownTopics
 from coordinator.group.records import decode_record
-from coordinator.group.settings import GroupSettings
 from coordinator.group.share.share_groups import ShareGroups
 from coordinator.group.store import GroupStore
-from coordinator.group.streams.config import StreamsConfig
-from coordinator.group.streams.heartbeat_answer import StreamsAnswer
-from coordinator.group.streams.heartbeats import StreamsHeartbeats
-from coordinator.group.undecided import Undecided
+from coordinator.group.streams.heartbeats import StreamsAnswer, StreamsHeartbeats
 from coordinator.ports import Runtime, WhenCommitted
+from coordinator.settings import ConsumerTimeouts, GroupSettings, StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer, groups_streams
+from protocol.messages.groups import DescribedGroup, ListedGroup
 from protocol.messages.groups import (
-    DescribedGroup,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
-    ListedGroup,
     MemberResponse,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponseTopics,
     SyncGroupRequest,
 )
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from protocol.messages.groups import OffsetFetchRequestTopics, OffsetFetchResponseTopics
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.groups")
+
 
 A = TypeVar("A")
 
@@ -124,13 +111,10 @@ class GroupShard:
         self._heartbeats = Heartbeats(
             parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
         )
-        self._classic_requests = ClassicRequests(
-            self.groups,
-            Joining(parts, self._rebalancing),
-            Membership(parts, self._rebalancing),
-            ClassicMembers(
-                parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
-            ),
+        self._joining = Joining(parts, self._rebalancing)
+        self._membership = Membership(parts, self._rebalancing)
+        self._classic_members = ClassicMembers(
+            parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
         )
         self._committing = Committing(parts, self._rebalancing.sessions)
         self._expiry = OffsetExpiry(parts)
@@ -182,24 +166,43 @@ class GroupShard:
         when_committed_within(self._commit_timeout_ms, self.gate, self._runtime, then)
 
     # --- members --------------------------------------------------------------------------------------------
+    # Requests of the classic protocol are for the kind of group that there is; a consumer group without members is a
+    # classic one again as soon as somebody joins it so (Kafka: `GroupMetadataManager`, classicGroupJoin and its
+    # neighbours).
 
     def join(
         self, client: Client, request: JoinGroupRequest, reply: JoinReply
     ) -> Deferred[JoinGroupResponse] | None:
         """JoinGroup. Raises KafkaError. Nothing is replied where it is deferred."""
-        return self._classic_requests.join(Join(client, request, reply))
+        join = Join(client, request, reply)
+        group = self.groups.consumer.get(join.group_id)
+        if group is None or group.is_empty:
+            self._joining.join(join)
+        elif self._joining.is_sound(join):
+            return self._classic_members.join(join, group)
+        return None
 
     def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
         """SyncGroup. Raises KafkaError."""
-        self._classic_requests.sync(request, reply)
+        group = self.groups.consumer.get(request.group_id)
+        if group is None or group.is_empty:
+            self._membership.sync(request, reply)
+        else:
+            reply(self._classic_members.sync(request, group))
 
     def heartbeat(self, request: HeartbeatRequest) -> Error:
         """Heartbeat of the classic protocol. Raises KafkaError."""
-        return self._classic_requests.heartbeat(request)
+        group = self.groups.consumer.get(request.group_id)
+        if group is None:
+            return self._membership.heartbeat(request)
+        return self._classic_members.heartbeat(request, group)
 
     def leave(self, request: LeaveGroupRequest) -> tuple[Error, list[MemberResponse]]:
         """LeaveGroup: an error of the whole request, or each member with its own. Raises KafkaError."""
-        return self._classic_requests.leave(request)
+        group = self.groups.consumer.get(request.group_id)
+        if group is None:
+            return self._membership.leave(request)
+        return Error.NONE, self._classic_members.leave(request, group)
 
     def leaving_in_passing(self, group_id: str) -> int | None:
         """How many members of a consumer group may leave in one call, at some 10 ms; None for a classic group."""
@@ -263,11 +266,11 @@ class GroupShard:
         self, group_id: str, topics: Sequence[OffsetFetchRequestTopics], *, require_stable: bool
     ) -> list[OffsetFetchResponseTopics]:
         """The offsets of the partitions asked for; −1 where there is none."""
-        return fetching_offsets.fetch_offsets(self.offsets, group_id, topics, require_stable=require_stable)
+        return fetch_offsets(self.offsets, group_id, topics, require_stable=require_stable)
 
     def fetch_all_offsets(self, group_id: str, *, require_stable: bool) -> list[OffsetFetchResponseTopics]:
         """All that the group has committed."""
-        return fetching_offsets.fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
+        return fetch_all_offsets(self.offsets, group_id, require_stable=require_stable)
 
     def forget_topics(self, topics: Sequence[tuple[str, bytes]], just_now: Container[str]) -> Iterator[int]:
         """See `OffsetExpiry.forget_topics`, `ShareGroups.forget_topics`."""

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.classic.group_record import adopt_record, group_from, is_of_this_generation
-from coordinator.group.consumer import replay
+from coordinator.group.classic.group import ClassicGroup, adopt_record, group_from, is_of_this_generation
+from coordinator.group.consumer import group as replay
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.kinds import Group
 from coordinator.group.modern.group import ModernGroup
@@ -27,9 +26,9 @@ from coordinator.group.records import (
     ShareGroupRecord,
     StreamsGroupRecord,
 )
-from coordinator.group.share import replay as share_replay
+from coordinator.group.share import group as share_replay
 from coordinator.group.share.group import ShareGroup
-from coordinator.group.streams import replay as streams_replay
+from coordinator.group.streams import group as streams_replay
 from coordinator.group.streams.group import StreamsGroup
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_ID

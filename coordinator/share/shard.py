@@ -1,29 +1,143 @@
-"""The share coordinator of one partition of `__share_group_state`: the durable state of share partitions.
+"""The share coordinator of one partition of `__share_group_state`: the durable state of share partitions (KIP-932).
 
 Decide → append → apply: what is appended is applied at once, but isn't committed yet, so that every answer, of reads
 too, waits at the gate: `ask` sees to that. A start replays the log through the same `apply`.
-Source: KIP-932; `ShareCoordinatorShard`.
+
+By the clock the log is kept from growing for ever: what nobody has written to for long is written down again, and all
+that lies before the oldest snapshot goes. Time runs as long as there are share partitions, and share groups are
+served. In Kafka one clock is all shards'.
+
+Source: `ShareCoordinatorShard` (snapshotColdPartitions), `ShareCoordinatorService.setupPeriodicJobs`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import TypeVar
 
-from coordinator.gate import Gate, when_committed_within
+from coordinator.commit_waiters import Gate, when_committed_within
 from coordinator.persister import ShareState, ShareStateSummary
 from coordinator.ports import Runtime
-from coordinator.share.decisions import Decisions, PartitionCountOf, Write
+from coordinator.settings import ShareCoordinatorSettings
 from coordinator.share.records import ShareRecord, decode_record, encode_record
-from coordinator.share.settings import ShareCoordinatorSettings
 from coordinator.share.share_partition_key import SharePartitionKey
-from coordinator.share.share_partitions import SharePartitions
-from coordinator.share.share_upkeep import ShareUpkeep
-from protocol.errors import KafkaError, cannot_apply
+from coordinator.share.share_partitions import Decisions, PartitionCountOf, SharePartitions, Write
+from protocol.errors import cannot_apply
+from protocol.errors import KafkaError
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.share")
+
+
+# --- by the clock ---------------------------------------------------------------------------------------------
+
+MANY = 100
+"""So many share partitions are looked at before others are served."""
+
+_SNAPSHOTS = "cold snapshots"
+_PRUNING = "pruning"
+
+
+class ShareUpkeep:
+    """Of one shard."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        gate: Gate,
+        known: SharePartitions,
+        settings: ShareCoordinatorSettings,
+        *,
+        is_served: Callable[[], bool],
+        write: Callable[[Sequence[ShareRecord]], None],
+        delete_before: Callable[[int], None],
+    ) -> None:
+        """`is_served`: whether share groups are. `delete_before` has all records of the shard's log below an offset
+        deleted. `write` and it may raise KafkaError."""
+        self._runtime = runtime
+        self._gate = gate
+        self._known = known
+        self._settings = settings
+        self._is_served = is_served
+        self._write = write
+        self._delete_before = delete_before
+        self._is_running = False
+        self._pruned_before = 0
+
+    def tick(self) -> None:
+        """Something was written, or loaded, or share groups are served again: time runs from now on."""
+        if not self._is_running and len(self._known) and self._is_served():
+            self._is_running = True
+            self._again(_SNAPSHOTS, self._settings.cold_snapshot_interval_ms, self._begin_snapshots)
+            self._again(_PRUNING, self._settings.prune_interval_ms, self._prune)
+
+    def stop(self) -> None:
+        self._is_running = False
+        self._runtime.cancel(_SNAPSHOTS)
+        self._runtime.cancel(_PRUNING)
+
+    def _again(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None:
+        self._runtime.schedule(key, delay_ms, callback)
+
+    # --- snapshots of what is cold --------------------------------------------------------------------------
+
+    def _begin_snapshots(self) -> None:
+        if not self._is_served():
+            self.stop()
+            return
+        # Where all of them were only written down again last time nobody is at work, and nothing is to be gained.
+        active = any(state.create_timestamp == state.write_timestamp for state in self._known.states())
+        self._go_on_with_snapshots(self._known.keys() if active else [])
+
+    def _go_on_with_snapshots(self, keys: list[SharePartitionKey]) -> None:
+        """`keys` are those that haven't been looked at."""
+        now_ms = self._runtime.now_ms()
+        records = []
+        for key in keys[:MANY]:
+            known = self._known.get(key)
+            if known is None:
+                continue
+            state = known.state
+            if now_ms - state.write_timestamp >= self._settings.cold_snapshot_interval_ms:
+                state = state._replace(snapshot_epoch=state.snapshot_epoch + 1, write_timestamp=now_ms)
+                records.append(ShareRecord(key, state))
+        try:
+            self._write(records)
+        except KafkaError as error:
+            log.warning("share partitions that nobody writes to can't be written down again: %s", error)
+        rest = keys[MANY:]
+        if rest:
+            self._again(_SNAPSHOTS, 0, lambda: self._go_on_with_snapshots(rest))
+        elif len(self._known):
+            self._again(_SNAPSHOTS, self._settings.cold_snapshot_interval_ms, self._begin_snapshots)
+        else:
+            self.stop()
+
+    # --- pruning --------------------------------------------------------------------------------------------
+
+    def _prune(self) -> None:
+        if not self._is_served():
+            self.stop()
+            return
+        self._again(_PRUNING, self._settings.prune_interval_ms, self._prune)
+        before = self._known.redundant_before
+        if before is not None and before != self._pruned_before:
+            self._gate.when_committed(lambda lost: None if lost else self._prune_before(before))
+
+    def _prune_before(self, offset: int) -> None:
+        try:
+            self._delete_before(offset)
+        except KafkaError as error:
+            log.warning(
+                "records below offset %d that aren't needed any more can't be deleted: %s", offset, error
+            )
+        else:
+            self._pruned_before = offset
+
+
+# --- the shard ------------------------------------------------------------------------------------------------
+
 
 A = TypeVar("A")
 
@@ -32,8 +146,8 @@ TOMBSTONES_AT_ONCE = 500
 
 
 class ShareShard:
-    """One shard, of one thread. What is asked of one share partition raises KafkaError as `decisions` says, or as the
-    append does (`append_error`)."""
+    """One shard, of one thread. What is asked of one share partition raises KafkaError as `share_partitions.py` says,
+    or as the append does (`append_error`)."""
 
     def __init__(
         self,

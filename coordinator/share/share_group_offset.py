@@ -1,11 +1,155 @@
-"""What is durable of one share partition, as a snapshot with the updates since (Kafka: `ShareGroupOffset`)."""
+"""What is durable of one share partition: a snapshot, with the updates since (Kafka: `ShareGroupOffset`).
+
+State batches are put over each other: of each offset the higher delivery count holds, of equal ones the higher state.
+So a state only moves forward, in whatever order the writes of a share partition come. Source:
+`PersisterStateBatchCombiner`.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from operator import attrgetter
 from typing import NamedTuple
 
 from coordinator.persister import NO_COMPLETE_COUNT, NO_START_OFFSET, StateBatch
-from coordinator.share.state_batches import combined
+
+# --- state batches put over each other ------------------------------------------------------------------------
+
+_Piece = tuple[int, int, int, int]
+"""First and last offset, delivery count, delivery state: in the order in which they are merged."""
+
+_FIRST_OFFSET, _LAST_OFFSET = attrgetter("first_offset"), attrgetter("last_offset")
+
+_STEPS_PER_PIECE = 4
+"""Of Kafka's merge. Batches that come from share partitions, each of its own offsets, take three at most; of those that
+lie over each other in the worst way it is the square."""
+
+
+def combined(
+    so_far: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int
+) -> tuple[StateBatch, ...]:
+    """Both without what is below the start, in the order of offsets, none over another.
+
+    Neighbours in one state become one, but where something else began with the second of them: as in Kafka.
+
+    No batch may end before it begins: Kafka's merge of such a one with others need not end. What nothing of `new` lies
+    over or beside is as it was, and isn't merged again, where it comes from here: a share partition may have tens of
+    thousands, and most writes say something of the last ones.
+    """
+    so_far, new = _cut(so_far, start_offset), _cut(new, start_offset)
+    if not new and len(so_far) < 2:
+        return tuple(so_far)
+    if not _is_merged(so_far):
+        return tuple(_merged([*so_far, *new]))
+    if not new:
+        return tuple(so_far)
+    first = min([batch.first_offset for batch in new])
+    last = max([batch.last_offset for batch in new])
+    from_here = bisect_left(so_far, first - 1, key=_LAST_OFFSET)
+    to_here = max(bisect_right(so_far, last + 1, key=_FIRST_OFFSET), from_here)
+    return (
+        *so_far[:from_here],
+        *_merged([*so_far[from_here:to_here], *new]),
+        *so_far[to_here:],
+    )
+
+
+def begin_and_end_in_order(batches: Sequence[StateBatch]) -> bool:
+    """Whether each batch ends no earlier than it begins."""
+    return all(batch.first_offset <= batch.last_offset for batch in batches)
+
+
+def _is_merged(batches: Sequence[StateBatch]) -> bool:
+    """Whether they are in the order of offsets, none over another, and no neighbours are in one state."""
+    behind, before = None, None
+    for first, last, state, count in batches:
+        if behind is not None and first <= behind and (first < behind or (state, count) == before):
+            return False
+        behind, before = last + 1, (state, count)
+    return True
+
+
+def _cut(batches: Sequence[StateBatch], start_offset: int) -> Sequence[StateBatch]:
+    if start_offset == NO_START_OFFSET:
+        return batches
+    return [
+        batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)
+        for batch in batches
+        if batch.last_offset >= start_offset
+    ]
+
+
+def _merged(batches: list[StateBatch]) -> list[StateBatch]:
+    """The first two are looked at again and again: what they have in common becomes one, and the rest goes back."""
+    if _is_merged(batches):
+        return batches
+    coming = sorted([(first, last, count, state) for first, last, state, count in batches], reverse=True)
+    done: list[_Piece] = []
+    back: list[_Piece] = []  # a heap
+    steps_left = _STEPS_PER_PIECE * len(coming)
+    previous = coming.pop()
+    while coming or back:
+        steps_left -= 1
+        if steps_left < 0:
+            done += _swept([previous, *coming, *back])
+            break
+        piece = heappop(back) if back and (not coming or back[0] < coming[-1]) else coming.pop()
+        first, last, count, state = piece
+        previous_first, previous_last, previous_count, previous_state = previous
+        is_same = count == previous_count and state == previous_state
+        if first > previous_last + 1 or (first == previous_last + 1 and not is_same):
+            done.append(previous)
+            previous = piece
+        elif is_same:
+            previous = (previous_first, max(last, previous_last), count, state)
+        elif (count, state) < (previous_count, previous_state):
+            # only what lies behind the previous one stays
+            if last > previous_last:
+                heappush(back, (previous_last + 1, last, count, state))
+        else:
+            if previous_last > last:
+                heappush(back, (last + 1, previous_last, previous_count, previous_state))
+            if previous_first < first:
+                heappush(back, piece)
+                piece = (previous_first, first - 1, previous_count, previous_state)
+            previous = piece
+    else:
+        done.append(previous)
+    return [StateBatch(first, last, state, count) for first, last, count, state in done]
+
+
+def _swept(pieces: list[_Piece]) -> list[_Piece]:
+    """In one pass over the offsets. The same of each offset, but neighbours in one state become one, whatever began
+    there."""
+    coming = sorted(pieces, reverse=True)
+    # the highest first: count and state, both negative, and last offset
+    here: list[tuple[int, int, int]] = []
+    done: list[_Piece] = []
+    at = 0
+    while coming or here:
+        if not here:
+            at = coming[-1][0]
+        while coming and coming[-1][0] <= at:
+            _, last, count, state = coming.pop()
+            heappush(here, (-count, -state, last))
+        while here and here[0][2] < at:
+            heappop(here)
+        if not here:
+            continue
+        count, state, last = -here[0][0], -here[0][1], here[0][2]
+        if coming:
+            last = min(last, coming[-1][0] - 1)
+        if done and done[-1][1:] == (at - 1, count, state):
+            done[-1] = (done[-1][0], last, count, state)
+        else:
+            done.append((at, last, count, state))
+        at = last + 1
+    return done
+
+
+# --- the state ------------------------------------------------------------------------------------------------
 
 
 class ShareGroupOffset(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from coordinator.java.texts import is_blank
+from coordinator.java.maps import is_blank
 from protocol.wire.primitives import uuid_from_text, uuid_to_text
 
 _JAVA_INT = re.compile(r"[+-]?\d{1,30}")

@@ -1,16 +1,24 @@
-"""The share partitions of one partition of `__share_group_state`, as its records make them.
+"""The share partitions of one partition of `__share_group_state`: as its records make them, and what is decided of
+each.
 
-Nothing else changes them: what is decided is written, and then applied here; a start replays the log through the same
-`apply`. Source: `ShareCoordinatorShard.replay`, `ShareCoordinatorOffsetsManager`.
+Nothing but records changes them: what is decided is written, and then applied here; a start replays the log through
+the same `apply`. A request about one of them is checked in Kafka's order and made a record where it changes something.
+Errors, in this order, as KafkaError: INVALID_REQUEST (a partition below 0; what has to be initialized first and isn't;
+batches that make no sense), FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+
+Source: `ShareCoordinatorShard`, `ShareCoordinatorOffsetsManager`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
+from coordinator.persister import NO_START_OFFSET, UNCHECKED_EPOCH, ShareState, ShareStateSummary, StateBatch
 from coordinator.share.records import ShareRecord
-from coordinator.share.share_group_offset import ShareGroupOffset
+from coordinator.share.share_group_offset import ShareGroupOffset, begin_and_end_in_order, combined
 from coordinator.share.share_partition_key import SharePartitionKey
+from protocol.errors import Error, KafkaError
 
 
 class KnownSharePartition:
@@ -121,3 +129,161 @@ class SharePartitions:
         offsets.pop(key, None)
         offsets[key] = record_offset  # behind all others, as offsets grow
         self._redundant_before = next(iter(offsets.values()))
+
+
+# --- what is decided; nothing is changed here -----------------------------------------------------------------
+
+PartitionCountOf = Callable[[bytes], int]
+"""How many partitions a topic has, by its id; 0 where it isn't in the metadata."""
+
+MOST_BATCHES = 50_000
+"""Of one write, and of a share partition. A record of so many has more bytes than a batch may have by default, so that
+no snapshot could be written; Kafka puts together any number of them first."""
+
+
+class Write(NamedTuple):
+    """What is written of a share partition."""
+
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: Sequence[StateBatch]
+
+
+class Decisions:
+    """Over the share partitions of one shard."""
+
+    def __init__(
+        self, known: SharePartitions, partition_count_of: PartitionCountOf, now_ms: Callable[[], int]
+    ) -> None:
+        self._known = known
+        self._partition_count_of = partition_count_of
+        self._now_ms = now_ms
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> ShareRecord:
+        """Begin anew, whatever there is."""
+        _check_partition(key)
+        known = self._known.get(key)
+        if known is not None:
+            _check_state_epoch(known, state_epoch)
+        self._check_topic(key)
+        now_ms = self._now_ms()
+        return ShareRecord(
+            key,
+            ShareGroupOffset(
+                snapshot_epoch=0 if known is None else known.state.snapshot_epoch + 1,
+                state_epoch=state_epoch,
+                start_offset=start_offset,
+                delivery_complete_count=-1 if start_offset == NO_START_OFFSET else 0,
+                create_timestamp=now_ms,
+                write_timestamp=now_ms,
+            ),
+        )
+
+    def read(self, key: SharePartitionKey, leader_epoch: int) -> tuple[ShareState, ShareRecord | None]:
+        """What is there, and the record of a leader that asks for the first time."""
+        known = self._initialized(key)
+        _check_leader_epoch(known, leader_epoch)
+        self._check_topic(key)
+        state = known.state
+        found = ShareState(state.state_epoch, state.start_offset, state.state_batches)
+        if leader_epoch in (UNCHECKED_EPOCH, known.leader_epoch):
+            return found, None
+        write = Write(state.state_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, ())
+        return found, self._written(key, known, write, leader_epoch)
+
+    def write(self, key: SharePartitionKey, write: Write) -> ShareRecord:
+        """Raises KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
+        known = self._initialized(key)
+        _check_leader_epoch(known, write.leader_epoch)
+        _check_state_epoch(known, write.state_epoch)
+        self._check_topic(key)
+        if len(write.batches) > MOST_BATCHES or not begin_and_end_in_order(write.batches):
+            raise KafkaError(Error.INVALID_REQUEST, "The state batches make no sense, or are too many.")
+        so_far = known.state.state_batches
+        if len(so_far) + len(write.batches) > MOST_BATCHES:
+            together = combined(so_far, write.batches, write.start_offset)
+            if len(together) > MOST_BATCHES:
+                raise KafkaError(
+                    Error.INVALID_REQUEST, f"The share partition has {len(so_far)} state batches already."
+                )
+        return self._written(key, known, write, known.state.leader_epoch)
+
+    def delete(self, key: SharePartitionKey) -> ShareRecord | None:
+        """None where there is nothing to delete."""
+        _check_partition(key)
+        self._check_topic(key)
+        return ShareRecord(key, None) if key in self._known else None
+
+    def summarize(self, key: SharePartitionKey) -> ShareStateSummary:
+        """The default values where it isn't initialized."""
+        _check_partition(key)
+        self._check_topic(key)
+        known = self._known.get(key)
+        if known is None:
+            return ShareStateSummary()
+        state = known.state
+        return ShareStateSummary(
+            state.state_epoch, state.leader_epoch, state.start_offset, state.delivery_complete_count
+        )
+
+    def _written(
+        self, key: SharePartitionKey, known: KnownSharePartition, write: Write, leader_epoch: int
+    ) -> ShareRecord:
+        """An update, or a snapshot where there are many updates by now."""
+        state, start_offset = known.state, write.start_offset
+        if not self._known.needs_snapshot(known):
+            update = ShareGroupOffset(
+                snapshot_epoch=state.snapshot_epoch,
+                leader_epoch=leader_epoch,
+                start_offset=start_offset,
+                delivery_complete_count=write.delivery_complete_count,
+                state_batches=combined((), write.batches, start_offset),
+            )
+            return ShareRecord(key, update, is_update=True)
+        if start_offset == NO_START_OFFSET:
+            start_offset = state.start_offset
+        now_ms = self._now_ms()
+        return ShareRecord(
+            key,
+            ShareGroupOffset(
+                snapshot_epoch=state.snapshot_epoch + 1,
+                state_epoch=state.state_epoch,
+                leader_epoch=leader_epoch,
+                start_offset=start_offset,
+                delivery_complete_count=write.delivery_complete_count,
+                state_batches=combined(state.state_batches, write.batches, start_offset),
+                create_timestamp=now_ms,
+                write_timestamp=now_ms,
+            ),
+        )
+
+    def _initialized(self, key: SharePartitionKey) -> KnownSharePartition:
+        _check_partition(key)
+        known = self._known.get(key)
+        if known is None:
+            raise KafkaError(Error.INVALID_REQUEST, "The share partition hasn't been initialized.")
+        return known
+
+    def _check_topic(self, key: SharePartitionKey) -> None:
+        if key.partition >= self._partition_count_of(key.topic_id):
+            raise KafkaError(
+                Error.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic, or no such partition of it."
+            )
+
+
+def _check_partition(key: SharePartitionKey) -> None:
+    if key.partition < 0:
+        raise KafkaError(Error.INVALID_REQUEST, "The index of a partition can't be negative.")
+
+
+def _check_leader_epoch(known: KnownSharePartition, leader_epoch: int) -> None:
+    if leader_epoch != UNCHECKED_EPOCH and known.leader_epoch > leader_epoch:
+        raise KafkaError(Error.FENCED_LEADER_EPOCH, f"Leader epoch {known.leader_epoch} was seen already.")
+
+
+def _check_state_epoch(known: KnownSharePartition, state_epoch: int) -> None:
+    seen = known.state_epoch
+    if state_epoch != UNCHECKED_EPOCH and seen is not None and seen > state_epoch:
+        raise KafkaError(Error.FENCED_STATE_EPOCH, f"State epoch {seen} was seen already.")

@@ -10,10 +10,13 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from coordinator.persister import StateBatch
-from coordinator.share_partition.in_flight_batch import InFlightBatch
-from coordinator.share_partition.in_flight_records import InFlightRecords
-from coordinator.share_partition.in_flight_state import NO_MEMBER, InFlightState
-from coordinator.share_partition.locks import Locks
+from coordinator.share_partition.in_flight_records import (
+    NO_MEMBER,
+    InFlightBatch,
+    InFlightRecords,
+    InFlightState,
+    Locks,
+)
 from coordinator.share_partition.ports import ShareSettings
 from coordinator.share_partition.states import (
     ACKNOWLEDGED_AS,

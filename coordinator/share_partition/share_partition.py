@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.persister import NO_START_OFFSET, Persister, ShareState, StateBatch
 from coordinator.ports import WhenCommitted
-from coordinator.share_partition import aborted_records
+from coordinator.share_partition import acquiring as aborted_records
 from coordinator.share_partition.acknowledging import Acknowledgement, Changes, release
 from coordinator.share_partition.acquiring import Acquisition
-from coordinator.share_partition.in_flight_batch import InFlightBatch
-from coordinator.share_partition.in_flight_records import GapWindow, InFlightRecords
-from coordinator.share_partition.in_flight_state import InFlightState
-from coordinator.share_partition.locks import Lock, Locks
+from coordinator.share_partition.in_flight_records import (
+    GapWindow,
+    InFlightBatch,
+    InFlightRecords,
+    InFlightState,
+    Lock,
+    Locks,
+)
 from coordinator.share_partition.ports import (
     AbortedFrom,
     AcquiredRecords,

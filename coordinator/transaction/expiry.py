@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from coordinator.transaction.ending import Ending
+from coordinator.settings import TransactionSettings
+from coordinator.transaction.end_transaction import Ending
 from coordinator.transaction.records import encode_key
-from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.state_manager import TransactionStateManager
 from coordinator.transaction.states import EXPIRES, TIMES_OUT
 from coordinator.transaction.transaction_metadata import NO_TIMEOUT_MS, TransactionMetadata

@@ -1,4 +1,5 @@
-"""Producer ids, handed out from blocks that the metadata log records (KIP-730; Kafka: `RPCProducerIdManager`).
+"""Producer ids, handed out from blocks that the metadata log records (KIP-730; Kafka: `RPCProducerIdManager`), and a
+producer as it says who it is.
 
 A block is recorded before its first id is handed out, so that no id is ever given twice; what is left of a block is
 lost with a restart.
@@ -8,8 +9,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from protocol.errors import Error, KafkaError, stops_the_broker
+from protocol.errors import stops_the_broker
+from protocol.errors import Error, KafkaError
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+
+@dataclass(slots=True)
+class TransactionalProducer:
+    """Who asks."""
+
+    transactional_id: str
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+
 
 log = logging.getLogger("barnabas.transactions")
 

@@ -1,7 +1,7 @@
 """The transaction coordinator of one partition of `__transaction_state`: what clients and the broker ask of it.
 
-The state is in `state_manager`; each verb has a module of its own above it: `adding`, `completing`, `ending`,
-`init_producer_id`, `expiry`, `admin`.
+`state_manager.py` knows the transactional ids and moves them by records. Above it are `init_producer_id.py`, for what
+comes before a transaction's records, `end_transaction.py`, for what comes behind them, and `expiry.py`.
 Source: `TransactionCoordinator`.
 """
 
@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from coordinator.ports import Markers, Runtime, WhenCommitted
-from coordinator.transaction import adding, admin
-from coordinator.transaction.completing import Completing
-from coordinator.transaction.ending import Ending
+from coordinator.settings import TransactionSettings
+from coordinator.transaction.end_transaction import Completing, Ending
 from coordinator.transaction.expiry import TransactionExpiry
-from coordinator.transaction.init_producer_id import Initializing
+from coordinator.transaction.init_producer_id import Initializing, add_partitions, verify_partitions
+from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.records import is_of_known_version
-from coordinator.transaction.settings import TransactionSettings
-from coordinator.transaction.state_manager import TransactionStateManager
+from coordinator.transaction.state_manager import TransactionFilter, TransactionStateManager
+from coordinator.transaction.states import DEAD
 from coordinator.transaction.transaction_metadata import Reply, TransactionMetadata, TransitMetadata
-from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.topic_partition import TopicPartition
 from protocol.wire.primitives import Bytes
@@ -108,7 +107,7 @@ class TransactionShard:
         Errors: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED,
         UNSUPPORTED_VERSION (version 2 at level 0); the log's, `append_error`.
         """
-        adding.add_partitions(self._manager, producer, partitions, client_transaction_version, then=then)
+        add_partitions(self._manager, producer, partitions, client_transaction_version, then=then)
 
     def verify_partitions(
         self, producer: TransactionalProducer, partitions: Collection[TopicPartition]
@@ -119,7 +118,7 @@ class TransactionShard:
         pending isn't looked at (KAFKA-14904): the append to the partition is checked once more. Others are
         told of it by `verify_when_certain`.
         """
-        return adding.verify_partitions(self._manager, producer, partitions)
+        return verify_partitions(self._manager, producer, partitions)
 
     def verify_when_certain(
         self,
@@ -161,9 +160,14 @@ class TransactionShard:
 
         Raises KafkaError: INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_NOT_FOUND.
         """
-        return admin.describe(self._manager, transactional_id)
+        if not transactional_id:
+            raise KafkaError(Error.INVALID_REQUEST)
+        metadata = self.transactions.get(transactional_id)
+        if metadata is None or metadata.state is DEAD:
+            raise KafkaError(Error.TRANSACTIONAL_ID_NOT_FOUND)
+        return metadata
 
-    def is_listed(self, metadata: TransactionMetadata, wanted: admin.TransactionFilter) -> bool:
+    def is_listed(self, metadata: TransactionMetadata, wanted: TransactionFilter) -> bool:
         """Whether ListTransactions answers this one of `transactions`, by its filter."""
         return wanted.passes(metadata, self._manager.runtime.now_ms())
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from coordinator.group.records import CommittedOffset, OffsetRecord, encode_record
-from coordinator.java.hashes import partition_of_key
+from coordinator.java.maps import partition_of_key
 from coordinator.transaction.records import encode_key, encode_value
 from coordinator.transaction.states import COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
 from coordinator.transaction.transaction_metadata import TransitMetadata

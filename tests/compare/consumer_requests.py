@@ -15,7 +15,7 @@ from coordinator.group.records import (
     StreamsGroupRecord,
     decode_record,
 )
-from coordinator.java.hashes import partition_of_key
+from coordinator.java.maps import partition_of_key
 from protocol.messages.group_records import GroupMetadataValue
 from protocol.messages.groups import ConsumerProtocolSubscription, TopicPartition
 from protocol.records.records import read_records

@@ -23,7 +23,7 @@ from broker.peers.lifecycle import BrokerLifecycle, Listening
 from broker.peers.peer import PeerSettings
 from broker.security.authorizer import AllowEverything
 from broker.security.principal import ANONYMOUS
-from coordinator.java.hashes import partition_of_key
+from coordinator.java.maps import partition_of_key
 from protocol.messages.metadata import (
     DescribeClusterRequest,
     DescribeTopicPartitionsRequest,

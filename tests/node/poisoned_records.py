@@ -10,7 +10,7 @@ from random import Random
 from struct import pack
 from typing import Any, TypeVar
 
-from coordinator.java.hashes import partition_of_key
+from coordinator.java.maps import partition_of_key
 from protocol.messages import group_records as classic
 from protocol.messages import group_records as consumer
 from protocol.messages import group_records_share as share

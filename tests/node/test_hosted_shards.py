@@ -15,7 +15,7 @@ from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.replicas.follower import Follower
 from broker.replicas.leader import Leader
 from broker.server import Server
-from coordinator.java.hashes import partition_of_key
+from coordinator.java.maps import partition_of_key
 from coordinator.transaction.records import encode_key
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.topics import CreatePartitionsTopic

@@ -15,7 +15,7 @@ from broker.coordination.internal_topics import (
     InternalTopics,
 )
 from broker.server import Server
-from coordinator.group.streams.config import StreamsConfig
+from coordinator.settings import StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_streams import (
     KeyValue,

@@ -8,7 +8,7 @@ import pytest
 
 from broker.handlers import leave_group
 from broker.network.later import Later
-from coordinator.group.consumer import leaving
+from coordinator.group.consumer import migration as leaving
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import (
     ConsumerProtocolSubscription,
@@ -65,7 +65,7 @@ def test_many_members_leave_some_after_the_others(monkeypatch: pytest.MonkeyPatc
     assert [*groups.shard.groups.classic["g"].members] == [fourth]
 
 
-@pytest.mark.limit("coordinator.group.consumer.leaving.MOST_LEAVING_WORK")
+@pytest.mark.limit("coordinator.group.consumer.migration.MOST_LEAVING_WORK")
 def test_members_of_a_consumer_group_leave_by_how_much_its_topics_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -15,7 +15,7 @@ from broker.network.context import RequestContext
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.server import Server
-from coordinator.group.offsets.staging import STAGED_PER_TURN, Tombstones
+from coordinator.group.offsets.commit import STAGED_PER_TURN, Tombstones
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error
@@ -90,7 +90,7 @@ def errors_of(answer: Any) -> list[Error]:
     return [Error(partition.error_code) for topic in answer.topics for partition in topic.partitions]
 
 
-@pytest.mark.limit("coordinator.group.offsets.staging.STAGED_PER_TURN")
+@pytest.mark.limit("coordinator.group.offsets.commit.STAGED_PER_TURN")
 async def test_an_offset_commit_of_many_partitions_is_one_batch_that_nobody_sees_half_of(
     tmp_path: Path,
 ) -> None:

@@ -12,9 +12,9 @@ from broker.coordination.groups import OFFSETS_TOPIC
 from broker.environment.computing import ComputingThreads
 from broker.replicas.follower import Follower
 from broker.server import Server
-from coordinator.group.consumer import long_heartbeat
+from coordinator.group.consumer import heartbeats as long_heartbeat
 from coordinator.group.deferred import MOST_TRIES
-from coordinator.group.share import long_heartbeat as share_long_heartbeat
+from coordinator.group.share import heartbeats as share_long_heartbeat
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.server import Server
-from coordinator.group.consumer import long_heartbeat
+from coordinator.group.consumer import heartbeats as long_heartbeat
 from protocol.errors import Error
 from protocol.messages.groups import (
     ConsumerProtocolSubscription,

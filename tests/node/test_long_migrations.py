@@ -9,7 +9,7 @@ import pytest
 
 from broker.server import Server
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.consumer import long_heartbeat
+from coordinator.group.consumer import heartbeats as long_heartbeat
 from protocol.errors import Error
 from protocol.messages.groups import (
     HeartbeatRequest,

@@ -8,7 +8,8 @@ import pytest
 
 from broker.environment.computing import ComputingThreads
 from broker.server import Server
-from coordinator.group.consumer import long_heartbeat, regex_results
+from coordinator.group.consumer import heartbeats as long_heartbeat
+from coordinator.group.consumer import regexes as regex_results
 from coordinator.group.consumer.group import ConsumerGroup
 from protocol.errors import BrokenInvariantError, Error
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.server import Server
-from coordinator.group.streams import long_heartbeat
+from coordinator.group.streams import heartbeats as long_heartbeat
 from protocol.errors import Error
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from protocol.messages.metadata import FindCoordinatorRequest

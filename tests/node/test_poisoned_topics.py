@@ -17,7 +17,7 @@ from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.handlers import HANDLERS
 from broker.server import Server
-from coordinator.java.hashes import partition_of_key
+from coordinator.java.maps import partition_of_key
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups as groups_admin
 from protocol.messages import groups as groups_classic

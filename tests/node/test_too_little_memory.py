@@ -20,8 +20,9 @@ from broker.disks import moves
 from broker.environment.scheduler import LoopScheduler
 from broker.replicas.leader import Leader
 from broker.server import Server
+from coordinator.settings import TransactionSettings
 from coordinator.transaction import state_manager
-from coordinator.transaction.settings import TransactionSettings
+from coordinator.settings import TransactionSettings
 from protocol.errors import BrokenInvariantError, Error
 from storage.directory import future_log_copying
 from storage.directory import log_directory as future_logs

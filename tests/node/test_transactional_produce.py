@@ -14,7 +14,7 @@ from broker.coordination.marker_writing import PER_TURN
 from broker.network.answers import CloseConnectionError
 from broker.replicas.follower import Follower
 from broker.server import Server
-from coordinator.transaction.transactional_producer import TransactionalProducer
+from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import Error
 from protocol.messages.metadata_records import ConfigRecord
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

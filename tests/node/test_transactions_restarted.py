@@ -14,7 +14,7 @@ from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.network.listener import Listener
 from broker.process.start_error import StartError
 from broker.server import Server
-from coordinator.java.hashes import partition_of_key
+from coordinator.java.maps import partition_of_key
 from protocol.errors import Error
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.node.transactional import (

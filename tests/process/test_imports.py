@@ -57,7 +57,7 @@ import broker.process.run, broker.starting
 from broker.coordination.imports import MODULES, import_coordinators
 
 assert not any(name.startswith("coordinator.group.") and name.endswith("shard") for name in sys.modules)
-assert "coordinator.group.offsets.staging" not in sys.modules, "which the handlers of offsets import"
+assert "coordinator.group.offsets.commit" not in sys.modules, "which the handlers of offsets import"
 assert [*import_coordinators({"orders"})] == []
 for topic, wanted in MODULES.items():
     known = {*sys.modules}

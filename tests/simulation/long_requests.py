@@ -15,9 +15,9 @@ from unittest.mock import patch
 from broker.handlers import fetch, long_fetch
 from broker.network import pieces, turns
 from broker.shares import delayed_share_fetch, member_lines, share_fetching
-from coordinator.group.consumer import long_heartbeat
-from coordinator.group.share import long_heartbeat as long_shares
-from coordinator.group.streams import long_heartbeat as long_streams
+from coordinator.group.consumer import heartbeats as long_heartbeat
+from coordinator.group.share import heartbeats as long_shares
+from coordinator.group.streams import heartbeats as long_streams
 
 SHARE = 0.3
 

@@ -12,7 +12,7 @@ import pytest
 
 from broker.handlers import fetch
 from broker.handlers.long_fetch import LongFetch
-from coordinator.group.consumer.long_heartbeat import LongHeartbeat
+from coordinator.group.consumer.heartbeats import LongHeartbeat
 from protocol.errors import Error
 from tests.simulation.course import Result
 from tests.simulation.elsewhere import digests_elsewhere

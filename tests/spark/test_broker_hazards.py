@@ -17,7 +17,7 @@ import pyarrow as pa
 import barnabas
 from barnabas.spark import ExactlyOnceKafkaSink, arrow_batches, wire
 from barnabas.spark.wire import Identity, Wire
-from coordinator.java.hashes import partition_of_key
+from coordinator.java.maps import partition_of_key
 from protocol.messages.transactions import TransactionLogKey, TransactionLogValue
 from protocol.records.records import build_batch
 from protocol.wire.codec import encode

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from coordinator.group.offsets.commit import NewOffset
-from coordinator.group.offsets.staging import StagedOffsets
+from coordinator.group.offsets.commit import NewOffset, StagedOffsets
 from coordinator.group.shard import GroupShard
 
 MAX_METADATA = 4096

@@ -1,16 +1,16 @@
-"""A classic group: its state, its members, its generation (Kafka: `ClassicGroup`).
+"""A classic group: its state, its members, its generation, its record (Kafka: `ClassicGroup`, `ClassicGroupMember`).
 
-Generation, protocol, leader and assignments are durable: the group's record carries them (`group_record`).
-The rest lives in memory alone, as in Kafka: pending member ids, parked joins and syncs, a rebalance under way.
+Generation, protocol, leader and assignments are durable: the group's record carries them. The rest lives in memory
+alone, as in Kafka: pending member ids, parked joins and syncs, a rebalance under way.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from struct import Struct
+from typing import NamedTuple
 
-from coordinator.group.classic import votes
-from coordinator.group.classic.member import ClassicMember, JoinReply, MemberTimeouts, Protocols
 from coordinator.group.classic.states import (
     COMPLETING,
     DEAD,
@@ -21,18 +21,164 @@ from coordinator.group.classic.states import (
     State,
     answer_of,
 )
-from coordinator.group.classic.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from coordinator.group.kinds import RetentionStart
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord, GroupRecord
 from coordinator.java.maps import JavaHashMap
-from protocol.errors import Error, KafkaError
-from protocol.messages.groups import (
-    JoinGroupResponse,
-    JoinGroupResponseMember,
-    ListedGroup,
-    SyncGroupResponse,
-)
+from protocol.errors import CodecError, Error, KafkaError
+from protocol.messages.groups import ConsumerProtocolSubscription
+from protocol.messages.group_records import GroupMetadataValue, MemberMetadata
+from protocol.messages.groups import ListedGroup
+from protocol.messages.groups import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
+from protocol.wire.codec import decode
+
+# --- which topics its members consume, as far as the coordinator can know -------------------------------------
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+_INT16 = Struct(">h")
+
+
+def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """The topics of all members' subscriptions; None where one of them can't be read."""
+    topics: set[str] = set()
+    for subscription in metadata:
+        if len(subscription) < _INT16.size or _INT16.unpack_from(subscription)[0] < 0:
+            return None
+        try:
+            topics.update(decode(ConsumerProtocolSubscription, 0, subscription, _INT16.size).topics)
+        except CodecError:
+            return None
+    return frozenset(topics)
+
+
+# --- members --------------------------------------------------------------------------------------------------
+
+JoinReply = Callable[[JoinGroupResponse], None]
+SyncReply = Callable[[SyncGroupResponse], None]
+Protocols = list[tuple[str, bytes]]
+"""Name and metadata of the protocols that a member supports, the best first."""
+
+
+class Identity(NamedTuple):
+    """Who a member is: its ids, and the client that it is."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+
+
+class MemberTimeouts(NamedTuple):
+    """How long a member may be silent, and how long it may take to join again."""
+
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+
+
+class ClassicMember:
+    """`join_reply` and `sync_reply` are the answers that wait: a member with one is parked in a join or a sync."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "join_reply",
+        "member_id",
+        "protocol_type",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session_timeout_ms",
+        "sync_reply",
+    )
+
+    def __init__(
+        self, identity: Identity, timeouts: MemberTimeouts, protocol_type: str, protocols: Protocols
+    ) -> None:
+        self.member_id, self.instance_id, self.client_id, self.client_host = identity
+        self.session_timeout_ms, self.rebalance_timeout_ms = timeouts
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.assignment = b""
+        self.is_new = False  # not yet through its first join: its session can end while it is parked
+        self.join_reply: JoinReply | None = None
+        self.sync_reply: SyncReply | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    @property
+    def timeouts(self) -> MemberTimeouts:
+        return MemberTimeouts(self.session_timeout_ms, self.rebalance_timeout_ms)
+
+    @property
+    def heartbeat_is_satisfied(self) -> bool:
+        """Whether it may be silent: who is parked can't send heartbeats."""
+        return not self.is_new and (self.join_reply is not None or self.sync_reply is not None)
+
+    def metadata(self, protocol: str) -> bytes:
+        return next(metadata for name, metadata in self.protocols if name == protocol)
+
+    def with_id(self, member_id: str) -> ClassicMember:
+        """The same member under a new id, with nothing parked: a static member that came back."""
+        made = ClassicMember(
+            Identity(member_id, self.instance_id, self.client_id, self.client_host),
+            self.timeouts,
+            self.protocol_type,
+            self.protocols,
+        )
+        made.assignment = self.assignment
+        return made
+
+    def answer_join(self, response: JoinGroupResponse) -> bool:
+        """Answer the join that is parked here; whether there was one. `ClassicGroup.answer_join` also counts it."""
+        reply, self.join_reply = self.join_reply, None
+        if reply is None:
+            return False
+        reply(response)
+        return True
+
+    def answer_sync(self, response: SyncGroupResponse) -> bool:
+        reply, self.sync_reply = self.sync_reply, None
+        if reply is None:
+            return False
+        reply(response)
+        return True
+
+
+# --- how members agree on one of their protocols (Kafka: `ClassicGroup.selectProtocol`) -----------------------
+
+
+def candidates(supported: Sequence[Sequence[str]]) -> set[str]:
+    """The protocols that every member supports; one list of names per member.
+
+    As in Kafka, names are counted: one that a member lists twice drops out, unless nothing else would be left (Kafka
+    fails then).
+    """
+    counts = Counter(name for names in supported for name in names)
+    common = {name for name, count in counts.items() if count == len(supported)}
+    return common or set.intersection(*map(set, supported)) if supported else set()
+
+
+def select_protocol(supported: Sequence[Sequence[str]]) -> str:
+    """The candidate with the most votes, each member voting for the first candidate in its own order.
+
+    A tie goes to the one that comes first in the order of a Java HashMap. Raises ValueError where nothing is common.
+    """
+    common = candidates(supported)
+    votes: JavaHashMap[int] = JavaHashMap()
+    for names in supported:
+        vote = next((name for name in names if name in common), None)
+        if vote is None:
+            raise ValueError("no protocol is supported by all members")
+        votes[vote] = (votes.get(vote) or 0) + 1
+    return max(votes.keys(), key=lambda name: votes[name])
+
+
+# --- the group ------------------------------------------------------------------------------------------------
 
 CLASSIC_TYPE = "classic"
 
@@ -129,7 +275,7 @@ class ClassicGroup:
 
     def vote(self) -> str:
         """The protocol that the members agree on."""
-        return votes.select_protocol([[name for name, _ in m.protocols] for m in self.members.values()])
+        return select_protocol([[name for name, _ in m.protocols] for m in self.members.values()])
 
     # --- members --------------------------------------------------------------------------------------------
 
@@ -344,3 +490,90 @@ class ClassicGroup:
             group_state=self.state.value,
             group_type=CLASSIC_TYPE,
         )
+
+
+# --- its record: the group as it says it, and the group that it makes -----------------------------------------
+
+
+def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> GroupRecord:
+    """The record of a group with the assignments that are to be, by member id."""
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol,
+        leader=group.leader_id,
+        current_state_timestamp=group.state_timestamp_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol or ""),
+                assignment=assignments[member.member_id],
+            )
+            for member in group.members.values()
+        ],
+    )
+    return GroupRecord(group.group_id, value)
+
+
+def group_from(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """The group as a restart finds it: Stable with members, else Empty. Raises CodecError for one that can't be."""
+    check_members(group_id, value)
+    group = ClassicGroup(group_id, value.current_state_timestamp)
+    group.protocol_type = value.protocol_type or None
+    group.protocol = value.protocol
+    group.generation = value.generation
+    if value.members:
+        group.leader_id = value.leader
+        group.state = STABLE
+    for written in value.members:
+        timeout_ms = written.rebalance_timeout
+        member = ClassicMember(
+            Identity(written.member_id, written.group_instance_id, written.client_id, written.client_host),
+            MemberTimeouts(
+                written.session_timeout, written.session_timeout if timeout_ms == -1 else timeout_ms
+            ),
+            value.protocol_type,
+            [(value.protocol or "", written.subscription)],
+        )
+        member.assignment = written.assignment
+        group.add(member)
+    group.compute_subscribed_topics()
+    return group
+
+
+def check_members(group_id: str, value: GroupMetadataValue) -> None:
+    """Raises CodecError where an id stands twice, or somebody leads who is no member.
+
+    Kafka's load fails at the first, too; with the second its group fails at its next rebalance, and at each one after
+    that (`ClassicGroup.maybeElectNewJoinedLeader`).
+    """
+    members = {member.member_id for member in value.members}
+    if len(members) != len(value.members):
+        raise CodecError(f"group {group_id!r} has a member twice")
+    instances = [member.group_instance_id for member in value.members if member.group_instance_id is not None]
+    if len({*instances}) != len(instances):
+        raise CodecError(f"group {group_id!r} has two members of one instance id")
+    if members and value.leader is not None and value.leader not in members:
+        raise CodecError(f"group {group_id!r} is led by {value.leader!r}, who is no member of it")
+
+
+def is_of_this_generation(group: ClassicGroup, value: GroupMetadataValue) -> bool:
+    """Whether a record is one of the generation that is at work."""
+    return value.generation == group.generation and {m.member_id for m in value.members} == {*group.members}
+
+
+def adopt_record(group: ClassicGroup, value: GroupMetadataValue, now_ms: int) -> None:
+    """Apply a record of the generation at work: what its members were assigned is theirs, and it is stable."""
+    group.changes += 1
+    for written in value.members:
+        group.members[written.member_id].assignment = written.assignment
+    if group.state is COMPLETING:
+        group.move_to(STABLE, now_ms)
+    elif group.state is EMPTY:
+        group.protocol_type = value.protocol_type or None
+        group.state_timestamp_ms = value.current_state_timestamp

@@ -1,33 +1,64 @@
-"""How a rebalance goes: its start, its delays, its completion, and who is dropped on the way.
+"""How a classic group rebalances: its start, its delays, its completion, and who is dropped on the way.
 
-Timers, by key: ("join", group) ends the join phase, ("sync", group) the wait for the members' SyncGroup.
+Timers, by key: ("join", group) ends the join phase, ("sync", group) the wait for the members' SyncGroup, ("session",
+group, member) the wait for a member that isn't heard of.
+
 Source: `GroupMetadataManager` (prepareRebalance, completeClassicGroupJoin, expirePendingSync,
-expireClassicGroupMemberHeartbeat).
+rescheduleClassicGroupMemberHeartbeat, expireClassicGroupMemberHeartbeat).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.classic.group_record import group_record
-from coordinator.group.classic.member import ClassicMember
-from coordinator.group.classic.sessions import ClassicSessions
-from coordinator.group.classic.states import (
-    COMPLETING,
-    DEAD,
-    EMPTY,
-    ENTERED_FROM,
-    PREPARING,
-    STABLE,
-)
-from coordinator.group.parts import ShardParts
+from coordinator.group.classic.group import ClassicGroup, ClassicMember, group_record
+from coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, ENTERED_FROM, PREPARING, STABLE
+from coordinator.group.parts import RETRY_MS, ShardParts
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
 
 log = logging.getLogger("barnabas.groups")
+
+LateMember = Callable[[str, str], None]
+"""What is done with a member that is late: its group's id, and its own."""
+
+
+class ClassicSessions:
+    """The timers of members, and of those who were told their member id and haven't joined with it yet."""
+
+    def __init__(self, parts: ShardParts, late: LateMember) -> None:
+        self._runtime = parts.runtime
+        self._undecided = parts.undecided
+        self._late = late
+
+    def restart(self, group_id: str, member: ClassicMember) -> None:
+        """The member was heard of: its session starts anew."""
+        member_id = member.member_id
+        self._runtime.schedule(
+            ("session", group_id, member_id),
+            member.session_timeout_ms,
+            partial(self._due, group_id, member_id),
+        )
+
+    def watch(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        """It has to be heard of within this time, whatever its own timeout is."""
+        self._runtime.schedule(
+            ("session", group_id, member_id), timeout_ms, partial(self._due, group_id, member_id)
+        )
+
+    def _due(self, group_id: str, member_id: str) -> None:
+        if self._undecided.is_of(group_id, member_id):  # it comes back by the consumer protocol
+            self.watch(group_id, member_id, RETRY_MS)
+        else:
+            self._late(group_id, member_id)
+
+    def end(self, group_id: str, member_id: str) -> None:
+        self._runtime.cancel(("session", group_id, member_id))
+
+
+# --- the rebalance --------------------------------------------------------------------------------------------
 
 
 def _join_key(group_id: str) -> tuple[str, str]:

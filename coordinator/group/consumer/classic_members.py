@@ -6,28 +6,37 @@ Source: `GroupMetadataManager`, the methods that end in ToConsumerGroup.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from coordinator.group.classic.join import Join
-from coordinator.group.consumer import embedded
-from coordinator.group.consumer.admission import Entry, check_room, known_or_new, take_instance
-from coordinator.group.consumer.decision import Decision
-from coordinator.group.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
-from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
-from coordinator.group.consumer.leaving import Leaving
-from coordinator.group.consumer.long_heartbeat import is_little
-from coordinator.group.consumer.long_join import LongJoin
-from coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
-from coordinator.group.consumer.migration import Migration
-from coordinator.group.consumer.sessions import ConsumerSessions
+from coordinator.group.classic.requests import Join
+from coordinator.group.consumer import migration as embedded
+from coordinator.group.consumer.decision import (
+    ConsumerSessions,
+    Decision,
+    Entry,
+    check_room,
+    known_or_new,
+    take_instance,
+)
+from coordinator.group.consumer.group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicMetadata,
+    ConsumerGroup,
+    ConsumerMember,
+)
+from coordinator.group.consumer.heartbeats import is_little
+from coordinator.group.consumer.migration import Leaving, Migration
 from coordinator.group.consumer.states import MemberState
+from coordinator.group.consumer.steps import HeartbeatSteps
+from coordinator.group.deferred import DeferredDecision
 from coordinator.group.member_memory import brought_by_classic_member
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import CodecError, Error, KafkaError
+from protocol.messages.groups import ConsumerProtocolSubscription
 from protocol.messages.groups import (
-    ConsumerProtocolSubscription,
     HeartbeatRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
@@ -247,3 +256,23 @@ def _leaving(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
         owner = group.static_member(instance_id)
         member_id = "" if owner is None else owner.member_id
     return group.member_as(member_id, instance_id)
+
+
+# --- a join that is much to decide ----------------------------------------------------------------------------
+
+
+class LongJoin(DeferredDecision[JoinGroupResponse]):
+    """`joined` is told once it is written."""
+
+    def __init__(
+        self,
+        parts: ShardParts,
+        decision: Decision,
+        decide: Callable[[], JoinGroupResponse],
+        joined: Callable[[], None],
+    ) -> None:
+        super().__init__(parts, decision, decide)
+        self._joined = joined
+
+    def _written(self) -> None:
+        self._joined()

@@ -1,20 +1,33 @@
-"""What is decided of a group: by a heartbeat or a join of a member, while it goes from one step to the next.
+"""What a decision about a consumer group is made of: who is let in, what becomes of it, the timers that it moves.
 
-Subscription → target → reconciliation: each step reads what the ones before it have found and adds its own records.
-Nothing of the group that a record has changes before the records are written; that its topics were looked up, and the
-lines of the log, come before.
+A decision goes from one step to the next (`steps.py`). Nothing of the group that a record has changes before the
+records are written; that its topics were looked up, and the lines of the log, come before.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
 
-from coordinator.group.client import MayDescribe
-from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.member import ConsumerMember, Owned
-from coordinator.group.modern.effects import Effects
-from coordinator.group.modern.targets import Target
+from coordinator.group.consumer.group import (
+    ConsumerGroup,
+    ConsumerMember,
+    Owned,
+    assignment_record,
+    member_record,
+    member_tombstones,
+    target_record,
+)
+from coordinator.group.consumer.states import LEAVE_STATIC_EPOCH, MemberState
+from coordinator.group.modern.group import Target
+from coordinator.group.parts import Effects, Late, MemberSessions, ShardParts
+from coordinator.group.ports import MayDescribe
 from coordinator.group.records import AnyRecord
+from protocol.errors import Error, KafkaError
+
+log = logging.getLogger("barnabas.groups")
 
 
 @dataclass(slots=True)
@@ -58,3 +71,116 @@ class Decision(GroupDecision):
         group = self.group
         self.epoch, self.homogeneous = group.epoch, group.homogeneous
         self.target_epoch = group.assignment_epoch
+
+
+# --- admission: whether there is room, and whose place a static member takes ----------------------------------
+
+
+@dataclass(slots=True)
+class Entry:
+    """What lets a member in: the first records of its decision, and the first effects."""
+
+    records: list[AnyRecord] = field(default_factory=list)
+    effects: list[Callable[[], None]] = field(default_factory=list)
+
+
+def check_room(group: ConsumerGroup, member_id: str, limit: int) -> None:
+    """Raises KafkaError (GROUP_MAX_SIZE_REACHED) for one member too many."""
+    if len(group.members) >= limit and not (member_id and member_id in group.members):
+        raise KafkaError(
+            Error.GROUP_MAX_SIZE_REACHED,
+            f"The consumer group has reached its maximum capacity of {limit} members.",
+        )
+
+
+def known_or_new(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    """A member that isn't in the group yet has nothing, and subscribes to nothing."""
+    return group.members.get(member_id) or ConsumerMember(member_id)
+
+
+def take_instance(
+    group: ConsumerGroup, joining: ConsumerMember, entry: Entry, *, uses_classic: bool
+) -> ConsumerMember:
+    """A static member joins, or comes back and takes its place under a new id. `joining` has its two ids.
+
+    Raises KafkaError (UNRELEASED_INSTANCE_ID) where the last one, of the same protocol, hasn't left.
+    """
+    member_id, instance_id = joining.member_id, joining.instance_id
+    owner = group.static_member(instance_id)
+    if owner is None:
+        return known_or_new(group, member_id)
+    if not uses_classic and not owner.is_classic and owner.epoch != LEAVE_STATIC_EPOCH:
+        raise KafkaError(
+            Error.UNRELEASED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
+            f"instance id is owned by {owner.member_id} member.",
+        )
+    member = replace(owner, member_id=member_id, epoch=0, previous_epoch=0)
+    entry.records += member_tombstones(group.group_id, owner.member_id)
+    entry.records.append(member_record(group.group_id, member))
+    entry.records.append(target_record(group.group_id, member_id, group.target_of(owner.member_id)))
+    entry.records.append(assignment_record(group.group_id, member))
+    said = "group %s: %s takes the place of %s"
+    entry.effects.append(partial(log.info, said, group.group_id, member_id, owner.member_id))
+    return member
+
+
+# --- time limits of members: who is late is fenced, as if it had left -----------------------------------------
+#
+# By key: ("consumer session", group, member), ("rebalance", group, member) while it has something to give up,
+# ("consumer join", …) and ("consumer sync", …) of members of the classic protocol. Source:
+# `GroupMetadataManager` (scheduleConsumerGroupSessionTimeout and its neighbours).
+
+SESSION = "consumer session"
+REBALANCE = "rebalance"
+JOIN = "consumer join"
+SYNC = "consumer sync"
+
+
+class ConsumerSessions(MemberSessions[ConsumerMember]):
+    """The timers of members."""
+
+    def __init__(self, parts: ShardParts, late: Late) -> None:
+        super().__init__(
+            parts.runtime,
+            late,
+            parts.store.consumer,
+            is_undecided=parts.undecided.is_of,
+            session=SESSION,
+            rebalance=REBALANCE,
+            timeout_ms_of=lambda group_id: parts.timeouts_of(group_id).session_timeout_ms,
+            gives_up=lambda member: member.state is MemberState.UNREVOKED_PARTITIONS,
+        )
+        self._consumer_groups = parts.store.consumer
+
+    def await_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+        """A member of the classic protocol was told to join again; the time runs from the first telling."""
+        group_id, member_id = group.group_id, member.member_id
+        if member_id not in group.awaited_joins:
+            group.awaited_joins.add(member_id)
+            self._schedule(
+                (JOIN, group_id, member_id),
+                member.rebalance_timeout_ms,
+                partial(self._late, group_id, member_id, "it didn't join again in time"),
+            )
+
+    def end_join(self, group_id: str, member_id: str) -> None:
+        group = self._consumer_groups.get(group_id)
+        if group is not None:
+            group.awaited_joins.discard(member_id)
+        self._runtime.cancel((JOIN, group_id, member_id))
+
+    def await_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
+        self._schedule(
+            (SYNC, group_id, member_id),
+            timeout_ms,
+            partial(self._late, group_id, member_id, "it didn't sync in time"),
+        )
+
+    def end_sync(self, group_id: str, member_id: str) -> None:
+        self._runtime.cancel((SYNC, group_id, member_id))
+
+    def cancel_all(self, group_id: str, member_id: str) -> None:
+        super().cancel_all(group_id, member_id)
+        self.end_sync(group_id, member_id)
+        self.end_join(group_id, member_id)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.member import ConsumerMember
-from coordinator.group.known_topics import KnownTopics
-from coordinator.group.modern.targets import Target
+from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
+from coordinator.group.modern.group import Target
+from coordinator.group.ports import KnownTopics
 from coordinator.java.maps import JavaMap
 from protocol.messages.groups_consumer import (
     DescribedAssignment,

@@ -1,26 +1,337 @@
-"""A consumer group (KIP-848): its members, its epochs, its target assignment (Kafka: `ConsumerGroup`).
+"""A consumer group (KIP-848): its members, the records that it is made of, the group, and how records make it.
 
-Records make it, but for `awaited_joins`, when metadata is to be looked at again, and what is counted of its members.
+A member is never changed: `replace` makes another one. Records make the group, but for `awaited_joins`, when metadata
+is to be looked at again, and what is counted of its members. They are applied by the same functions when they were
+just appended, and at a start.
+
+Source: `ConsumerGroup`, `ConsumerGroupMember`, `GroupCoordinatorRecordHelpers`, `GroupMetadataManager.replay`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
-from coordinator.group.consumer.member import Assigned, ConsumerMember
-from coordinator.group.consumer.records import group_tombstones
-from coordinator.group.consumer.resolved_regex import ResolvedRegex
-from coordinator.group.consumer.states import GROUP_STATES, GroupState, MemberState
+from coordinator.group.consumer.states import (
+    GROUP_STATES,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    GroupState,
+    MemberEpochRelation,
+    MemberState,
+)
 from coordinator.group.kinds import RetentionStart
-from coordinator.group.modern.group import NO_EPOCH, ModernGroup
-from coordinator.group.modern.subscriptions import Subscriptions, count_subscribers, is_homogeneous
-from coordinator.group.modern.targets import NO_TARGET, Target
+from coordinator.group.modern.group import (
+    NO_EPOCH,
+    NO_TARGET,
+    ModernGroup,
+    Subscriptions,
+    Target,
+    count_subscribers,
+    is_homogeneous,
+    target_from,
+    target_value,
+)
 from coordinator.group.offsets.commit import Committer, NewOffset
-from coordinator.group.records import AnyRecord
-from coordinator.java.maps import JavaMap, TimelineTable
+from coordinator.group.records import AnyRecord, ConsumerGroupRecord
+from coordinator.java.maps import JavaMap, JavaSet, TimelineTable
 from protocol.errors import Error, KafkaError
+from protocol.messages import group_records as messages
+from protocol.messages.group_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    TopicPartitions,
+)
 from protocol.messages.groups import ListedGroup
+
+# --- members --------------------------------------------------------------------------------------------------
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that a regular expression matched. `version` is the metadata's at that time."""
+
+    topics: JavaSet[str]
+    version: int
+    timestamp_ms: int
+
+
+Assigned = JavaMap[bytes, JavaMap[int, int]]
+"""Topic id → partition → the assignment epoch at which the member got it."""
+
+Owned = Sequence[tuple[bytes, Sequence[int]]] | None
+"""What a member reports to own, by topic id; None where it doesn't say."""
+
+
+class ClassicMetadata(NamedTuple):
+    """What a member of the classic protocol has on top of the others."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]  # name and metadata, the best first
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMember:
+    """`regex` is "" or None without one; `pending` are the partitions that it has to give up."""
+
+    member_id: str
+    epoch: int = 0
+    previous_epoch: int = -1
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    names: JavaSet[str] = field(default_factory=JavaSet)
+    regex: str | None = ""
+    assignor: str | None = None
+    state: MemberState = MemberState.STABLE
+    assigned: Assigned = field(default_factory=JavaMap)
+    pending: Assigned = field(default_factory=JavaMap)
+    classic: ClassicMetadata | None = None
+
+    @property
+    def is_classic(self) -> bool:
+        return self.classic is not None
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == assignment_epoch
+
+    def owns_at_most(self, owned: Owned) -> bool:
+        """Whether all that it reports to own is assigned to it; False where it doesn't say."""
+        if owned is None:
+            return False
+        for topic_id, partitions in owned:
+            known = self.assigned.get(topic_id)
+            if known is None or not all(partition in known for partition in partitions):
+                return False
+        return True
+
+    def relation_of(self, epoch: int, owned: Owned) -> MemberEpochRelation:
+        """How the epoch of a heartbeat stands to its own."""
+        if epoch == JOIN_EPOCH:
+            return MemberEpochRelation.JOINS
+        if epoch == self.epoch:
+            return MemberEpochRelation.CURRENT
+        if epoch > self.epoch:
+            return MemberEpochRelation.NEWER
+        if epoch == self.previous_epoch and self.owns_at_most(owned):
+            return MemberEpochRelation.PREVIOUS
+        return MemberEpochRelation.OLDER
+
+    def assignment_epoch_of(self, topic_id: bytes, partition: int) -> int | None:
+        """Since which epoch a partition has been the member's, even if it is about to give it up."""
+        for assigned in (self.assigned, self.pending):
+            partitions = assigned.get(topic_id)
+            if partitions is not None and partition in partitions:
+                return partitions[partition]
+        return None
+
+    def at_epoch(self, epoch: int, **changes: object) -> ConsumerMember:
+        """Changed, with the epoch of now as the previous one."""
+        return replace(self, epoch=epoch, previous_epoch=self.epoch, **changes)  # type: ignore[arg-type]
+
+    # --- records --------------------------------------------------------------------------------------------
+
+    def metadata_value(self) -> ConsumerGroupMemberMetadataValue:
+        """The record's value, with the topics' names in the order of Java's strings: by UTF-16 units."""
+        classic = self.classic
+        return ConsumerGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            subscribed_topic_names=sorted(
+                self.names, key=lambda name: name.encode("utf-16-be", "surrogatepass")
+            ),
+            subscribed_topic_regex=self.regex,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            server_assignor=self.assignor,
+            classic_member_metadata=None
+            if classic is None
+            else ClassicMemberMetadata(
+                session_timeout_ms=classic.session_timeout_ms,
+                supported_protocols=[
+                    ClassicProtocol(name=name, metadata=metadata) for name, metadata in classic.protocols
+                ],
+            ),
+        )
+
+    def with_metadata(self, value: ConsumerGroupMemberMetadataValue) -> ConsumerMember:
+        """As it is once such a record was replayed."""
+        classic = value.classic_member_metadata
+        return replace(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            names=JavaSet.of(value.subscribed_topic_names),
+            regex=value.subscribed_topic_regex,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            assignor=value.server_assignor,
+            classic=None
+            if classic is None
+            else ClassicMetadata(
+                classic.session_timeout_ms,
+                tuple((each.name, bytes(each.metadata)) for each in classic.supported_protocols),
+            ),
+        )
+
+    def assignment_value(self) -> ConsumerGroupCurrentMemberAssignmentValue:
+        return ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=self.state,
+            assigned_partitions=_written(self.assigned),
+            partitions_pending_revocation=_written(self.pending),
+        )
+
+    def with_assignment(self, value: ConsumerGroupCurrentMemberAssignmentValue) -> ConsumerMember:
+        """As it is once such a record was replayed; a state of a later Kafka is UNKNOWN."""
+        known = value.state in MemberState._value2member_map_
+        return replace(
+            self,
+            epoch=value.member_epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=MemberState(value.state) if known else MemberState.UNKNOWN,
+            assigned=_read(value.assigned_partitions, value.member_epoch),
+            pending=_read(value.partitions_pending_revocation, value.member_epoch),
+        )
+
+
+def _written(assigned: Assigned) -> list[TopicPartitions]:
+    return [
+        TopicPartitions(
+            topic_id=topic_id, partitions=partitions.keys(), assignment_epochs=partitions.values()
+        )
+        for topic_id, partitions in assigned.items()
+    ]
+
+
+def _read(topics: Sequence[TopicPartitions], member_epoch: int) -> Assigned:
+    """Without assignment epochs (before Kafka 4.3) the member's own stands for them."""
+    assigned: Assigned = JavaMap()
+    for topic in topics:
+        epochs = topic.assignment_epochs
+        if epochs is None or len(epochs) != len(topic.partitions):
+            epochs = [max(member_epoch, 0)] * len(topic.partitions)
+        partitions: JavaMap[int, int] = JavaMap()
+        for partition, epoch in zip(topic.partitions, epochs, strict=True):
+            partitions[partition] = epoch
+        assigned[topic.topic_id] = partitions
+    return assigned
+
+
+# --- records --------------------------------------------------------------------------------------------------
+
+
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupMetadataKey(group_id=group_id),
+        ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash),
+    )
+
+
+def partition_metadata_tombstone(group_id: str) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
+
+
+def member_record(group_id: str, member: ConsumerMember) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), member.metadata_value()
+    )
+
+
+def target_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id),
+        ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
+    )
+
+
+def target_record(group_id: str, member_id: str, target: Target) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), target_value(target)
+    )
+
+
+def assignment_record(group_id: str, member: ConsumerMember) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
+        member.assignment_value(),
+    )
+
+
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> ConsumerGroupRecord:
+    """None: nobody subscribes to it any more."""
+    value = None
+    if resolved is not None:
+        value = ConsumerGroupRegularExpressionValue(
+            topics=sorted(resolved.topics, key=lambda name: name.encode("utf-16-be", "surrogatepass")),
+            version=resolved.version,
+            timestamp=resolved.timestamp_ms,
+        )
+    return ConsumerGroupRecord(
+        ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex), value
+    )
+
+
+# --- ends ---------------------------------------------------------------------------------------------------
+
+
+def _assignment_tombstone(group_id: str, member_id: str) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
+    )
+
+
+def _target_tombstone(group_id: str, member_id: str) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(
+        ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
+    )
+
+
+def _member_tombstone(group_id: str, member_id: str) -> ConsumerGroupRecord:
+    return ConsumerGroupRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[AnyRecord]:
+    return [
+        _assignment_tombstone(group_id, member_id),
+        _target_tombstone(group_id, member_id),
+        _member_tombstone(group_id, member_id),
+    ]
+
+
+def group_tombstones(group_id: str, member_ids: Iterable[str], regexes: Iterable[str]) -> list[AnyRecord]:
+    """The end of a group with these members and resolved regular expressions."""
+    ids = [*member_ids]
+    return [
+        *(_assignment_tombstone(group_id, member_id) for member_id in ids),
+        *(_target_tombstone(group_id, member_id) for member_id in ids),
+        ConsumerGroupRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        *(_member_tombstone(group_id, member_id) for member_id in ids),
+        *(regex_record(group_id, regex, None) for regex in regexes),
+        partition_metadata_tombstone(group_id),
+        ConsumerGroupRecord(ConsumerGroupMetadataKey(group_id=group_id), None),
+    ]
+
+
+# --- the group ------------------------------------------------------------------------------------------------
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 CONSUMER_TYPE = "consumer"
@@ -365,3 +676,81 @@ def _recounted(regexes: Counter[str], old: str | None, new: str | None) -> Count
     if new is not None:
         counts[new] += 1
     return +counts
+
+
+# --- records, applied -----------------------------------------------------------------------------------------
+#
+# Compaction may have left out parts of a step: what isn't known is made as far as it is named, tombstones of
+# what isn't there are passed over, and a group's end takes along what nobody has taken away.
+
+
+def ends_group(record: ConsumerGroupRecord) -> bool:
+    return record.value is None and isinstance(record.key, messages.ConsumerGroupMetadataKey)
+
+
+def apply(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
+    """Change a group by one of its records, but for the one that ends it."""
+    group.changes += 1
+    _APPLY[type(record.key)](group, record.key, record.value)
+
+
+def _group(group: ConsumerGroup, key: Any, value: Any) -> None:
+    group.epoch = value.epoch
+    group.metadata_hash = value.metadata_hash
+
+
+def _partition_metadata(group: ConsumerGroup, key: Any, value: Any) -> None:
+    group.has_partition_metadata = value is not None
+
+
+def _member(group: ConsumerGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.remove(key.member_id)
+    else:
+        group.put(_known(group, key.member_id).with_metadata(value))
+
+
+def _target_epoch(group: ConsumerGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.assignment_epoch, group.assignment_timestamp_ms = NO_EPOCH, 0
+    else:
+        group.assignment_epoch = value.assignment_epoch
+        group.assignment_timestamp_ms = value.assignment_timestamp
+
+
+def _target(group: ConsumerGroup, key: Any, value: Any) -> None:
+    group.set_target(key.member_id, None if value is None else target_from(value))
+
+
+def _assignment(group: ConsumerGroup, key: Any, value: Any) -> None:
+    if value is not None:
+        group.put(_known(group, key.member_id).with_assignment(value))
+    elif key.member_id in group.members:
+        member = group.members[key.member_id]
+        group.put(
+            replace(
+                member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=JavaMap(), pending=JavaMap()
+            )
+        )
+
+
+def _regex(group: ConsumerGroup, key: Any, value: Any) -> None:
+    resolved = None
+    if value is not None:
+        resolved = ResolvedRegex(JavaSet.of(value.topics), value.version, value.timestamp)
+    group.set_resolved(key.regular_expression, resolved)
+
+
+def _known(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    return group.members.get(member_id) or ConsumerMember(member_id)
+
+
+_APPLY: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
+    messages.ConsumerGroupMetadataKey: _group,
+    messages.ConsumerGroupPartitionMetadataKey: _partition_metadata,
+    messages.ConsumerGroupMemberMetadataKey: _member,
+    messages.ConsumerGroupTargetAssignmentMetadataKey: _target_epoch,
+    messages.ConsumerGroupTargetAssignmentMemberKey: _target,
+    messages.ConsumerGroupCurrentMemberAssignmentKey: _assignment,
+    messages.ConsumerGroupRegularExpressionKey: _regex,
+}

@@ -10,21 +10,22 @@ Source: `GroupMetadataManager.consumerGroupHeartbeat`, in its order.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.client import Client
-from coordinator.group.consumer.admission import Entry, check_room, known_or_new, take_instance
-from coordinator.group.consumer.decision import Decision
-from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.heartbeat_steps import HeartbeatSteps
-from coordinator.group.consumer.leaving import Leaving
-from coordinator.group.consumer.long_heartbeat import LongHeartbeat, is_little, is_little_to_take_over
-from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned
-from coordinator.group.consumer.migration import Migration
-from coordinator.group.consumer.sessions import ConsumerSessions
+from coordinator.group.consumer.decision import (
+    ConsumerSessions,
+    Decision,
+    Entry,
+    check_room,
+    known_or_new,
+    take_instance,
+)
+from coordinator.group.consumer.group import Assigned, ConsumerGroup, ConsumerMember, Owned
+from coordinator.group.consumer.migration import Leaving, Migration
 from coordinator.group.consumer.states import (
     ACCEPTED,
     JOIN_EPOCH,
@@ -32,9 +33,11 @@ from coordinator.group.consumer.states import (
     LEAVE_STATIC_EPOCH,
     MemberEpochRelation,
 )
-from coordinator.group.deferred import Deferred
+from coordinator.group.consumer.steps import HeartbeatSteps
+from coordinator.group.deferred import Deferred, DeferredHeartbeat
 from coordinator.group.member_memory import brought_by_heartbeat
 from coordinator.group.parts import ShardParts
+from coordinator.group.ports import Client, KnownTopics, partitions_of
 from coordinator.java.maps import JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (
@@ -75,47 +78,50 @@ class Heartbeats:
         self, client: Client, request: ConsumerGroupHeartbeatRequest
     ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
         """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then."""
+        # 1. Members leave by an epoch.
         if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leaving.leave(request)
-        decision = self._begun(client, request)
-        classic = None
-        if request.group_id not in self._groups:
-            joins = request.member_epoch == JOIN_EPOCH
-            classic = self._migration.classic_for_heartbeat(decision, joins=joins)
-        if classic is None:
-            self._admit(decision, request)
-            self._check_memory(decision, client, request)
-            is_little = self._in_passing(decision, request)
-            decide = partial(self._decide, decision, client, request)
-        else:
-            self._check_memory(decision, client, request)
-            is_little = is_little_to_take_over(classic, *_subscription(request), self._parts.topics)
-            decide = partial(self._go_up_and_decide, classic, decision, client, request)
-        if not is_little:
-            return LongHeartbeat(self._parts, self._sessions, decision, decide)
-        try:
-            answer = decide()
-        finally:
-            decision.take_effect()
-        self._sessions.restart(decision.group.group_id, decision.old.member_id)
-        self._journal.write(decision.records)
-        decision.was_written()
-        return answer
 
-    def _begun(self, client: Client, request: ConsumerGroupHeartbeatRequest) -> Decision:
-        """Of a member that nobody knows yet, in the group as it is, or one that isn't there yet."""
+        # 2. The group as it is, or one that isn't there yet; a classic group may have to go over to this protocol.
         group = self._groups.get(request.group_id) or ConsumerGroup(request.group_id)
         owned: Owned = None
         if request.topic_partitions is not None:
             owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
-        member = ConsumerMember(request.member_id or uuid_to_text(self._runtime.new_uuid()))
-        return Decision(group, [], member, member, owned, client.may_describe)
+        member = known_or_new(group, request.member_id or uuid_to_text(self._runtime.new_uuid()))
+        decision = Decision(group, [], member, member, owned, client.may_describe)
+        classic = None
+        if request.group_id not in self._groups:
+            joins = request.member_epoch == JOIN_EPOCH
+            classic = self._migration.classic_for_heartbeat(decision, joins=joins)
 
-    def _in_passing(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> bool:
-        says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
-        if says_nothing and decision.group.has_settled(decision.old, self._runtime.now_ms()):
-            return True
-        return is_little(decision, *_subscription(request), self._parts.topics)
+        # 3. Admission: the member as the group knows it, a new one, or one that takes a place over. And whether it is
+        # little to decide what becomes of it.
+        if classic is None:
+            self._admit(decision, request)
+            self._check_memory(decision, client, request)
+            says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
+            settled = says_nothing and group.has_settled(decision.old, self._runtime.now_ms())
+            in_passing = settled or is_little(decision, *_subscription(request), self._parts.topics)
+            decide = partial(self._decide, decision, client, request, settled=settled)
+        else:
+            self._check_memory(decision, client, request)
+            in_passing = is_little_to_take_over(classic, *_subscription(request), self._parts.topics)
+            decide = partial(self._go_up_and_decide, classic, decision, client, request)
+        if not in_passing:
+            return LongHeartbeat(self._parts, self._sessions, decision, decide)
+
+        # 4. The steps of the decision, and the answer. What a step has brought about takes effect even where a later
+        # one refuses.
+        try:
+            answer = decide()
+        finally:
+            decision.take_effect()
+
+        # 5. The member was heard of, and the records are written and applied as one batch.
+        self._sessions.restart(decision.group.group_id, decision.old.member_id)
+        self._journal.write(decision.records)
+        decision.was_written()
+        return answer
 
     def _go_up_and_decide(
         self,
@@ -127,18 +133,19 @@ class Heartbeats:
         """As `_decide`, where the group is to be made of a classic one first."""
         self._migration.go_up(classic, decision)
         self._admit(decision, request)
-        answer = self._decide(decision, client, request)
+        answer = self._decide(decision, client, request, settled=False)
         told = partial(log.info, "group %s goes over to the consumer protocol", request.group_id)
         decision.effects.append(told)
         return answer
 
     def _decide(
-        self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest
+        self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest, *, settled: bool
     ) -> ConsumerGroupHeartbeatResponse:
-        """The answer once the decision is taken. Nothing but the decision is changed. Raises KafkaError."""
+        """The answer once the decision is taken; `settled`: the group and the member are known to be, just now.
+        Nothing but the decision is changed. Raises KafkaError."""
         old, group = decision.old, decision.group
         decision.new = new = _as_requested(old, client, request)
-        if new is not old or not group.has_settled(old, self._runtime.now_ms()):
+        if new is not old or not (settled or group.has_settled(old, self._runtime.now_ms())):
             self._steps.take(decision)
         shows = decision.new.assigned != old.assigned or _wants_assignment(request)
         return ConsumerGroupHeartbeatResponse(
@@ -241,3 +248,50 @@ def _shown(assigned: Assigned) -> Assignment:
             for topic_id, partitions in assigned.items()
         ]
     )
+
+
+# --- those that are much to decide: a member of thousands of topics or partitions, or of a large group --------
+
+MOST_IN_PASSING = 10_000
+"""What is decided in passing: some 10 ms, the unit being about a microsecond."""
+
+_PER_TOPIC, _PER_PARTITION, _PER_MEMBER, _PER_SUBSCRIPTION = 80, 8, 40, 1
+_PER_CHARACTER = 10
+"""Of a regular expression that nobody subscribes to yet: it is compiled, to see whether it makes sense."""
+_PER_TAKEN_OVER, _PER_BYTE = 150, 2
+"""Of a member of a classic group: itself, and what it subscribes to and is assigned, a partition being 4 bytes."""
+
+
+def is_little(decision: Decision, names: Sequence[str], regex: str, topics: KnownTopics) -> bool:
+    """Whether it is decided in passing: by what the group and the request hold, at a cost far below that."""
+    group = decision.group
+    work = len(regex) * _PER_CHARACTER if regex and not group.regexes[regex] else 0
+    return _is_little(work, len(group.members) + 1, group.topics, names, topics)
+
+
+def is_little_to_take_over(
+    classic: ClassicGroup, names: Sequence[str], regex: str, topics: KnownTopics
+) -> bool:
+    """The same of a heartbeat that has a classic group go over to the consumer protocol."""
+    work = len(regex) * _PER_CHARACTER + len(classic.members) * _PER_TAKEN_OVER
+    if work > MOST_IN_PASSING:
+        return False
+    for member in classic.members.values():
+        work += len(member.assignment) * _PER_BYTE
+        work += sum(len(metadata) for _, metadata in member.protocols) * _PER_BYTE
+    return _is_little(work, len(classic.members) + 1, classic.subscribed_topics or (), names, topics)
+
+
+def _is_little(
+    work: int, members: int, subscribed: Collection[str], names: Sequence[str], topics: KnownTopics
+) -> bool:
+    count = len(subscribed) + len(names)
+    work += count * (_PER_TOPIC + members * _PER_SUBSCRIPTION) + members * _PER_MEMBER
+    if work > MOST_IN_PASSING:
+        return False
+    work += partitions_of(chain(subscribed, names), topics) * _PER_PARTITION
+    return work <= MOST_IN_PASSING
+
+
+class LongHeartbeat(DeferredHeartbeat[ConsumerGroupHeartbeatResponse]):
+    """One that waits to be decided."""

@@ -1,42 +1,131 @@
-"""Groups that go over from one protocol to the other while their members are in them (KIP-848).
+"""How members leave a consumer group, and how a group goes over from one protocol to the other with members in it
+(KIP-848).
 
-`group.consumer.migration.policy` says which ways are open; empty groups go over whatever it says.
-Source: `GroupMetadataManager` (convertToConsumerGroup, convertToClassicGroup), `ConsumerGroup.fromClassicGroup`,
-`ClassicGroup.fromConsumerGroup`.
+`group.consumer.migration.policy` says which ways are open; empty groups go over whatever it says. The last member of
+the new protocol that leaves may take the group back to the classic one.
+
+What members of the classic protocol say to each other the coordinator reads and writes for them: their subscriptions
+and assignments begin with a version; one that is newer than those known here is read as the newest known.
+
+Source: `GroupMetadataManager` (convertToConsumerGroup, convertToClassicGroup, consumerGroupLeave, FenceMembers),
+`ConsumerGroup.fromClassicGroup`, `ClassicGroup.fromConsumerGroup`, `ConsumerProtocol`.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
+from struct import Struct
 from typing import NamedTuple
 
-from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.classic.group_record import group_record
-from coordinator.group.classic.member import ClassicMember, Identity, MemberTimeouts
+from coordinator.group.classic.group import (
+    ClassicGroup,
+    ClassicMember,
+    Identity,
+    MemberTimeouts,
+    group_record,
+)
 from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic.states import STABLE
-from coordinator.group.consumer import embedded
-from coordinator.group.consumer.decision import Decision
-from coordinator.group.consumer.group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
-from coordinator.group.consumer.member import ClassicMetadata, ConsumerMember
-from coordinator.group.consumer.records import (
+from coordinator.group.consumer.decision import ConsumerSessions, Decision
+from coordinator.group.consumer.group import (
+    CONSUMER_PROTOCOL_TYPE,
+    Assigned,
+    ClassicMetadata,
+    ConsumerGroup,
+    ConsumerMember,
+    Owned,
     assignment_record,
     epoch_record,
     group_tombstones,
     member_record,
+    member_tombstones,
+    regex_record,
     target_epoch_record,
     target_record,
 )
-from coordinator.group.consumer.sessions import ConsumerSessions
+from coordinator.group.consumer.states import LEAVE_STATIC_EPOCH
+from coordinator.group.modern.group import Target
 from coordinator.group.parts import ShardParts
+from coordinator.group.ports import KnownTopics
 from coordinator.group.records import AnyRecord
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import CodecError, Error, KafkaError
+from protocol.messages.groups import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartition,
+)
 from protocol.messages.groups import JoinGroupResponse
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from protocol.wire.codec import decode, encode
 
 log = logging.getLogger("barnabas.groups")
+
+
+# --- what members of the classic protocol say to each other ---------------------------------------------------
+
+NEWEST_VERSION = 3
+_INT16 = Struct(">h")
+
+
+def version_of(data: bytes) -> int:
+    """Raises CodecError."""
+    if len(data) < _INT16.size:
+        raise CodecError("no version")
+    version: int = _INT16.unpack_from(data)[0]
+    if version < 0:
+        raise CodecError(f"version {version}")
+    return min(version, NEWEST_VERSION)
+
+
+def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
+    """Raises CodecError."""
+    return decode(ConsumerProtocolSubscription, version_of(data), data, _INT16.size)
+
+
+def read_assignment(data: bytes, topics: KnownTopics) -> tuple[Target, bytes]:
+    """Partitions by topic id, as far as the topics are known, and the user data. Raises CodecError."""
+    target: Target = JavaMap()
+    if not data:
+        return target, b""
+    found = decode(ConsumerProtocolAssignment, version_of(data), data, _INT16.size)
+    for assigned in found.assigned_partitions:
+        topic = topics.by_name(assigned.topic)
+        if topic is not None:
+            target[topic.topic_id] = JavaSet.of(assigned.partitions)
+    return target, bytes(found.user_data or b"")
+
+
+def write_assignment(target: Target, topics: KnownTopics, version: int) -> bytes:
+    """In the version of the member's own subscription."""
+    assigned = [
+        TopicPartition(topic=topic.name, partitions=[*partitions])
+        for topic_id, partitions in target.items()
+        if (topic := topics.by_id(topic_id)) is not None
+    ]
+    return _INT16.pack(version) + encode(ConsumerProtocolAssignment(assigned_partitions=assigned), version)
+
+
+def owned_of(subscription: ConsumerProtocolSubscription, topics: KnownTopics) -> Owned:
+    return [
+        (topic.topic_id, owned.partitions)
+        for owned in subscription.owned_partitions
+        if (topic := topics.by_name(owned.topic)) is not None
+    ]
+
+
+def without_epochs(assigned: Assigned) -> Target:
+    target: Target = JavaMap()
+    for topic_id, partitions in assigned.items():
+        target[topic_id] = JavaSet.of(partitions)
+    return target
+
+
+# --- from one protocol to the other ---------------------------------------------------------------------------
 
 
 class Ways(NamedTuple):
@@ -155,7 +244,7 @@ class Migration:
             self._sessions.restart(group_id, member_id, timeout_ms)
 
     def _take_over(self, classic: ClassicGroup, member: ClassicMember, group: ConsumerGroup) -> None:
-        target, user_data = embedded.read_assignment(member.assignment, self._topics)
+        target, user_data = read_assignment(member.assignment, self._topics)
         if user_data:
             raise KafkaError(
                 Error.GROUP_ID_NOT_FOUND,
@@ -163,7 +252,7 @@ class Migration:
                 "assignor is in use. Please refer to the documentation or switch to a default assignor before "
                 "re-attempting the upgrade.",
             )
-        subscription = embedded.read_subscription(member.metadata(classic.protocol or ""))
+        subscription = read_subscription(member.metadata(classic.protocol or ""))
         assigned: JavaMap[bytes, JavaMap[int, int]] = JavaMap()
         for topic_id, partitions in target.items():
             assigned[topic_id] = JavaMap()
@@ -264,8 +353,8 @@ class Migration:
         try:
             for made in classic.members.values():
                 target = group.target_of(places.get(made.member_id, made.member_id))
-                version = embedded.version_of(made.metadata(protocol))
-                made.assignment = embedded.write_assignment(target, self._topics, version)
+                version = version_of(made.metadata(protocol))
+                made.assignment = write_assignment(target, self._topics, version)
         except CodecError as error:
             raise KafkaError(
                 Error.GROUP_ID_NOT_FOUND, f"Cannot downgrade the classic group {group.group_id}: {error}."
@@ -278,3 +367,90 @@ def _no_upgrade(classic: ClassicGroup, reason: str) -> KafkaError:
         Error.GROUP_ID_NOT_FOUND,
         f"Cannot upgrade classic group {classic.group_id} to consumer group because {reason}.",
     )
+
+
+# --- members that leave, for good or for a while, and those that are fenced -----------------------------------
+
+
+MOST_LEAVING_WORK = 10_000
+"""Some 10 ms, the unit being about a microsecond: with each member that leaves the group's topics are gone through."""
+
+_PER_MEMBER, _PER_TOPIC = 50, 5
+
+
+def most_leaving(group: ConsumerGroup) -> int:
+    """How many members leave in one turn."""
+    return max(1, MOST_LEAVING_WORK // (_PER_MEMBER + _PER_TOPIC * len(group.topics)))
+
+
+class Leaving:
+    """Members leave consumer groups."""
+
+    def __init__(self, parts: ShardParts, migration: Migration, sessions: ConsumerSessions) -> None:
+        self._store = parts.store
+        self._journal = parts.journal
+        self._hashes = parts.hashes
+        self._migration = migration
+        self._sessions = sessions
+
+    def leave(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
+        """A heartbeat of epoch −1, or −2.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        """
+        group = self._store.consumer_group(request.group_id)
+        member = group.member_as(request.member_id, request.instance_id)
+        answer = ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id, member_epoch=request.member_epoch, assignment=None
+        )
+        if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
+            log.info("group %s: %s leaves for a while", group.group_id, member.member_id)
+            self._journal.write([assignment_record(group.group_id, _away(member))])
+        else:
+            log.info("group %s: %s leaves", group.group_id, member.member_id)
+            self.fence(group, [member])
+        return answer
+
+    def fence_late(self, group_id: str, member_id: str, reason: str) -> None:
+        """A member's time is over. Raises KafkaError where that can't be recorded."""
+        group = self._store.consumer.get(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None:
+            return
+        log.info("group %s: %s is fenced: %s", group_id, member_id, reason)
+        self.fence(group, [member])
+
+    def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+        """Take members out; the group is assigned anew at somebody's next heartbeat.
+
+        Where only members of the classic protocol are left it becomes a classic group. Raises KafkaError where that
+        can't be recorded.
+        """
+        if not members:
+            return
+        if self._migration.may_downgrade(group, members):
+            self._migration.downgrade(group, leaving=members)
+            return
+        group_id = group.group_id
+        records: list[AnyRecord] = []
+        for member in members:
+            records += member_tombstones(group_id, member.member_id)
+        counts = Counter(member.regex for member in members if member.regex)
+        unused = [regex for regex, count in counts.items() if group.regexes[regex] == count]
+        records += [regex_record(group_id, regex, None) for regex in unused]
+        metadata_hash = self._hashes.of(group.topics_without(members, unused))
+        records.append(epoch_record(group_id, group.epoch + 1, metadata_hash))
+        self._journal.write(records)
+        for member in members:  # who couldn't be taken out stays, and its session goes on
+            self._sessions.cancel_all(group_id, member.member_id)
+
+
+def _away(member: ConsumerMember) -> ConsumerMember:
+    """A static member that comes back: it keeps its partitions, and whoever comes may commit for them."""
+    assigned: JavaMap[bytes, JavaMap[int, int]] = JavaMap()
+    for topic_id, partitions in member.assigned.items():
+        epochs: JavaMap[int, int] = JavaMap()
+        for partition in partitions:
+            epochs[partition] = 0
+        assigned[topic_id] = epochs
+    return replace(member, epoch=LEAVE_STATIC_EPOCH, assigned=assigned, pending=JavaMap())

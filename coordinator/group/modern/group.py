@@ -6,11 +6,82 @@ the subscribed topics.
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections.abc import Collection, Mapping
+from typing import Generic, NamedTuple, TypeVar
 
-from coordinator.group.modern.subscriptions import Subscriptions
-from coordinator.group.modern.targets import NO_TARGET, Target
-from coordinator.java.maps import TimelineTable
+from coordinator.java.maps import JavaMap, JavaSet, TimelineTable
+from protocol.messages.group_records import ConsumerGroupTargetAssignmentMemberValue, TopicPartition
+
+# --- how often topics are subscribed to (Kafka: `SubscriptionCount`) ------------------------------------------
+
+
+class Subscribers(NamedTuple):
+    """How a topic is subscribed to: by how many members' names, and by how many regular expressions."""
+
+    by_name: int = 0
+    by_regex: int = 0
+
+
+NOBODY = Subscribers()
+
+Subscriptions = dict[str, Subscribers]
+"""By topic; a topic that nobody subscribes to isn't in it."""
+
+
+def count_subscribers(counts: Subscriptions, topic: str, *, by_name: int = 0, by_regex: int = 0) -> None:
+    """Add so many subscribers of a topic; who subtracts the last one takes the topic out."""
+    old = counts.get(topic, NOBODY)
+    new = Subscribers(max(old.by_name + by_name, 0), max(old.by_regex + by_regex, 0))
+    if new == NOBODY:
+        counts.pop(topic, None)
+    else:
+        counts[topic] = new
+
+
+def is_homogeneous(regexes: Mapping[str, int], topics: Subscriptions, members: int) -> bool:
+    """Whether all members subscribe to the same, as far as it can be told cheaply. `regexes`: how many of them
+    subscribe to each regular expression."""
+    if not regexes:
+        return all(count.by_name == members for count in topics.values())
+    if next(iter(regexes.values())) != members:
+        return False
+    return all(count.by_regex == 1 and count.by_name == 0 for count in topics.values())
+
+
+# --- the target assignment, and its values in records ---------------------------------------------------------
+
+Target = JavaMap[bytes, Collection[int]]
+"""Topic id → partitions."""
+
+NO_TARGET: Target = JavaMap()
+
+
+def target_value(target: Target) -> ConsumerGroupTargetAssignmentMemberValue:
+    return ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=[
+            TopicPartition(topic_id=topic_id, partitions=[*partitions])
+            for topic_id, partitions in target.items()
+        ]
+    )
+
+
+def target_from(value: ConsumerGroupTargetAssignmentMemberValue) -> Target:
+    target: Target = JavaMap()
+    for topic in value.topic_partitions:
+        target[topic.topic_id] = JavaSet.of(topic.partitions)
+    return target
+
+
+def same_target(one: Target, other: Target | None) -> bool:
+    """Whether they are the same partitions, in whatever order."""
+    return (
+        other is not None
+        and len(one) == len(other)
+        and all(topic in other and set(one[topic]) == set(other[topic]) for topic in one)
+    )
+
+
+# --- groups ---------------------------------------------------------------------------------------------------
 
 M = TypeVar("M")
 

@@ -1,26 +1,278 @@
-"""The share groups of a shard: the front of the room, for the shard and for handlers."""
+"""The share groups of a shard: the front of the room, for the shard and for handlers; their offsets by request.
+
+AlterShareGroupOffsets, DeleteShareGroupOffsets, and what DescribeShareGroupOffsets begins with: where a share group is
+in a partition its durable state says, which the share coordinator has. What is asked for is recorded by the group
+first, then carried out there, then recorded as done.
+
+Source: `GroupMetadataManager` (alterShareGroupOffsets, sharePartitionsEligibleForOffsetDeletion,
+completeDeleteShareGroupOffsets), `GroupCoordinatorService`; `ShareGroup.asDescribedGroup`.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
-from coordinator.gate import Gate
-from coordinator.group.client import Client
+from coordinator.commit_waiters import Gate
 from coordinator.group.deferred import Deferred
+from coordinator.group.modern.group import Target
 from coordinator.group.parts import ShardParts
+from coordinator.group.ports import Client, KnownTopics
 from coordinator.group.records import AnyRecord
+from coordinator.group.share.group import (
+    InitTopic,
+    ShareGroup,
+    ShareMember,
+    StatePartitions,
+    TopicsPartitions,
+    state_partitions_record,
+)
+from coordinator.group.share.heartbeats import ShareHeartbeats, ShareSessions
 from coordinator.group.share.initializing import PartitionErrors, StateInitializing
-from coordinator.group.share.share_description import describe_share_group
-from coordinator.group.share.share_heartbeats import ShareHeartbeats
-from coordinator.group.share.share_offsets import ShareOffsets
-from coordinator.group.share.share_sessions import ShareSessions
-from coordinator.group.share.state_partitions import TopicsPartitions
+from coordinator.group.share.simple_assignor import SIMPLE
+from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
+    AlterShareGroupOffsetsRequestTopic,
+    AlterShareGroupOffsetsResponsePartition,
+    AlterShareGroupOffsetsResponseTopic,
+    DeleteShareGroupOffsetsResponseTopic,
+    DescribedAssignment,
     DescribedGroup,
+    DescribedMember,
+    DescribedTopicPartitions,
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+
+log = logging.getLogger("barnabas.groups")
+
+
+# --- ShareGroupDescribe ---------------------------------------------------------------------------------------
+
+
+def describe_share_group(group: ShareGroup, topics: KnownTopics) -> DescribedGroup:
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=SIMPLE,
+        members=[_member(member, topics) for member in group.members.values()],
+    )
+
+
+def _member(member: ShareMember, topics: KnownTopics) -> DescribedMember:
+    return DescribedMember(
+        member_id=member.member_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=[*member.listed_names],
+        assignment=_assignment(member.assigned, topics),
+    )
+
+
+def _assignment(assigned: Target, topics: KnownTopics) -> DescribedAssignment:
+    return DescribedAssignment(
+        topic_partitions=[
+            DescribedTopicPartitions(topic_id=topic_id, topic_name=topic.name, partitions=[*partitions])
+            for topic_id, partitions in assigned.items()
+            if (topic := topics.by_id(topic_id)) is not None
+        ]
+    )
+
+
+# --- offsets by request ---------------------------------------------------------------------------------------
+
+AlteredTopics = list[AlterShareGroupOffsetsResponseTopic]
+DeletedTopics = list[DeleteShareGroupOffsetsResponseTopic]
+
+_UNKNOWN = "There is no such topic, or no such partition of it."
+
+
+class ShareOffsets:
+    """Of the groups of one shard."""
+
+    def __init__(self, parts: ShardParts, gate: Gate, initializing: StateInitializing) -> None:
+        self._store = parts.store
+        self._runtime = parts.runtime
+        self._journal = parts.journal
+        self._topics = parts.topics
+        self._gate = gate
+        self._initializing = initializing
+
+    def initialized(self, group_id: str) -> dict[bytes, list[int]]:
+        """The partitions whose state is initialized; none of a group that isn't there."""
+        group = self._store.share.get(group_id)
+        if group is None or group.state_partitions is None:
+            return {}
+        return {
+            topic_id: [*topic.partitions] for topic_id, topic in group.state_partitions.initialized.items()
+        }
+
+    # --- altering -------------------------------------------------------------------------------------------
+
+    def alter(
+        self,
+        group_id: str,
+        topics: Sequence[AlterShareGroupOffsetsRequestTopic],
+        reply: Callable[[AlteredTopics], None],
+    ) -> None:
+        """Have partitions begin anew at these offsets, whatever they are. A group that isn't there is made.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND (of another protocol), NON_EMPTY_GROUP; the log's (`append_error`).
+        """
+        group = self._store.share_group_to_join(group_id) or self._store.share_group(group_id)
+        group.check_is_empty()
+        now_ms = self._runtime.now_ms()
+        offsets: dict[bytes, dict[int, int]] = {}
+        begun: JavaMap[bytes, InitTopic] = JavaMap()
+        altered: AlteredTopics = []
+        for asked in topics:
+            topic = self._topics.by_name(asked.topic_name)
+            count = 0 if topic is None else topic.partition_count
+            answer = AlterShareGroupOffsetsResponseTopic(topic_name=asked.topic_name)
+            for each in asked.partitions:
+                result = AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index)
+                if each.partition_index >= count:
+                    result.error_code, result.error_message = Error.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN
+                elif topic is not None:
+                    offsets.setdefault(topic.topic_id, {})[each.partition_index] = each.start_offset
+                answer.partitions.append(result)
+            altered.append(answer)
+            if topic is not None:
+                answer.topic_id = topic.topic_id
+                indexes = [*offsets.get(topic.topic_id, ())]
+                begun[topic.topic_id] = InitTopic(topic.name, JavaSet.of(indexes), now_ms)
+        if not len(begun):
+            reply(altered)
+            return
+        self._journal.write([self._initializing.record_of(group, begun)])
+        answered = partial(self._altered, group_id, altered, reply)
+        ask = partial(self._initializing.ask, group_id, group.epoch, offsets, answered)
+        self._gate.when_committed(lambda lost: _refuse(altered, lost, reply) if lost else ask())
+
+    def _altered(
+        self,
+        group_id: str,
+        altered: AlteredTopics,
+        reply: Callable[[AlteredTopics], None],
+        errors: PartitionErrors,
+        current: Sequence[tuple[bytes, int]],
+    ) -> None:
+        if not any(errors.values()):
+            self._initializing.succeeded(group_id, current)
+        for topic in altered:
+            for result in topic.partitions:
+                error = errors.get((topic.topic_id, result.partition_index))
+                if error is not None and not result.error_code:
+                    result.error_code, result.error_message = error.error, error.message
+        reply(altered)
+
+    # --- deleting -------------------------------------------------------------------------------------------
+
+    def delete(self, group_id: str, names: Sequence[str], reply: Callable[[DeletedTopics], None]) -> None:
+        """Have the share coordinator forget topics; nobody begins where it was before.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; the log's (`append_error`).
+        """
+        group = self._store.share_group(group_id)
+        group.check_is_empty()
+        state = group.state_partitions
+        if state is None:  # not even those that aren't there are told of, as in Kafka
+            reply([])
+            return
+        deleting: JavaSet[bytes] = JavaSet()
+        deleting.update(state.deleting)
+        initialized = JavaMap.copy_of(state.initialized)
+        asked: dict[bytes, Sequence[int]] = {}
+        answered_names: dict[bytes, str] = {}
+        refused: DeletedTopics = []
+        for name in names:
+            topic = self._topics.by_name(name)
+            topic_id = bytes(16) if topic is None else topic.topic_id
+            found = initialized.pop(topic_id)
+            if topic is not None and found is not None:
+                asked[topic_id] = [*found.partitions]
+                deleting.add(topic_id)
+            elif topic is not None and topic_id in deleting:
+                asked[topic_id] = range(topic.partition_count)
+            else:
+                message = _UNKNOWN if topic is None else "There is no offset information to delete."
+                refused.append(_deleted(name, error=KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, message)))
+                continue
+            answered_names[topic_id] = name
+        left = StatePartitions(state.initializing, initialized, deleting)
+        self._journal.write([state_partitions_record(group_id, left, self._initializing.name_of)])
+        if not asked:
+            reply(refused)
+            return
+
+        def committed(lost: KafkaError | None) -> None:
+            if lost is None:
+                self._delete(group_id, asked, answered_names, refused, reply)
+            else:
+                reply([_deleted(name, topic_id, lost) for topic_id, name in answered_names.items()] + refused)
+
+        self._gate.when_committed(committed)
+
+    def _delete(
+        self,
+        group_id: str,
+        asked: TopicsPartitions,
+        names: dict[bytes, str],
+        refused: DeletedTopics,
+        reply: Callable[[DeletedTopics], None],
+    ) -> None:
+        def answered(errors: PartitionErrors) -> None:
+            failures: dict[bytes, KafkaError] = {}
+            for (topic_id, _), error in errors.items():
+                if error is not None:
+                    failures.setdefault(topic_id, error)
+            done = [topic_id for topic_id in names if topic_id not in failures]
+            answers = [_deleted(names[topic_id], topic_id) for topic_id in done]
+            failed = [_deleted(names[topic_id], topic_id, error) for topic_id, error in failures.items()]
+            if done:
+                self._forget_deleting(group_id, done)
+            reply([*answers, *refused, *failed])
+
+        self._initializing.delete(group_id, asked, answered)
+
+    def _forget_deleting(self, group_id: str, topic_ids: Sequence[bytes]) -> None:
+        group: ShareGroup | None = self._store.share.get(group_id)
+        if group is None or group.state_partitions is None:
+            return
+        state = group.state_partitions
+        left: JavaSet[bytes] = JavaSet()
+        left.update(topic_id for topic_id in state.deleting if topic_id not in topic_ids)
+        record = state_partitions_record(group_id, state._replace(deleting=left), self._initializing.name_of)
+        try:
+            self._journal.write([record])
+        except KafkaError as error:
+            log.warning("group %s: that offsets are deleted can't be recorded: %s", group_id, error)
+
+
+def _refuse(altered: AlteredTopics, lost: KafkaError, reply: Callable[[AlteredTopics], None]) -> None:
+    for topic in altered:
+        for result in topic.partitions:
+            result.error_code, result.error_message = lost.error, lost.message
+    reply(altered)
+
+
+def _deleted(
+    name: str, topic_id: bytes = bytes(16), error: KafkaError | None = None
+) -> DeleteShareGroupOffsetsResponseTopic:
+    if error is None:
+        return DeleteShareGroupOffsetsResponseTopic(topic_name=name, topic_id=topic_id)
+    return DeleteShareGroupOffsetsResponseTopic(
+        topic_name=name, topic_id=topic_id, error_code=error.error, error_message=error.message
+    )
+
+
+# --- the front ------------------------------------------------------------------------------------------------
 
 
 class ShareGroups:

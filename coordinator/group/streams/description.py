@@ -7,8 +7,7 @@ found them wrote no record, Kafka's snapshots show them once anything is written
 
 from __future__ import annotations
 
-from coordinator.group.streams.group import StreamsGroup
-from coordinator.group.streams.member import StreamsMember
+from coordinator.group.streams.group import StreamsGroup, StreamsMember
 from coordinator.group.streams.tasks import TargetTasks, described_tasks
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_streams import (

@@ -1,25 +1,291 @@
-"""A streams group (KIP-1071): its topology, its members, its epochs, its target assignment (Kafka: `StreamsGroup`).
+"""A streams group (KIP-1071): its members, its records, the group, and how records make it.
 
-Records make it, but for what is in memory alone, as in Kafka: the topology beside the topics that are there, the epoch
-of the endpoints, who asked for a shutdown, whether the first assignment waits for more members.
+A member is never changed: `replace` makes another one. Records make the group, but for what is in memory alone, as in
+Kafka: the topology beside the topics that are there, the epoch of the endpoints, who asked for a shutdown, whether the
+first assignment waits for more members.
+
+Source: `StreamsGroup`, `StreamsGroupMember`, `StreamsCoordinatorRecordHelpers`, `GroupMetadataManager.replay`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+from coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_EPOCH, MemberEpochRelation
 from coordinator.group.kinds import RetentionStart
 from coordinator.group.modern.group import NO_EPOCH, AssignedGroup
 from coordinator.group.offsets.commit import Committer, NewOffset
-from coordinator.group.records import AnyRecord
-from coordinator.group.streams.configured_topology import ConfiguredTopology
-from coordinator.group.streams.member import StreamsMember
-from coordinator.group.streams.records import streams_group_tombstones
-from coordinator.group.streams.states import STREAMS_GROUP_STATES, StreamsGroupState
-from coordinator.group.streams.tasks import NO_TARGET_TASKS, TargetTasks, TaskHolders
-from coordinator.group.streams.topology import StreamsTopology
+from coordinator.group.records import AnyRecord, StreamsGroupRecord
+from coordinator.group.streams import tasks
+from coordinator.group.streams.states import STREAMS_GROUP_STATES, StreamsGroupState, StreamsMemberState
+from coordinator.group.streams.tasks import (
+    NO_TARGET_TASKS,
+    NO_TASKS,
+    MemberTasks,
+    OwnedTasks,
+    TargetTasks,
+    TaskHolders,
+    target_task_ids,
+    task_sets,
+)
+from coordinator.group.streams.topology import ConfiguredTopology, StreamsTopology
+from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
+from protocol.messages import group_records as messages
+from protocol.messages.group_records import (
+    Endpoint,
+    KeyValue,
+    LastAssignmentConfig,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
+)
 from protocol.messages.groups import ListedGroup
+
+# --- members --------------------------------------------------------------------------------------------------
+
+
+class UserEndpoint(NamedTuple):
+    """Where an application answers questions about its state."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsMember:
+    """`process_id` is what the members of one process have in common; `pending` are tasks that it has to give up."""
+
+    member_id: str
+    epoch: int = 0
+    previous_epoch: int = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    client_id: str = ""
+    client_host: str = ""
+    topology_epoch: int = -1
+    process_id: str = ""
+    endpoint: UserEndpoint | None = None
+    tags: JavaMap[str, str] = field(default_factory=JavaMap)
+    state: StreamsMemberState = StreamsMemberState.STABLE
+    assigned: MemberTasks = NO_TASKS
+    pending: MemberTasks = NO_TASKS
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        return self.state is StreamsMemberState.STABLE and self.epoch == assignment_epoch
+
+    def relation_of(self, epoch: int, owned: OwnedTasks) -> MemberEpochRelation:
+        """How the epoch of a heartbeat stands to its own."""
+        if epoch == JOIN_EPOCH:
+            return MemberEpochRelation.JOINS
+        if epoch == self.epoch:
+            return MemberEpochRelation.CURRENT
+        if epoch > self.epoch:
+            return MemberEpochRelation.NEWER
+        if epoch == self.previous_epoch and owned.is_within(self.assigned):
+            return MemberEpochRelation.PREVIOUS
+        return MemberEpochRelation.OLDER
+
+    def assignment_epoch_of(self, subtopology_id: str, partition: int) -> int | None:
+        """Since which epoch an active task has been the member's, even if it is about to give it up."""
+        for held in (self.assigned, self.pending):
+            epochs = held.active.get(subtopology_id)
+            if epochs is not None and partition in epochs:
+                return epochs[partition]
+        return None
+
+    def at_epoch(
+        self, epoch: int, state: StreamsMemberState, assigned: MemberTasks, pending: MemberTasks = NO_TASKS
+    ) -> StreamsMember:
+        """Reconciled a step further, with the epoch of now as the previous one."""
+        return replace(
+            self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, pending=pending
+        )
+
+    # --- records --------------------------------------------------------------------------------------------
+
+    def metadata_value(self) -> StreamsGroupMemberMetadataValue:
+        """The record's value, with the tags in the order of their keys."""
+        endpoint = self.endpoint
+        return StreamsGroupMemberMetadataValue(
+            instance_id=self.instance_id,
+            rack_id=self.rack_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            topology_epoch=self.topology_epoch,
+            process_id=self.process_id,
+            user_endpoint=None if endpoint is None else Endpoint(host=endpoint.host, port=endpoint.port),
+            client_tags=[
+                KeyValue(key=key, value=self.tags[key]) for key in sorted(self.tags, key=tasks.by_name)
+            ],
+        )
+
+    def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
+        """As it is once such a record was replayed."""
+        endpoint = value.user_endpoint
+        tags: JavaMap[str, str] = JavaMap()
+        for tag in value.client_tags:
+            tags[tag.key] = tag.value
+        return replace(
+            self,
+            instance_id=value.instance_id,
+            rack_id=value.rack_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            topology_epoch=value.topology_epoch,
+            process_id=value.process_id,
+            endpoint=None if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
+            tags=tags,
+        )
+
+    def assignment_value(self) -> StreamsGroupCurrentMemberAssignmentValue:
+        """The record's value, with tasks in their order."""
+        assigned, pending = self.assigned, self.pending
+        return StreamsGroupCurrentMemberAssignmentValue(
+            member_epoch=self.epoch,
+            previous_member_epoch=self.previous_epoch,
+            state=self.state,
+            active_tasks=tasks.active_task_ids(assigned.active),
+            standby_tasks=tasks.current_task_ids(assigned.standby),
+            warmup_tasks=tasks.current_task_ids(assigned.warmup),
+            active_tasks_pending_revocation=tasks.active_task_ids(pending.active),
+            standby_tasks_pending_revocation=tasks.current_task_ids(pending.standby),
+            warmup_tasks_pending_revocation=tasks.current_task_ids(pending.warmup),
+        )
+
+    def with_assignment(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
+        """As it is once such a record was replayed; a state of a later Kafka is UNKNOWN."""
+        known = value.state in StreamsMemberState._value2member_map_
+        epoch = value.member_epoch
+        return replace(
+            self,
+            epoch=epoch,
+            previous_epoch=value.previous_member_epoch,
+            state=StreamsMemberState(value.state) if known else StreamsMemberState.UNKNOWN,
+            assigned=MemberTasks(
+                tasks.active_tasks(value.active_tasks, epoch),
+                tasks.task_sets(value.standby_tasks),
+                tasks.task_sets(value.warmup_tasks),
+            ),
+            pending=MemberTasks(
+                tasks.active_tasks(value.active_tasks_pending_revocation, epoch),
+                tasks.task_sets(value.standby_tasks_pending_revocation),
+                tasks.task_sets(value.warmup_tasks_pending_revocation),
+            ),
+        )
+
+
+# --- records --------------------------------------------------------------------------------------------------
+
+
+def group_epoch_record(
+    group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
+) -> StreamsGroupRecord:
+    """`validated_epoch`: of the topology whose topics all fit, −1 without one; `configs`: what the next assignment goes
+    by."""
+    return StreamsGroupRecord(
+        StreamsGroupMetadataKey(group_id=group_id),
+        StreamsGroupMetadataValue(
+            epoch=epoch,
+            metadata_hash=metadata_hash,
+            validated_topology_epoch=validated_epoch,
+            last_assignment_configs=[
+                LastAssignmentConfig(key=key, value=configs[key]) for key in sorted(configs)
+            ],
+        ),
+    )
+
+
+def topology_record(group_id: str, value: StreamsGroupTopologyValue | None) -> StreamsGroupRecord:
+    return StreamsGroupRecord(StreamsGroupTopologyKey(group_id=group_id), value)
+
+
+def streams_member_record(group_id: str, member: StreamsMember) -> StreamsGroupRecord:
+    return StreamsGroupRecord(
+        StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), member.metadata_value()
+    )
+
+
+def target_tasks_epoch_record(group_id: str, epoch: int, timestamp_ms: int) -> StreamsGroupRecord:
+    return StreamsGroupRecord(
+        StreamsGroupTargetAssignmentMetadataKey(group_id=group_id),
+        StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms),
+    )
+
+
+def target_tasks_record(group_id: str, member_id: str, target: TargetTasks) -> StreamsGroupRecord:
+    return StreamsGroupRecord(
+        StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id),
+        StreamsGroupTargetAssignmentMemberValue(
+            active_tasks=target_task_ids(target.active),
+            standby_tasks=target_task_ids(target.standby),
+            warmup_tasks=target_task_ids(target.warmup),
+        ),
+    )
+
+
+def current_tasks_record(group_id: str, member: StreamsMember) -> StreamsGroupRecord:
+    return StreamsGroupRecord(
+        StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id),
+        member.assignment_value(),
+    )
+
+
+# --- ends ---------------------------------------------------------------------------------------------------
+
+
+def _current_tombstone(group_id: str, member_id: str) -> StreamsGroupRecord:
+    return StreamsGroupRecord(
+        StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
+    )
+
+
+def _target_tombstone(group_id: str, member_id: str) -> StreamsGroupRecord:
+    return StreamsGroupRecord(
+        StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
+    )
+
+
+def _member_tombstone(group_id: str, member_id: str) -> StreamsGroupRecord:
+    return StreamsGroupRecord(StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+
+
+def streams_member_tombstones(group_id: str, member_id: str) -> list[AnyRecord]:
+    return [
+        _current_tombstone(group_id, member_id),
+        _target_tombstone(group_id, member_id),
+        _member_tombstone(group_id, member_id),
+    ]
+
+
+def streams_group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[AnyRecord]:
+    """The end of a group with these members."""
+    ids = [*member_ids]
+    return [
+        *(_current_tombstone(group_id, member_id) for member_id in ids),
+        *(_target_tombstone(group_id, member_id) for member_id in ids),
+        StreamsGroupRecord(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        *(_member_tombstone(group_id, member_id) for member_id in ids),
+        StreamsGroupRecord(StreamsGroupMetadataKey(group_id=group_id), None),
+        topology_record(group_id, None),
+    ]
+
+
+# --- the group ------------------------------------------------------------------------------------------------
 
 STREAMS_TYPE = "streams"
 """Of the group, and of its protocol."""
@@ -204,3 +470,80 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
     def _release(self, member: StreamsMember) -> None:
         self.holders.release(member.assigned, member.process_id)
         self.holders.release(member.pending, member.process_id)
+
+
+# --- records, applied -----------------------------------------------------------------------------------------
+#
+# Compaction may have left out parts of a step: what isn't known is made as far as it is named, tombstones of
+# what isn't there are passed over, and a group's end takes along what nobody has taken away.
+
+
+def ends_streams_group(record: StreamsGroupRecord) -> bool:
+    return record.value is None and isinstance(record.key, messages.StreamsGroupMetadataKey)
+
+
+def apply(group: StreamsGroup, record: StreamsGroupRecord) -> None:
+    """Change a group by one of its records, but for the one that ends it."""
+    group.changes += 1
+    _APPLY[type(record.key)](group, record.key, record.value)
+
+
+def _group(group: StreamsGroup, key: Any, value: Any) -> None:
+    group.epoch = value.epoch
+    group.metadata_hash = value.metadata_hash
+    group.validated_epoch = value.validated_topology_epoch
+    group.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
+
+
+def _topology(group: StreamsGroup, key: Any, value: Any) -> None:
+    group.topology = None if value is None else StreamsTopology(value)
+
+
+def _member(group: StreamsGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.remove(key.member_id)
+    else:
+        group.put(_known(group, key.member_id).with_metadata(value))
+
+
+def _target_epoch(group: StreamsGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.assignment_epoch, group.assignment_timestamp_ms = NO_EPOCH, 0
+    else:
+        group.assignment_epoch = value.assignment_epoch
+        group.assignment_timestamp_ms = value.assignment_timestamp
+
+
+def _target(group: StreamsGroup, key: Any, value: Any) -> None:
+    if value is None:
+        group.targets.pop(key.member_id, None)
+    else:
+        group.targets[key.member_id] = TargetTasks(
+            task_sets(value.active_tasks), task_sets(value.standby_tasks), task_sets(value.warmup_tasks)
+        )
+
+
+def _assignment(group: StreamsGroup, key: Any, value: Any) -> None:
+    if value is not None:
+        group.put(_known(group, key.member_id).with_assignment(value))
+    elif key.member_id in group.members:
+        member = group.members[key.member_id]
+        group.put(
+            replace(
+                member, epoch=LEAVE_EPOCH, previous_epoch=LEAVE_EPOCH, assigned=NO_TASKS, pending=NO_TASKS
+            )
+        )
+
+
+def _known(group: StreamsGroup, member_id: str) -> StreamsMember:
+    return group.members.get(member_id) or StreamsMember(member_id)
+
+
+_APPLY: dict[type, Callable[[StreamsGroup, Any, Any], None]] = {
+    messages.StreamsGroupMetadataKey: _group,
+    messages.StreamsGroupTopologyKey: _topology,
+    messages.StreamsGroupMemberMetadataKey: _member,
+    messages.StreamsGroupTargetAssignmentMetadataKey: _target_epoch,
+    messages.StreamsGroupTargetAssignmentMemberKey: _target,
+    messages.StreamsGroupCurrentMemberAssignmentKey: _assignment,
+}

@@ -4,44 +4,163 @@
 
 Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. Where
 that is much, all but the writing is done beside the loop: see `deferred.py`.
-Source: `GroupMetadataManager.streamsGroupHeartbeat`, in its order.
+
+Source: `GroupMetadataManager` (streamsGroupHeartbeat, in its order; streamsGroupLeave, streamsGroupFenceMember).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 from coordinator.group.classic.rebalancing import Rebalancing
-from coordinator.group.client import Client
 from coordinator.group.consumer.states import ACCEPTED, JOIN_EPOCH, LEAVE_EPOCH, MemberEpochRelation
-from coordinator.group.deferred import Deferred
+from coordinator.group.deferred import Deferred, DeferredHeartbeat
 from coordinator.group.member_memory import brought_by_streams_heartbeat
-from coordinator.group.parts import ShardParts
+from coordinator.group.parts import MemberSessions, ShardParts
+from coordinator.group.ports import Client, KnownTopics
 from coordinator.group.records import AnyRecord
-from coordinator.group.streams.config import StreamsConfig
-from coordinator.group.streams.decision import StreamsDecision
-from coordinator.group.streams.group import StreamsGroup
-from coordinator.group.streams.heartbeat_answer import StreamsAnswer
-from coordinator.group.streams.leaving import StreamsLeaving
-from coordinator.group.streams.long_heartbeat import LongStreamsHeartbeat, has_many_tags, is_little
-from coordinator.group.streams.member import StreamsMember, UserEndpoint
-from coordinator.group.streams.sessions import StreamsSessions
+from coordinator.group.streams.group import (
+    StreamsGroup,
+    StreamsMember,
+    UserEndpoint,
+    group_epoch_record,
+    streams_member_tombstones,
+)
 from coordinator.group.streams.states import StatusCode
-from coordinator.group.streams.task_reconciliation import TaskReconciliationStep
-from coordinator.group.streams.task_targets import TaskTargetStep
+from coordinator.group.streams.steps import (
+    StreamsDecision,
+    StreamsSessions,
+    TaskReconciliationStep,
+    TaskTargetStep,
+    TopologyStep,
+)
 from coordinator.group.streams.tasks import OwnedTasks, told_tasks
-from coordinator.group.streams.topology_step import TopologyStep
-from coordinator.group.streams.user_endpoints import partitions_by_endpoint
+from coordinator.group.streams.topology import ConfiguredSubtopology, ConfiguredTopology
 from coordinator.java.maps import JavaMap
+from coordinator.settings import StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_streams import (
+    Endpoint,
+    EndpointToPartitions,
     KeyValue,
     Status,
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
+    TopicPartition,
 )
+from protocol.messages.topics import CreatableTopic
+
+log = logging.getLogger("barnabas.groups")
+
+
+# --- the answer -----------------------------------------------------------------------------------------------
+
+
+class StreamsAnswer(NamedTuple):
+    """`to_create`: the internal topics that are missing, by name, for the broker to make as whoever asks."""
+
+    response: StreamsGroupHeartbeatResponse
+    to_create: Mapping[str, CreatableTopic]
+    heartbeat_interval_ms: int
+
+
+# --- members that leave, and those that are fenced ------------------------------------------------------------
+
+
+class StreamsLeaving:
+    """Members leave streams groups; the group is assigned anew at somebody's next heartbeat."""
+
+    def __init__(self, parts: ShardParts, sessions: MemberSessions[StreamsMember]) -> None:
+        self._store = parts.store
+        self._journal = parts.journal
+        self._sessions = sessions
+
+    def leave(self, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
+        """A heartbeat of epoch −1. Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID."""
+        group = self._store.streams_group(request.group_id)
+        if request.shutdown_application:  # also of somebody whom the group doesn't know, as in Kafka
+            group.request_shutdown(request.member_id)
+        member = group.member(request.member_id)
+        log.info("group %s: %s leaves", group.group_id, member.member_id)
+        self._fence(group, member.member_id)
+        return StreamsGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
+
+    def fence_late(self, group_id: str, member_id: str, reason: str) -> None:
+        """A member's time is over. Raises KafkaError where that can't be recorded."""
+        group = self._store.streams.get(group_id)
+        if group is None or member_id not in group.members:
+            return
+        log.info("group %s: %s is fenced: %s", group_id, member_id, reason)
+        self._fence(group, member_id)
+
+    def _fence(self, group: StreamsGroup, member_id: str) -> None:
+        """Raises KafkaError where that can't be recorded."""
+        group_id = group.group_id
+        records = streams_member_tombstones(group_id, member_id)
+        records.append(
+            group_epoch_record(
+                group_id,
+                group.epoch + 1,
+                group.metadata_hash,
+                group.validated_epoch,
+                group.assignment_configs,
+            )
+        )
+        self._journal.write(records)
+        self._sessions.cancel_all(group_id, member_id)
+
+
+# --- where which partitions are to be asked for: what members that answer questions are told of each other ----
+#
+# Source: `StreamsGroup.buildEndpointToPartitions`, `EndpointToPartitionsManager`. A conscious difference:
+# while the topics don't fit the topology nobody is listed, and a topic that isn't there is left out; Kafka
+# answers UNKNOWN_SERVER_ERROR.
+
+
+def partitions_by_endpoint(
+    group: StreamsGroup, asking: StreamsMember, configured: ConfiguredTopology, topics: KnownTopics
+) -> list[EndpointToPartitions]:
+    """Of all members that have an endpoint; who asks comes last."""
+    if not configured.subtopologies:
+        return []
+    members = [member for member_id, member in group.members.items() if member_id != asking.member_id]
+    return [
+        EndpointToPartitions(
+            user_endpoint=Endpoint(host=member.endpoint.host, port=member.endpoint.port),
+            active_partitions=_partitions(member.assigned.active.items(), configured.subtopologies, topics),
+            standby_partitions=_partitions(member.assigned.standby.items(), configured.subtopologies, topics),
+        )
+        for member in (*members, asking)
+        if member.endpoint is not None
+    ]
+
+
+def _partitions(
+    tasks: Iterable[tuple[str, Iterable[int]]],
+    subtopologies: Mapping[str, ConfiguredSubtopology],
+    topics: KnownTopics,
+) -> list[TopicPartition]:
+    """All that these tasks read. A topic with fewer partitions than there are tasks has its first ones named."""
+    found = []
+    for subtopology_id, task_ids in tasks:
+        partitions = [*task_ids]
+        subtopology = subtopologies.get(subtopology_id)
+        for name in () if subtopology is None else subtopology.inputs():
+            topic = topics.by_name(name)
+            if topic is None:
+                continue
+            shown = partitions
+            if topic.partition_count < len(partitions):
+                shown = sorted(partitions)[: topic.partition_count]
+            found.append(TopicPartition(topic=name, partitions=shown))
+    return found
+
+
+# --- heartbeats -----------------------------------------------------------------------------------------------
 
 
 class StreamsHeartbeats:
@@ -248,3 +367,64 @@ def _tags(sent: Sequence[KeyValue]) -> JavaMap[str, str]:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka: an IllegalStateException
         tags[tag.key] = tag.value
     return tags
+
+
+# --- those that are much to decide: of thousands of tasks or topics, or of a large group ----------------------
+
+MOST_DECIDED_IN_PASSING = 10_000
+"""What is decided in passing: some 10 ms, the unit being about a microsecond."""
+
+_PER_TASK, _PER_TOPIC, _PER_MEMBER = 50, 80, 30
+_PER_SETTING = 5
+"""Of a topic that the application has for itself."""
+_PER_TAG, _CHARACTERS = 10, 10
+"""Of a tag: itself, and so many characters of its key, which is hashed."""
+
+
+def has_many_tags(request: StreamsGroupHeartbeatRequest) -> bool:
+    """Whether what the member says of itself is long to look at, even."""
+    tags = request.client_tags or ()
+    work = len(tags) * _PER_TAG
+    if work <= MOST_DECIDED_IN_PASSING:
+        work += sum([len(tag.key) for tag in tags]) // _CHARACTERS
+    return work > MOST_DECIDED_IN_PASSING
+
+
+def is_little(decision: StreamsDecision, request: StreamsGroupHeartbeatRequest, topics: KnownTopics) -> bool:
+    """Whether it is decided in passing: by what the group and the request hold, at a cost far below that."""
+    group = decision.group
+    work = (len(group.members) + 1) * _PER_MEMBER
+    sent = request.topology
+    if sent is not None:
+        for subtopology in sent.subtopologies:
+            repartitions = subtopology.repartition_source_topics
+            work += _PER_TOPIC * (1 + len(subtopology.source_topics) + len(repartitions))
+            work += _PER_TOPIC * (
+                len(subtopology.state_changelog_topics) + len(subtopology.repartition_sink_topics)
+            )
+            for topics_of in (repartitions, subtopology.state_changelog_topics):
+                work += _PER_SETTING * sum([len(topic.topic_configs) for topic in topics_of])
+    return (
+        work <= MOST_DECIDED_IN_PASSING
+        and work + task_count(group, request, topics) * _PER_TASK <= MOST_DECIDED_IN_PASSING
+    )
+
+
+def task_count(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, topics: KnownTopics) -> int:
+    """Roughly, where the topology hasn't been looked at yet: each subtopology has as many as the largest source of
+    all."""
+    if group.configured is not None and group.configured.subtopologies:
+        return sum(each.task_count for each in group.configured.subtopologies.values())
+    sources: Iterable[str] = ()
+    count = 0
+    if group.topology is not None:
+        sources, count = group.topology.sources, len(group.topology.subtopologies)
+    elif request.topology is not None:
+        subtopologies = request.topology.subtopologies
+        sources, count = [name for each in subtopologies for name in each.source_topics], len(subtopologies)
+    found = [topics.by_name(name) for name in sources]
+    return count * max((topic.partition_count for topic in found if topic is not None), default=0)
+
+
+class LongStreamsHeartbeat(DeferredHeartbeat[StreamsAnswer]):
+    """One that waits to be decided."""

@@ -10,10 +10,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from coordinator.group.streams.configured_topology import ConfiguredSubtopology
 from coordinator.group.streams.tasks import NO_TARGET_TASKS, TargetTasks, TaskSets, by_name
-from coordinator.java.maps import JavaMap, JavaSet
-from coordinator.java.priority_queue import JavaPriorityQueue
+from coordinator.group.streams.topology import ConfiguredSubtopology
+from coordinator.java.maps import JavaMap, JavaPriorityQueue, JavaSet
 
 log = logging.getLogger("barnabas.groups")
 

@@ -1,10 +1,19 @@
-"""The topology of a streams application, as its members send it and the group's record keeps it.
+"""The topology of a streams application: as its members send it, and beside the topics that are there.
 
-Source: `StreamsTopology`, `StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord`.
+The group's record keeps what was sent. How many tasks there are, how many partitions internal topics have, and which
+of these have to be made, is in memory alone, and worked out anew when topics change.
+
+Source: `StreamsTopology`, `StreamsCoordinatorRecordHelpers.convertToStreamsGroupTopologyRecord`,
+`InternalTopicManager`, `ConfiguredTopology`, `RepartitionTopics`, `CopartitionedTopicsEnforcer`, `ChangelogTopics`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from coordinator.group.ports import KnownTopics
+from coordinator.group.streams.states import StatusCode
 from coordinator.group.streams.tasks import by_name
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import CodecError, Error, KafkaError
@@ -16,7 +25,11 @@ from protocol.messages.group_records import (
     TopicConfig,
     TopicInfo,
 )
-from protocol.messages.groups_streams import DescribedSubtopology, DescribedTopology, KeyValue
+from protocol.messages.groups_streams import DescribedSubtopology, DescribedTopology, KeyValue, Status
+from protocol.messages.groups_streams import TopicInfo as DescribedTopicInfo
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+
+# --- as it is sent and kept -----------------------------------------------------------------------------------
 
 
 class StreamsTopology:
@@ -132,3 +145,351 @@ def _recorded(topics: list[groups_streams.TopicInfo]) -> list[TopicInfo]:
         )
         for topic in topics
     ]
+
+
+# --- how many partitions internal topics have: repartitioned, written together, changelogs --------------------
+
+
+class TopicsDontFitError(Exception):
+    """The topics that are there don't fit the topology (Kafka: `TopicConfigurationException`)."""
+
+    def __init__(self, code: StatusCode, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.detail = detail
+
+
+def invalid_topology(text: str) -> KafkaError:
+    return KafkaError(Error.STREAMS_INVALID_TOPOLOGY, text)
+
+
+class PartitionCounts:
+    """Of the topics that are there, and of those that are decided on."""
+
+    def __init__(self, topology: StreamsTopology, topics: KnownTopics) -> None:
+        self._subtopologies = topology.subtopologies.values()
+        self._topics = topics
+        self.decided: dict[str, int] = {}
+
+    def find(self, name: str) -> int | None:
+        topic = self._topics.by_name(name)
+        return self.decided.get(name) if topic is None else topic.partition_count
+
+    def of(self, name: str) -> int:
+        """Raises KafkaError (UNKNOWN_SERVER_ERROR) where it can't be known (Kafka: an IllegalStateException)."""
+        count = self.find(name)
+        if count is None:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+        return count
+
+    def most_of(self, subtopology: Subtopology) -> int | None:
+        """Of all that a subtopology reads: as many tasks it has. None where it reads nothing."""
+        return max(map(self.of, source_names(subtopology)), default=None)
+
+    def decide(self) -> None:
+        """For all internal topics. Raises TopicsDontFitError, KafkaError (STREAMS_INVALID_TOPOLOGY)."""
+        self.decided |= self._repartition_counts()
+        self._match_copartitioned()
+        changelogs: dict[str, int] = {}
+        for subtopology in self._subtopologies:
+            most = self.most_of(subtopology)
+            if most is None:
+                raise invalid_topology(f"No source topics found for subtopology {subtopology.subtopology_id}")
+            changelogs |= {topic.name: most for topic in subtopology.state_changelog_topics}
+        self.decided |= changelogs
+
+    # --- repartition topics ---------------------------------------------------------------------------------
+
+    def _repartition_counts(self) -> dict[str, int]:
+        """As they are given, else as many as the largest input has of the subtopology that writes there."""
+        counts = {
+            topic.name: topic.partitions
+            for subtopology in self._subtopologies
+            for topic in subtopology.repartition_source_topics
+            if topic.partitions != 0
+        }
+        open_ends = True
+        while open_ends:
+            open_ends, found_some = False, False
+            for subtopology in self._subtopologies:
+                for sink in subtopology.repartition_sink_topics:
+                    if sink in counts:
+                        continue
+                    count = self._largest_input(subtopology, counts)
+                    if count is None:
+                        open_ends = True
+                    else:
+                        counts[sink] = count
+                        found_some = True
+            if open_ends and not found_some:
+                raise invalid_topology(
+                    "Failed to compute number of partitions for all repartition topics. "
+                    "There may be loops in the topology that cannot be resolved."
+                )
+        for subtopology in self._subtopologies:
+            if any(topic.name not in counts for topic in subtopology.repartition_source_topics):
+                raise invalid_topology(
+                    "Failed to compute number of partitions for all repartition topics, because "
+                    "a repartition source topic is never used as a sink topic."
+                )
+        return counts
+
+    def _largest_input(self, subtopology: Subtopology, counts: Mapping[str, int]) -> int | None:
+        """As far as it is known."""
+        known = [counts.get(topic.name) for topic in subtopology.repartition_source_topics]
+        known += map(self.find, subtopology.source_topics)
+        return max((count for count in known if count is not None), default=None)
+
+    # --- topics that have to have the same number -----------------------------------------------------------
+
+    def _match_copartitioned(self) -> None:
+        fixed: set[str] = set()
+        flexible: set[str] = set()
+        for subtopology in self._subtopologies:
+            for topic in subtopology.repartition_source_topics:
+                (fixed if topic.partitions else flexible).add(topic.name)
+        groups = [copartitioned(subtopology) for subtopology in self._subtopologies]
+        for group in [group for of_one in groups for group in of_one]:
+            if len(group):
+                self.decided |= self._matched(group, fixed, flexible)
+
+    def _matched(
+        self, group: JavaSet[str], fixed: Collection[str], flexible: Collection[str]
+    ) -> dict[str, int]:
+        repartitions = self._of_all(name for name in group if name in fixed or name in flexible)
+        others = self._of_all(name for name in group if name not in repartitions)
+        if len(others):
+            count = _the_same(others)
+        elif fixed:
+            # Kafka looks at those of the whole topology.
+            counts = {self.of(name) for name in fixed}
+            if len(counts) > 1:
+                raise _differ(repartitions)
+            (count,) = counts
+        else:
+            count = max(repartitions.values())
+            if count == 0:
+                raise invalid_topology(
+                    "All topics in the copartition group had undefined partition number: "
+                    f"[{', '.join(repartitions)}]"
+                )
+        for name, given in repartitions.items():
+            if name in fixed and given != count:
+                raise TopicsDontFitError(
+                    StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                    f"Number of partitions [{given}] of repartition topic [{name}] "
+                    f"doesn't match number of partitions [{count}] of the source topic.",
+                )
+        return dict.fromkeys(repartitions, count)
+
+    def _of_all(self, names: Iterable[str]) -> JavaMap[str, int]:
+        counts: JavaMap[str, int] = JavaMap()
+        for name in names:
+            counts[name] = self.of(name)
+        return counts
+
+
+def copartitioned(subtopology: Subtopology) -> list[JavaSet[str]]:
+    """The topics of each of its copartition groups. Raises KafkaError (UNKNOWN_SERVER_ERROR) for an index that there
+    is no topic of (Kafka: an IndexOutOfBoundsException)."""
+    sources = subtopology.source_topics
+    repartitions = [topic.name for topic in subtopology.repartition_source_topics]
+    groups = []
+    for group in subtopology.copartition_groups:
+        names: JavaSet[str] = JavaSet()
+        for indexes, of in ((group.source_topics, sources), (group.repartition_source_topics, repartitions)):
+            if not all(0 <= index < len(of) for index in indexes):
+                raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+            names.update([of[index] for index in indexes])
+        groups.append(names)
+    return groups
+
+
+def _the_same(counts: JavaMap[str, int]) -> int:
+    first = counts.values()[0]
+    if any(count != first for count in counts.values()):
+        raise _differ(counts)
+    return first
+
+
+def _differ(counts: JavaMap[str, int]) -> TopicsDontFitError:
+    shown = ", ".join(f"{name}={counts[name]}" for name in sorted(counts, key=by_name))
+    return TopicsDontFitError(
+        StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+        f"Following topics do not have the same number of partitions: [{{{shown}}}]",
+    )
+
+
+# --- beside the topics that are there -------------------------------------------------------------------------
+
+MOST_NAMED = 3
+"""Topics that are missing, in a status."""
+
+
+class InternalTopic(NamedTuple):
+    """`replication_factor` 0: the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: JavaMap[str, str]
+
+    def to_create(self) -> CreatableTopic:
+        return CreatableTopic(
+            name=self.name,
+            num_partitions=self.partitions,
+            replication_factor=self.replication_factor or -1,
+            configs=[CreatableTopicConfig(name=name, value=value) for name, value in self.configs.items()],
+        )
+
+    def described(self) -> DescribedTopicInfo:
+        return DescribedTopicInfo(
+            name=self.name,
+            partitions=self.partitions,
+            replication_factor=self.replication_factor,
+            topic_configs=[KeyValue(key=name, value=value) for name, value in self.configs.items()],
+        )
+
+
+class ConfiguredSubtopology(NamedTuple):
+    """`task_count` tasks, one for each partition of its largest input."""
+
+    task_count: int
+    source_topics: JavaSet[str]
+    repartition_source_topics: JavaMap[str, InternalTopic]
+    repartition_sink_topics: JavaSet[str]
+    state_changelog_topics: JavaMap[str, InternalTopic]
+
+    @property
+    def is_stateful(self) -> bool:
+        return bool(len(self.state_changelog_topics))
+
+    def inputs(self) -> JavaSet[str]:
+        names = JavaSet.of([*self.source_topics])
+        names.update(self.repartition_source_topics)
+        return names
+
+    def described(self, subtopology_id: str) -> DescribedSubtopology:
+        return DescribedSubtopology(
+            subtopology_id=subtopology_id,
+            source_topics=sorted(self.source_topics, key=by_name),
+            repartition_sink_topics=sorted(self.repartition_sink_topics, key=by_name),
+            state_changelog_topics=_described_configured(self.state_changelog_topics),
+            repartition_source_topics=_described_configured(self.repartition_source_topics),
+        )
+
+
+def _described_configured(topics: JavaMap[str, InternalTopic]) -> list[DescribedTopicInfo]:
+    return [topics[name].described() for name in sorted(topics, key=by_name)]
+
+
+class ConfiguredTopology(NamedTuple):
+    """`subtopologies` in the order of their ids; there are none where the topics don't fit. `problem`: why it isn't
+    ready; `to_create`: the internal topics that are missing, by name."""
+
+    epoch: int
+    subtopologies: Mapping[str, ConfiguredSubtopology]
+    to_create: Mapping[str, CreatableTopic]
+    problem: Status | None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.problem is None
+
+    def described(self) -> DescribedTopology:
+        return DescribedTopology(
+            epoch=self.epoch,
+            subtopologies=[
+                subtopology.described(subtopology_id)
+                for subtopology_id, subtopology in self.subtopologies.items()
+            ],
+        )
+
+
+def configure(topology: StreamsTopology, topics: KnownTopics) -> ConfiguredTopology:
+    """Raises KafkaError: STREAMS_INVALID_TOPOLOGY, and UNKNOWN_SERVER_ERROR where a number makes no sense."""
+    for subtopology in topology.subtopologies.values():
+        copartitioned(subtopology)
+    try:
+        _check_sources(topology, topics)
+        counts = PartitionCounts(topology, topics)
+        counts.decide()
+        subtopologies = {
+            subtopology_id: _configured(topology.subtopologies[subtopology_id], counts)
+            for subtopology_id in sorted(topology.subtopologies, key=by_name)
+        }
+        missing = _missing(subtopologies.values(), topology, topics)
+    except TopicsDontFitError as error:
+        unfit = Status(status_code=error.code, status_detail=error.detail)
+        return ConfiguredTopology(topology.epoch, {}, {}, unfit)
+    problem = None
+    if len(missing):
+        detail = f"Internal topics are missing: {_named([*missing])}"
+        problem = Status(status_code=StatusCode.MISSING_INTERNAL_TOPICS, status_detail=detail)
+    return ConfiguredTopology(topology.epoch, subtopologies, dict(missing.items()), problem)
+
+
+def _check_sources(topology: StreamsTopology, topics: KnownTopics) -> None:
+    missing = {
+        name
+        for subtopology in topology.subtopologies.values()
+        for name in subtopology.source_topics
+        if topics.by_name(name) is None
+    }
+    if missing:
+        names = _named(sorted(missing, key=by_name))
+        raise TopicsDontFitError(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {names} are missing.")
+
+
+def _configured(subtopology: Subtopology, counts: PartitionCounts) -> ConfiguredSubtopology:
+    task_count = counts.most_of(subtopology)
+    if task_count is None or task_count <= 0:
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka: an IllegalArgumentException
+    return ConfiguredSubtopology(
+        task_count,
+        JavaSet.of(subtopology.source_topics),
+        _internal_topics(subtopology.repartition_source_topics, counts),
+        JavaSet.of(subtopology.repartition_sink_topics),
+        _internal_topics(subtopology.state_changelog_topics, counts),
+    )
+
+
+def _internal_topics(topics: Iterable[TopicInfo], counts: PartitionCounts) -> JavaMap[str, InternalTopic]:
+    found: JavaMap[str, InternalTopic] = JavaMap()
+    for topic in topics:
+        configs: JavaMap[str, str] = JavaMap()
+        for each in topic.topic_configs:
+            configs[each.key] = each.value
+        partitions = topic.partitions or counts.decided.get(topic.name, 0)
+        is_twice = topic.name in found or len(configs) < len(topic.topic_configs)
+        if is_twice or partitions < 1:
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka: an IllegalStateException
+        found[topic.name] = InternalTopic(topic.name, partitions, topic.replication_factor, configs)
+    return found
+
+
+def _missing(
+    subtopologies: Iterable[ConfiguredSubtopology], topology: StreamsTopology, topics: KnownTopics
+) -> JavaMap[str, CreatableTopic]:
+    """Raises TopicsDontFitError for one that is there with another number of partitions."""
+    missing: JavaMap[str, CreatableTopic] = JavaMap()
+    for subtopology in subtopologies:
+        for internal in (subtopology.repartition_source_topics, subtopology.state_changelog_topics):
+            for each in internal.values():
+                missing[each.name] = each.to_create()
+    for name in topology.required:
+        topic = topics.by_name(name)
+        expected = None if topic is None else missing.pop(name)
+        if topic is not None and expected is not None and topic.partition_count != expected.num_partitions:
+            raise TopicsDontFitError(
+                StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Existing topic {name} has different number of partitions: "
+                f"expected {expected.num_partitions}, found {topic.partition_count}",
+            )
+    return missing
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - MOST_NAMED
+    shown = ", ".join(names[:MOST_NAMED])
+    return f"{shown} and {more} additional topics" if more > 0 else shown

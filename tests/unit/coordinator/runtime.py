@@ -4,21 +4,16 @@ that count up, disks that fail at will."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from coordinator.group.client import Client
-from coordinator.group.consumer_timeouts import ConsumerTimeouts
-from coordinator.group.known_topics import KnownTopic
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.parts import SharePorts
+from coordinator.group.ports import Client, KnownTopic
 from coordinator.group.records import AnyRecord, decode_record
-from coordinator.group.settings import GroupSettings
 from coordinator.group.shard import GroupShard
-from coordinator.group.share.share_timeouts import ShareTimeouts
-from coordinator.group.streams.config import StreamsConfig
 from coordinator.ports import CoordinatorRecord, WhenCommitted
+from coordinator.settings import ConsumerTimeouts, GroupSettings, ShareTimeouts, StreamsConfig
 from coordinator.timer_queue import TimerQueue
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import (
@@ -216,7 +211,7 @@ class Answer:
 
 
 class NoTopics:
-    """The port `coordinator.group.known_topics.KnownTopics` of a cluster without topics."""
+    """The port `coordinator.group.ports.KnownTopics` of a cluster without topics."""
 
     version = 0
 
@@ -391,7 +386,7 @@ class Groups:
         runtime.elapsed_ms = self.runtime.elapsed_ms
         runtime.log = [*self.runtime.log]
         again = Groups(runtime)
-        again.settings = replace(self.settings, **settings)
+        again.settings = self.settings._replace(**settings)
         again.shard = _new_shard(runtime, again.settings)
         for offset, ((key, value), producer_id) in enumerate(runtime.log):
             again.shard.replay(key, value, offset, producer_id)

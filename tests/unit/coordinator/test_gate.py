@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.gate import Gate
+from coordinator.commit_waiters import Gate
 from protocol.errors import BrokenInvariantError, Error, KafkaError
 from tests.support.failing_calls import fail
 from tests.unit.coordinator.runtime import FakeRuntime

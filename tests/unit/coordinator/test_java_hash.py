@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.java.hashes import partition_of_key, string_hash
-from coordinator.java.maps import JavaHashMap
+from coordinator.java.maps import JavaHashMap, partition_of_key, string_hash
 
 WALKED = (
     "343 2744 1331 4096 10648 8 27000 21952 46656 42875 6859 50653 216 4913 512 BBBB AaBB AaAa 1728 54872 13824 "

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.java.hashes import java_hash, uuid_hash
-from coordinator.java.maps import JavaMap, JavaSet, TimelineTable
+from coordinator.java.maps import JavaMap, JavaSet, TimelineTable, java_hash, uuid_hash
 
 VECTORS = Path(__file__).parent / "data" / "java_maps.jsonl.gz"
 

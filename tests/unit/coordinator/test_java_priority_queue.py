@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coordinator.java.priority_queue import JavaPriorityQueue
+from coordinator.java.maps import JavaPriorityQueue
 
 
 def filled(*entries: tuple[str, int]) -> JavaPriorityQueue[tuple[str, int]]:

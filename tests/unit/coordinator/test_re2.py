@@ -8,9 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from coordinator.java.re2 import PatternSyntaxError, alphabet, automaton, compile_pattern, compiling
-from coordinator.java.re2.nodes import MAX_WORK, MOST_HELD, MOST_READ_PER_STEP, TOPIC_NAMES
-from coordinator.java.re2.syntax import MAX_DEPTH
+from coordinator.java import re2 as automaton
+from coordinator.java import re2_syntax as alphabet
+from coordinator.java.re2 import PatternSyntaxError, compile_pattern, compiling
+from coordinator.java.re2_syntax import MAX_DEPTH, MAX_WORK, MOST_HELD, MOST_READ_PER_STEP, TOPIC_NAMES
 from protocol.waiting import at_once
 from tests.support.wishes import pauses, wishes
 
@@ -56,8 +57,8 @@ def test_a_name_is_matched_as_a_whole(regex: str, name: str, expected: bool) -> 
     assert compile_pattern(regex).matches(name) is expected
 
 
-@pytest.mark.limit("coordinator.java.re2.syntax.MAX_REPEAT")
-@pytest.mark.limit("coordinator.java.re2.syntax.MAX_DEPTH")
+@pytest.mark.limit("coordinator.java.re2_syntax.MAX_REPEAT")
+@pytest.mark.limit("coordinator.java.re2_syntax.MAX_DEPTH")
 @pytest.mark.parametrize(
     ("regex", "complaint"),
     [
@@ -119,7 +120,7 @@ def test_no_expression_takes_long(regex: str) -> None:
         assert pattern.work - before <= 5_000 * len(name)
 
 
-@pytest.mark.limit("coordinator.java.re2.nodes.MAX_WORK")
+@pytest.mark.limit("coordinator.java.re2_syntax.MAX_WORK")
 @pytest.mark.parametrize(
     "regex",
     [
@@ -137,8 +138,8 @@ def test_an_expression_that_becomes_too_large_is_refused_before_it_does(regex: s
         compile_pattern(regex)
 
 
-@pytest.mark.limit("coordinator.java.re2.nodes.MAX_STEPS")
-@pytest.mark.limit("coordinator.java.re2.nodes.MAX_BITS")
+@pytest.mark.limit("coordinator.java.re2_syntax.MAX_STEPS")
+@pytest.mark.limit("coordinator.java.re2_syntax.MAX_BITS")
 @pytest.mark.parametrize(
     ("limit", "most", "fits", "too_large"),
     [("MAX_STEPS", 50, "a{40}", "a{60}"), ("MAX_BITS", 100, "a?b?", "(.?){50}")],
@@ -169,7 +170,7 @@ def test_loops_within_loops_are_followed_in_a_few_turns() -> None:
     assert pattern.work - before < 20 * 190
 
 
-@pytest.mark.limit("coordinator.java.re2.automaton.MAX_REMEMBERED")
+@pytest.mark.limit("coordinator.java.re2.MAX_REMEMBERED")
 def test_what_is_remembered_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(automaton, "MAX_REMEMBERED", 10)
     pattern = compile_pattern(".*a.{0,20}")
@@ -179,7 +180,7 @@ def test_what_is_remembered_of_names_is_bounded(monkeypatch: pytest.MonkeyPatch)
     assert len(pattern._remembered) <= 10
 
 
-@pytest.mark.limit("coordinator.java.re2.automaton.MOST_WORK_PER_STEP")
+@pytest.mark.limit("coordinator.java.re2.MOST_WORK_PER_STEP")
 def test_a_long_name_is_matched_in_steps() -> None:
     luck = random.Random(1)
     name = "".join(luck.choice("ab") for _ in range(5_000))
@@ -193,7 +194,7 @@ def test_a_long_name_is_matched_in_steps() -> None:
     assert pattern.matches(name) is compile_pattern("(.*a.{300}){5}").matches(name) is True
 
 
-@pytest.mark.limit("coordinator.java.re2.nodes.MOST_READ_PER_STEP")
+@pytest.mark.limit("coordinator.java.re2_syntax.MOST_READ_PER_STEP")
 @pytest.mark.parametrize(
     "regex",
     [
@@ -207,7 +208,7 @@ def test_a_long_expression_is_compiled_in_steps(regex: str) -> None:
     assert pauses(compiling("a{1000}")) == 0
 
 
-@pytest.mark.limit("coordinator.java.re2.nodes.MOST_HELD")
+@pytest.mark.limit("coordinator.java.re2_syntax.MOST_HELD")
 @pytest.mark.parametrize("regex", ["[^{}]", "[{}\\pL]"])
 def test_classes_of_a_large_alphabet_are_bounded_and_those_of_names_never_reach_it(regex: str) -> None:
     chars = frozenset(map(chr, range(0x4E00, 0x4E00 + 20_000)))

@@ -16,7 +16,7 @@ from broker.peers.share_state_channels import ShareStateChannels
 from broker.peers.transaction_channels import TransactionChannels
 from coordinator.ports import TxnMarker
 from coordinator.share.share_partition_key import SharePartitionKey
-from coordinator.transaction.transactional_producer import TransactionalProducer
+from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from tests.unit.peers.several_brokers import OWN, SECOND, Channels, cluster
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.modern.xxh3 import xxh3_64
+from coordinator.group.modern.topic_hashes import xxh3_64
 
 # Of bytes that count up, by their number.
 EXPECTED = {

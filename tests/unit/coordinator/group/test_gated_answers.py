@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
-from coordinator.group.offsets.staging import Tombstones
+from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer, Tombstones
 from coordinator.group.shard import GroupShard
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import (

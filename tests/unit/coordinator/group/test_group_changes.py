@@ -6,9 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.classic.group_record import adopt_record, group_record
-from coordinator.group.classic.member import ClassicMember, Identity, MemberTimeouts
+from coordinator.group.classic.group import (
+    ClassicGroup,
+    ClassicMember,
+    Identity,
+    MemberTimeouts,
+    adopt_record,
+    group_record,
+)
 from coordinator.group.classic.states import PREPARING
 from protocol.messages.groups import JoinGroupResponse
 

@@ -8,8 +8,7 @@ import pytest
 
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.states import EMPTY
-from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
-from coordinator.group.offsets.staging import Tombstones
+from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer, Tombstones
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import (

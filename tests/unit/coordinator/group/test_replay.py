@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.offsets.staging import Tombstones
+from coordinator.group.offsets.commit import Tombstones
 from coordinator.group.records import (
     CommittedOffset,
     GroupRecord,

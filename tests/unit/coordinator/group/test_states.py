@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.group.classic.states import ANSWERS, ENTERED_FROM, Request, State
-from coordinator.group.offsets.staging import Tombstones
+from coordinator.group.offsets.commit import Tombstones
 from protocol.errors import Error, KafkaError
 from tests.unit.coordinator.runtime import Answer, Groups
 

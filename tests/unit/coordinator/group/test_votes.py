@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.classic.votes import candidates, select_protocol
+from coordinator.group.classic.group import candidates, select_protocol
 
 
 def test_only_what_all_members_support_is_a_candidate() -> None:

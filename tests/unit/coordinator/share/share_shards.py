@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from coordinator.persister import StateBatch
-from coordinator.share.decisions import Write
+from coordinator.settings import ShareCoordinatorSettings
 from coordinator.share.records import ShareRecord, decode_record
-from coordinator.share.settings import ShareCoordinatorSettings
 from coordinator.share.shard import ShareShard
 from coordinator.share.share_partition_key import SharePartitionKey
+from coordinator.share.share_partitions import Write
 from protocol.errors import Error, KafkaError
 from tests.unit.coordinator.runtime import FakeRuntime
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from coordinator.persister import StateBatch
-from coordinator.share import decisions
-from coordinator.share.decisions import MOST_BATCHES
+from coordinator.share import share_partitions as decisions
 from coordinator.share.records import HIGHEST_SNAPSHOT_EPOCH, ShareRecord, decode_record, encode_record
 from coordinator.share.share_group_offset import ShareGroupOffset
+from coordinator.share.share_partitions import MOST_BATCHES
 from protocol.errors import CodecError, Error
 from tests.unit.coordinator.runtime import START_MS, FakeRuntime
 from tests.unit.coordinator.share.share_shards import OTHER_TOPIC, TOPIC, ShareShards, key_of
@@ -311,7 +311,7 @@ def test_a_record_of_no_known_type_is_passed_over(caplog: pytest.LogCaptureFixtu
     assert len(shards.shard.known) == 0
 
 
-@pytest.mark.limit("coordinator.share.decisions.MOST_BATCHES")
+@pytest.mark.limit("coordinator.share.share_partitions.MOST_BATCHES")
 def test_a_write_has_so_many_batches_at_most() -> None:
     shards = ShareShards()
     shards.initialize()
@@ -321,7 +321,7 @@ def test_a_write_has_so_many_batches_at_most() -> None:
     assert shards.read()[2] == [(0, MOST_BATCHES - 1, 2, 1)]
 
 
-@pytest.mark.limit("coordinator.share.decisions.MOST_BATCHES")
+@pytest.mark.limit("coordinator.share.share_partitions.MOST_BATCHES")
 def test_a_share_partition_has_so_many_batches_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decisions, "MOST_BATCHES", 10)
     shards = ShareShards()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from coordinator.share.share_upkeep import MANY
+from coordinator.share.shard import MANY
 from protocol.errors import Error
 from tests.unit.coordinator.share.share_shards import ShareShards
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.persister import StateBatch
-from coordinator.share_partition.in_flight_batch import InFlightBatch
-from coordinator.share_partition.in_flight_state import InFlightState
+from coordinator.share_partition.in_flight_records import InFlightBatch, InFlightState
 from coordinator.share_partition.share_partition import MOST_EXPIRED_AT_ONCE
 from coordinator.share_partition.states import RecordState
 from protocol.errors import Error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.share_partition.in_flight_state import InFlightState
+from coordinator.share_partition.in_flight_records import InFlightState
 from coordinator.share_partition.states import (
     ACKNOWLEDGED_AS,
     ENTERED_FROM,

@@ -8,9 +8,10 @@ from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from coordinator.ports import MarkerAnswers, TxnMarker
-from coordinator.transaction.completing import Completion
+from coordinator.settings import TransactionSettings
+from coordinator.transaction.end_transaction import Completion
+from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.records import decode_record
-from coordinator.transaction.settings import TransactionSettings
 from coordinator.transaction.shard import TransactionShard
 from coordinator.transaction.states import STATE_NAMES, TransactionState
 from coordinator.transaction.transaction_metadata import (
@@ -18,7 +19,6 @@ from coordinator.transaction.transaction_metadata import (
     TransactionMetadata,
     TransitMetadata,
 )
-from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.runtime import FakeRuntime

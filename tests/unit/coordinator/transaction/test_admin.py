@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.transaction.admin import TransactionFilter, states_named
+from coordinator.transaction.state_manager import TransactionFilter, states_named
 from coordinator.transaction.states import COMPLETE_COMMIT, DEAD, EMPTY, ONGOING
 from protocol.errors import Error, KafkaError
 from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator, names

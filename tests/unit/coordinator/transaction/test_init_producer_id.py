@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.states import EMPTY
-from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error
 from tests.unit.coordinator.transaction.coordinator import Coordinator
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from coordinator.ports import CoordinatorRecord, TxnMarker
+from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.records import encode_key, encode_value
 from coordinator.transaction.states import EMPTY, EXPIRES
 from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, TransitMetadata
-from coordinator.transaction.transactional_producer import TransactionalProducer
 from protocol.errors import Error
 from protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.runtime import START_MS, FakeRuntime

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from coordinator.group.client import Client
 from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.deferred import Deferred
-from coordinator.group.known_topics import KnownTopic
 from coordinator.group.member_memory import MemberMemory
+from coordinator.group.ports import Client, KnownTopic
 from coordinator.group.shard import GroupShard
-from coordinator.group.streams.config import StreamsConfig
+from coordinator.settings import ConsumerTimeouts, StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (
     ConsumerGroupHeartbeatRequest,
@@ -25,7 +23,7 @@ Owned = dict[str, Sequence[int]]
 
 
 class FakeTopics:
-    """The port `coordinator.group.known_topics.KnownTopics`; a topic's id is made of its name."""
+    """The port `coordinator.group.ports.KnownTopics`; a topic's id is made of its name."""
 
     def __init__(self, **partitions: int) -> None:
         self.version = 1

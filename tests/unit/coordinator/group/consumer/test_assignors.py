@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.modern.assignors import ASSIGNORS, uniform_mixed
-from coordinator.group.modern.assignors.spec import GroupSpec, MemberSpec
+from coordinator.group.modern import assignors as uniform_mixed
+from coordinator.group.modern.assignors import ASSIGNORS, GroupSpec, MemberSpec
 from coordinator.java.maps import JavaMap, JavaSet
 
 VECTORS = Path(__file__).parents[2] / "data" / "assignments.jsonl.gz"
@@ -78,7 +78,7 @@ def test_a_balanced_group_stays_as_it_is() -> None:
             }
 
 
-@pytest.mark.limit("coordinator.group.modern.assignors.uniform_mixed.MAX_SWEEPS")
+@pytest.mark.limit("coordinator.group.modern.assignors.MAX_SWEEPS")
 def test_sweeps_end_though_each_moves_something(monkeypatch: pytest.MonkeyPatch) -> None:
     swept: list[bytes] = []
 

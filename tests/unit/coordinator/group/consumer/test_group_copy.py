@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.member import ConsumerMember
-from coordinator.group.consumer.resolved_regex import ResolvedRegex
-from coordinator.group.modern.subscriptions import Subscribers
+from coordinator.group.consumer.group import ConsumerGroup, ConsumerMember, ResolvedRegex
+from coordinator.group.modern.group import Subscribers
 from coordinator.java.maps import JavaMap, JavaSet, TimelineTable
 
 T = b"t" * 16

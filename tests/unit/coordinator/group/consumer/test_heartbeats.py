@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.consumer import long_heartbeat
-from coordinator.group.consumer_timeouts import ConsumerTimeouts
+from coordinator.group.consumer import heartbeats as long_heartbeat
 from coordinator.group.records import ConsumerGroupRecord
+from coordinator.settings import ConsumerTimeouts
 from protocol.errors import Error
 from protocol.messages.group_records import ConsumerGroupCurrentMemberAssignmentValue
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.consumer import long_heartbeat, regex_results
+from coordinator.group.consumer import heartbeats as long_heartbeat
+from coordinator.group.consumer import regexes as regex_results
 from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
-from coordinator.group.modern.sessions import RETRY_MS
+from coordinator.group.consumer.heartbeats import MOST_IN_PASSING, LongHeartbeat
 from coordinator.group.modern.topic_hashes import TopicHashes
+from coordinator.group.parts import RETRY_MS
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
@@ -99,7 +100,7 @@ def test_the_same_is_written_and_known_whether_it_is_decided_in_passing_or_not(
     assert beside.group.server_assignors.items() == in_passing.group.server_assignors.items()
 
 
-@pytest.mark.limit("coordinator.group.consumer.long_heartbeat.MOST_IN_PASSING")
+@pytest.mark.limit("coordinator.group.consumer.heartbeats.MOST_IN_PASSING")
 def test_what_many_topics_partitions_or_members_take_is_long_and_who_has_settled_never_is() -> None:
     few = Consumers(FakeTopics(t=6))
     assert few.enter("one").error_code == Error.NONE  # decided in passing, or it would be another class

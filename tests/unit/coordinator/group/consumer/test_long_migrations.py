@@ -9,10 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.group.classic.group import ClassicGroup
-from coordinator.group.consumer import long_heartbeat, regexes
+from coordinator.group.consumer import heartbeats as long_heartbeat
+from coordinator.group.consumer import regexes
 from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
-from coordinator.group.modern.sessions import RETRY_MS
+from coordinator.group.consumer.heartbeats import MOST_IN_PASSING, LongHeartbeat
+from coordinator.group.parts import RETRY_MS
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
@@ -343,7 +344,7 @@ def test_a_long_expression_is_compiled_beside_the_loop(
     monkeypatch.setattr(regexes, "checked", check, raising=False)
 
 
-@pytest.mark.limit("coordinator.group.consumer.long_heartbeat.MOST_IN_PASSING")
+@pytest.mark.limit("coordinator.group.consumer.heartbeats.MOST_IN_PASSING")
 @pytest.mark.parametrize("what", ["nothing", "members", "partitions", "what they say of themselves"])
 def test_a_little_group_goes_over_in_passing_and_a_large_one_doesn_t(
     monkeypatch: pytest.MonkeyPatch, what: str

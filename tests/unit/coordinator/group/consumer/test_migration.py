@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from coordinator.group.consumer.embedded import write_assignment
+from coordinator.group.consumer.migration import POLICIES, write_assignment
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import ConsumerProtocolSubscription, JoinGroupResponse, TopicPartition
@@ -167,14 +167,16 @@ def test_a_downgraded_group_is_the_same_after_a_restart() -> None:
         ("disabled", False, False),
     ],
 )
-def test_the_policy_says_which_ways_are_open(policy: str, up: bool, down: bool) -> None:
+def test_the_policy_says_which_ways_are_open(
+    policy: str, up: bool, down: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     groups, _old = classic_group(migration_policy=policy)
     error = groups.refused("new", 0, "t", owned={}, rebalance_ms=1)
     assert error is (Error.NONE if up else Error.GROUP_ID_NOT_FOUND)
 
-    object.__setattr__(groups.settings, "migration_policy", "bidirectional")
-    groups.enter("new")
-    object.__setattr__(groups.settings, "migration_policy", policy)
+    with monkeypatch.context() as patch:
+        patch.setitem(POLICIES, policy, POLICIES["bidirectional"])
+        groups.enter("new")
     groups.beat("new", -1)
     assert ("g" in groups.shard.groups.classic) is down
 

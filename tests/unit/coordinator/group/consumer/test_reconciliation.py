@@ -6,10 +6,10 @@ from collections.abc import Collection
 
 import pytest
 
-from coordinator.group.consumer.member import Assigned, ConsumerMember, Owned
-from coordinator.group.consumer.reconciliation import Situation, reconcile
+from coordinator.group.consumer.group import Assigned, ConsumerMember, Owned
 from coordinator.group.consumer.states import RECONCILE, MemberState, Step
-from coordinator.group.modern.targets import Target
+from coordinator.group.consumer.steps import Situation, reconcile
+from coordinator.group.modern.group import Target
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 

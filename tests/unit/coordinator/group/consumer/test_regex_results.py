@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.group.consumer import regex_results
+from coordinator.group.consumer import regexes as regex_results
 from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.consumer.regex_results import MOST_RECORDED_IN_PASSING
+from coordinator.group.consumer.regexes import MOST_RECORDED_IN_PASSING
 from coordinator.group.deferred import MOST_TRIES
 from protocol.errors import Error
 from protocol.waiting import Waiting
@@ -64,7 +64,7 @@ def many(what: str) -> tuple[FakeTopics, list[str]]:
     return FakeTopics(a=1), [f"b{number}" for number in range(MOST_RECORDED_IN_PASSING // 40 + 1)]
 
 
-@pytest.mark.limit("coordinator.group.consumer.regex_results.MOST_RECORDED_IN_PASSING")
+@pytest.mark.limit("coordinator.group.consumer.regexes.MOST_RECORDED_IN_PASSING")
 @pytest.mark.parametrize("what", ["topics", "partitions", "expressions"])
 def test_what_has_matched_much_is_recorded_beside_the_loop_and_what_has_matched_little_in_passing(
     what: str,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.consumer import regexes
-from coordinator.group.consumer.long_heartbeat import MOST_IN_PASSING, LongHeartbeat
+from coordinator.group.consumer.heartbeats import MOST_IN_PASSING, LongHeartbeat
 from coordinator.java import re2
-from coordinator.java.re2.nodes import Chars
+from coordinator.java.re2_syntax import Chars
 from protocol.errors import Error
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.waiting import turn

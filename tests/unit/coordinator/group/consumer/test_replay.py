@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.consumer.member import ConsumerMember
-from coordinator.group.consumer.records import assignment_record
+from coordinator.group.consumer.group import ConsumerMember, assignment_record
 from coordinator.group.records import ConsumerGroupRecord, encode_record
 from coordinator.group.shard import GroupShard
 from coordinator.java.maps import JavaMap

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from coordinator.group.consumer_timeouts import ConsumerTimeouts
+from coordinator.settings import ConsumerTimeouts
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 
 MEMBERS = 200

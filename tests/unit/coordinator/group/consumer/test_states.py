@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.consumer.member import ConsumerMember, Owned
+from coordinator.group.consumer.group import ConsumerMember, Owned
 from coordinator.group.consumer.states import ACCEPTED, GROUP_STATES, GroupState, MemberEpochRelation
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error

@@ -8,8 +8,7 @@ from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.shard import GroupShard
 from coordinator.group.share.group import ShareGroup
-from coordinator.group.share.share_timeouts import ShareTimeouts
-from coordinator.group.streams.config import StreamsConfig
+from coordinator.settings import ShareTimeouts, StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics

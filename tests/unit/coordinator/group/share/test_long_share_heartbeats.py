@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from coordinator.group.deferred import Deferred
-from coordinator.group.share import long_heartbeat
+from coordinator.group.share import heartbeats as long_heartbeat
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
     AlterShareGroupOffsetsRequestPartition,
@@ -41,7 +41,7 @@ def all_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_heartbeat, "MOST_OF_SHARES_IN_PASSING", -1)
 
 
-@pytest.mark.limit("coordinator.group.share.long_heartbeat.MOST_OF_SHARES_IN_PASSING")
+@pytest.mark.limit("coordinator.group.share.heartbeats.MOST_OF_SHARES_IN_PASSING")
 @pytest.mark.parametrize("much", ["topics", "partitions", "members"])
 def test_what_is_much_waits_and_the_rest_does_not(much: str) -> None:
     count = long_heartbeat.MOST_OF_SHARES_IN_PASSING // 10

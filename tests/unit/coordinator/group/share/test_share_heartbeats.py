@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group.member_memory import MOST_MEMBER_BYTES, MemberMemory
-from coordinator.group.share.share_timeouts import ShareTimeouts
 from coordinator.java.maps import JavaSet
+from coordinator.settings import ShareTimeouts
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.share.sharers import Sharers

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.share.asked_together import MOST_ASKED_AT_ONCE
+from coordinator.group.share.initializing import MOST_ASKED_AT_ONCE
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
     AlterShareGroupOffsetsRequestPartition,
@@ -124,7 +124,7 @@ def test_an_answer_for_a_group_that_is_gone_is_of_no_use() -> None:
     assert sharers.shard.groups.share == {}
 
 
-@pytest.mark.limit("coordinator.group.share.asked_together.MOST_ASKED_AT_ONCE")
+@pytest.mark.limit("coordinator.group.share.initializing.MOST_ASKED_AT_ONCE")
 def test_of_many_partitions_some_are_asked_for_at_a_time() -> None:
     sharers = Sharers(FakeTopics(t=2 * MOST_ASKED_AT_ONCE + 1))
     sharers.enter("m")

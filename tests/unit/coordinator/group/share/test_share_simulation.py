@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.known_topics import KnownTopic
+from coordinator.group.ports import KnownTopic
 from coordinator.group.shard import GroupShard
-from coordinator.group.share import long_heartbeat
+from coordinator.group.share import heartbeats as long_heartbeat
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.share.sharers import Sharers

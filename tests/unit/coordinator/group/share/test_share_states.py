@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.share.member import ShareMember
+from coordinator.group.share.group import ShareMember
 from coordinator.group.share.states import (
     ACCEPTED_EPOCHS,
     SHARE_GROUP_STATES,

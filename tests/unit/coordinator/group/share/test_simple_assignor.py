@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.modern.assignors.simple import assign_simply
-from coordinator.group.modern.assignors.spec import AssignorError, GroupSpec, MemberSpec
+from coordinator.group.modern.assignors import AssignorError, GroupSpec, MemberSpec
+from coordinator.group.share.simple_assignor import assign_simply
 from coordinator.java.maps import JavaMap, JavaSet
 
 VECTORS = Path(__file__).parents[2] / "data" / "simple_assignments.jsonl.gz"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coordinator.group.consumer_timeouts import ConsumerTimeouts
 from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.records import StreamsGroupRecord
 from coordinator.group.shard import GroupShard
-from coordinator.group.streams.config import StreamsConfig
 from coordinator.group.streams.group import StreamsGroup
-from coordinator.group.streams.heartbeat_answer import StreamsAnswer
+from coordinator.group.streams.heartbeats import StreamsAnswer
+from coordinator.settings import ConsumerTimeouts, StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_streams import (
     CopartitionGroup,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group import journal
+from coordinator.group import parts as journal
 from coordinator.group.deferred import Deferred
-from coordinator.group.streams import long_heartbeat
-from coordinator.group.streams.config import StreamsConfig
-from coordinator.group.streams.heartbeat_answer import StreamsAnswer
+from coordinator.group.streams import heartbeats as long_heartbeat
+from coordinator.group.streams.heartbeats import StreamsAnswer
+from coordinator.settings import StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_streams import KeyValue, StreamsGroupHeartbeatRequest, TopicInfo
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
@@ -46,7 +46,7 @@ def all_is_much(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(long_heartbeat, "MOST_DECIDED_IN_PASSING", -1)
 
 
-@pytest.mark.limit("coordinator.group.streams.long_heartbeat.MOST_DECIDED_IN_PASSING")
+@pytest.mark.limit("coordinator.group.streams.heartbeats.MOST_DECIDED_IN_PASSING")
 @pytest.mark.parametrize("much", ["tasks", "topics", "members"])
 def test_what_is_much_waits_and_the_rest_does_not(much: str) -> None:
     count = long_heartbeat.MOST_DECIDED_IN_PASSING // 10

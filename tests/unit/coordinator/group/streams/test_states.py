@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.group.streams.member import StreamsMember
+from coordinator.group.streams.group import StreamsMember
 from coordinator.group.streams.states import (
     FILTERED_AS,
     STREAMS_GROUP_STATES,
@@ -15,7 +15,7 @@ from coordinator.group.streams.states import (
     StreamsMemberState,
     TaskStep,
 )
-from coordinator.group.streams.task_reconciliation import TaskSituation, reconcile_tasks
+from coordinator.group.streams.steps import TaskSituation, reconcile_tasks
 from coordinator.group.streams.tasks import (
     NO_TARGET_TASKS,
     MemberTasks,

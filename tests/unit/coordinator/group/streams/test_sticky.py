@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from coordinator.group.streams.configured_topology import ConfiguredSubtopology, InternalTopic
 from coordinator.group.streams.sticky import TaskMemberSpec, assign_sticky
 from coordinator.group.streams.tasks import TargetTasks, TaskSets
+from coordinator.group.streams.topology import ConfiguredSubtopology, InternalTopic
 from coordinator.java.maps import JavaMap, JavaSet
 
 Shown = dict[str, tuple[list[str], list[str]]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.streams.config import StreamsConfig
 from coordinator.group.streams.states import StatusCode
+from coordinator.settings import StreamsConfig
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.streams.members import StreamsMembers, statuses, subtopology, told, topology

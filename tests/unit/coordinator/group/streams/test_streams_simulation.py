@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from coordinator.group.streams import long_heartbeat
-from coordinator.group.streams.config import StreamsConfig
+from coordinator.group.streams import heartbeats as long_heartbeat
+from coordinator.settings import StreamsConfig
 from protocol.errors import Error
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.streams.members import StreamsMembers, subtopology, topology

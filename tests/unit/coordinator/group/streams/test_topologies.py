@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from coordinator.group.streams.configured_topology import MOST_NAMED, ConfiguredTopology, configure
 from coordinator.group.streams.states import StatusCode
-from coordinator.group.streams.topology import StreamsTopology, topology_value
+from coordinator.group.streams.topology import (
+    MOST_NAMED,
+    ConfiguredTopology,
+    StreamsTopology,
+    configure,
+    topology_value,
+)
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_streams import Subtopology, TopicInfo
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
@@ -51,7 +56,7 @@ def test_internal_topics_are_made_as_they_were_sent() -> None:
     assert problem(found) == (StatusCode.MISSING_INTERNAL_TOPICS, "Internal topics are missing: c")
 
 
-@pytest.mark.limit("coordinator.group.streams.configured_topology.MOST_NAMED")
+@pytest.mark.limit("coordinator.group.streams.topology.MOST_NAMED")
 def test_of_many_missing_sources_the_first_ones_are_named() -> None:
     names = [f"t{index}" for index in range(MOST_NAMED + 2)]
     code, detail = problem(configured(FakeTopics(), subtopology("0", *reversed(names))))

@@ -1,0 +1,559 @@
+"""The steps of a decision about a streams group: topology → target → reconciliation.
+
+1. The topology beside the topics that are there, and whether the group is to be assigned anew for that, or for what a
+member says of itself (`GroupMetadataManager.streamsGroupHeartbeat`).
+
+2. The target assignment: who is to have which tasks (`TargetAssignmentBuilder`). It is computed by a heartbeat that
+finds the group's epoch beyond it, at the earliest `group.streams.assignment.interval.ms` after the last one. The first
+one of a group that nobody was in waits for `group.streams.initial.rebalance.delay.ms`, and is then computed by itself.
+
+3. The member on its way to its target (`CurrentAssignmentBuilder`): first it gives up, then it gets. A task is free
+once no process holds it; one that is active in a process has no copy there.
+
+Each step reads what the ones before it have found and adds its own records. Nothing of the group is changed before
+they are written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from coordinator.group.deferred import MOST_TRIES
+from coordinator.group.parts import Effects, Late, MemberSessions, ShardParts, StagedRecords
+from coordinator.group.records import AnyRecord
+from coordinator.group.streams.group import (
+    StreamsGroup,
+    StreamsMember,
+    current_tasks_record,
+    group_epoch_record,
+    streams_member_record,
+    target_tasks_epoch_record,
+    target_tasks_record,
+    topology_record,
+)
+from coordinator.group.streams.states import TASK_STEPS, StatusCode, StreamsMemberState, TaskStep
+from coordinator.group.streams.sticky import TaskMemberSpec, assign_sticky
+from coordinator.group.streams.tasks import (
+    NO_TARGET_TASKS,
+    ActiveTasks,
+    MemberTasks,
+    OwnedTasks,
+    TargetTasks,
+    TaskHolders,
+    TaskSets,
+    own_any,
+)
+from coordinator.group.streams.topology import ConfiguredTopology, StreamsTopology, configure, topology_value
+from coordinator.java.maps import JavaMap, JavaSet
+from coordinator.settings import STANDBYS, StreamsConfig
+from protocol.errors import Error, KafkaError
+from protocol.messages import groups_streams
+from protocol.messages.groups_streams import Status, TaskIds
+from protocol.waiting import compute
+
+log = logging.getLogger("barnabas.groups")
+
+
+# --- a decision -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class StreamsDecision(Effects):
+    """A member goes from `old`, as the group knows it, to `new`. A group that isn't there yet is empty, and another one
+    than the records make."""
+
+    group: StreamsGroup
+    config: StreamsConfig
+    owned: OwnedTasks
+    old: StreamsMember
+    new: StreamsMember
+    records: list[AnyRecord] = field(default_factory=list)
+    statuses: list[Status] = field(default_factory=list)
+    """What the answer says of the application, in Kafka's order."""
+    is_decided: bool = field(init=False, default=False)
+    configured: ConfiguredTopology = field(init=False)
+    assignment_configs: Mapping[str, str] = field(init=False)
+    epoch: int = field(init=False)
+    """The group's, as it will be."""
+    is_delayed: bool = field(init=False, default=False)
+    """Whether the group's first assignment waits for more members."""
+    target_epoch: int = field(init=False)
+    target: TargetTasks = field(init=False, default=NO_TARGET_TASKS)
+    """The member's part of the target assignment."""
+
+    def __post_init__(self) -> None:
+        self.epoch = self.group.epoch
+        self.target_epoch = self.group.assignment_epoch
+        self.assignment_configs = self.config.assignment_configs
+
+    def take_effect(self) -> None:
+        """Once, before the records are written. What is refused leaves all as it is."""
+        if self.is_decided:
+            Effects.take_effect(self)
+
+    def tell(self, code: StatusCode, detail: str) -> None:
+        self.statuses.append(Status(status_code=code, status_detail=detail))
+
+
+# --- 1. topology ----------------------------------------------------------------------------------------------
+
+NOT_VALIDATED = -1
+
+
+class TopologyStep:
+    """Records what is new of the member and of the topology, and gives the group its next epoch for it."""
+
+    def __init__(self, parts: ShardParts) -> None:
+        self._groups = parts.store.streams
+        self._runtime = parts.runtime
+        self._topics = parts.topics
+        self._hashes = parts.hashes
+
+    def take(self, decision: StreamsDecision, sent: groups_streams.Topology | None) -> None:
+        """`sent`: what a member brings that joins. Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, and
+        UNKNOWN_SERVER_ERROR for a topology with numbers that make no sense."""
+        group = decision.group
+        bump = decision.new != decision.old
+        if bump:
+            decision.records.append(streams_member_record(group.group_id, decision.new))
+        topology = self._topology(decision, sent)
+        metadata_hash, decision.configured, is_other = self._configured(decision, topology)
+        validated_epoch = NOT_VALIDATED
+        if decision.configured.is_ready:
+            validated_epoch = topology.epoch
+            for owned in decision.owned:
+                _check_tasks(decision.configured, owned or ())
+        bump = bump or is_other or validated_epoch != group.validated_epoch
+        if bump or decision.assignment_configs != group.assignment_configs:
+            decision.epoch = group.epoch + 1
+            decision.records.append(
+                group_epoch_record(
+                    group.group_id,
+                    decision.epoch,
+                    metadata_hash,
+                    validated_epoch,
+                    decision.assignment_configs,
+                )
+            )
+            said = "group %s is at epoch %d, its topology at %d"
+            decision.effects.append(partial(log.info, said, group.group_id, decision.epoch, validated_epoch))
+
+    def _topology(self, decision: StreamsDecision, sent: groups_streams.Topology | None) -> StreamsTopology:
+        """The group's, or the first one, which it keeps until it ends."""
+        known = decision.group.topology
+        if sent is None:
+            if known is None:
+                raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka: an IllegalStateException
+        else:
+            value = topology_value(sent)
+            new = StreamsTopology(value)
+            if known is None:
+                decision.records.append(topology_record(decision.group.group_id, value))
+                return new
+            if known.epoch <= new.epoch and not known.is_same(new):
+                raise KafkaError(Error.INVALID_REQUEST, "Topology updates are not supported yet.")
+        if decision.new.topology_epoch < known.epoch:
+            decision.tell(
+                StatusCode.STALE_TOPOLOGY,
+                f"The member's topology epoch {decision.new.topology_epoch} is behind the group's topology "
+                f"epoch {known.epoch}.",
+            )
+        return known
+
+    def _configured(
+        self, decision: StreamsDecision, topology: StreamsTopology
+    ) -> tuple[int, ConfiguredTopology, bool]:
+        """The hash of its topics' metadata, the topology beside them, and whether the hash is another one."""
+        group = decision.group
+        known = None if group.topology is None else group.configured
+        if known is not None and not group.needs_refresh(self._runtime.now_ms()):
+            return group.metadata_hash, known, False
+        hashed = self._hashes.look(topology.required)
+        decision.effects.append(partial(self._hashes.keep, hashed))
+        is_other = hashed.value != group.metadata_hash
+        if known is None or is_other:
+            known = configure(topology, self._topics)
+        if self._groups.get(group.group_id) is group:
+            decision.once_written.append(partial(self._was_configured, decision, known))
+        return hashed.value, known, is_other
+
+    def _was_configured(self, decision: StreamsDecision, configured: ConfiguredTopology) -> None:
+        """A group that wasn't there yet looks once more at its next heartbeat, as in Kafka."""
+        decision.group.configured = configured
+        decision.group.was_refreshed(self._runtime.now_ms(), decision.epoch)
+
+
+def _check_tasks(configured: ConfiguredTopology, owned: Sequence[TaskIds]) -> None:
+    """Raises KafkaError (INVALID_REQUEST) for tasks that there are none of."""
+    for each in owned:
+        subtopology = configured.subtopologies.get(each.subtopology_id)
+        if subtopology is None:
+            raise KafkaError(
+                Error.INVALID_REQUEST, f"Subtopology {each.subtopology_id} does not exist in the topology."
+            )
+        for partition in each.partitions:
+            if not 0 <= partition < subtopology.task_count:
+                raise KafkaError(
+                    Error.INVALID_REQUEST,
+                    f"Task {partition} for subtopology {each.subtopology_id} is invalid. "
+                    f"Number of tasks for this subtopology: {subtopology.task_count}",
+                )
+
+
+# --- 2. target ------------------------------------------------------------------------------------------------
+
+
+INITIAL_DELAY = "streams initial rebalance delay"
+
+
+class TaskTargetStep:
+    """Finds the member's part of the target assignment; a new one goes to the records."""
+
+    def __init__(self, parts: ShardParts) -> None:
+        self._runtime = parts.runtime
+        self._groups = parts.store.streams
+        self._journal = parts.journal
+        self._config_of = parts.streams_config_of
+
+    def take(self, decision: StreamsDecision) -> None:
+        """Changes nothing but the decision."""
+        group, config = decision.group, decision.config
+        delay_ms = config.initial_rebalance_delay_ms
+        decision.is_delayed = group.is_delayed
+        if group.is_empty and delay_ms > 0 and not group.is_delayed:
+            decision.is_delayed = True
+            decision.once_written.append(partial(self._delay, group.group_id, delay_ms))
+        if decision.is_delayed:
+            detail = "Assignment delayed due to the configured initial rebalance delay."
+            decision.tell(StatusCode.ASSIGNMENT_DELAYED, detail)
+            return
+        decision.target = group.target_of(decision.new.member_id)
+        if group.assignment_epoch >= decision.epoch:
+            return
+        if not group.may_be_assigned(config.assignment_interval_ms, self._runtime.now_ms()):
+            detail = "Assignment delayed due to the configured assignment interval."
+            decision.tell(StatusCode.ASSIGNMENT_DELAYED, detail)
+            return
+        targets = _targets(group, decision.new, decision.configured, decision.assignment_configs)
+        decision.records += self._records(group, decision.epoch, targets)
+        decision.effects.append(partial(log.info, "group %s: assignment %d", group.group_id, decision.epoch))
+        decision.target_epoch = decision.epoch
+        decision.target = targets[decision.new.member_id]
+
+    def _records(
+        self, group: StreamsGroup, epoch: int, targets: JavaMap[str, TargetTasks]
+    ) -> list[AnyRecord]:
+        records: list[AnyRecord] = [
+            target_tasks_record(group.group_id, member_id, target)
+            for member_id, target in targets.items()
+            if target != group.targets.get(member_id)
+        ]
+        records.append(target_tasks_epoch_record(group.group_id, epoch, self._runtime.now_ms()))
+        return records
+
+    # --- the first one --------------------------------------------------------------------------------------
+
+    def _delay(self, group_id: str, delay_ms: int) -> None:
+        group = self._groups[group_id]
+        group.is_delayed = True
+        self._runtime.schedule((INITIAL_DELAY, group_id), delay_ms, partial(self._delay_is_over, group_id))
+
+    def _delay_is_over(self, group_id: str) -> None:
+        """Nobody is told before a next heartbeat."""
+        group = self._groups.get(group_id)
+        if group is not None and group.is_delayed:
+            group.is_delayed = False
+            self._runtime.carry_out(group_id, self._delayed(group_id))
+
+    async def _delayed(self, group_id: str) -> None:
+        """The assignment that waited. A later heartbeat makes it where the group's topology hasn't been looked at,
+        which the first one behind the join that made the group does, and where it changes all the while."""
+        for _ in range(MOST_TRIES):
+            group = self._groups.get(group_id)
+            if group is None or group.is_empty or group.configured is None:
+                return
+            interval_ms = self._config_of(group_id).assignment_interval_ms
+            may_compute = group.may_be_assigned(interval_ms, self._runtime.now_ms())
+            if group.epoch <= group.assignment_epoch or not may_compute:
+                return
+            changes, found = group.changes, _Found()
+            await compute(partial(found.look, group, partial(self._staged, group, group.configured)))
+            if self._groups.get(group_id) is group and group.changes == changes:
+                assert found.staged is not None
+                self._write(group, found.staged)
+                return
+
+    def _staged(self, group: StreamsGroup, configured: ConfiguredTopology) -> StagedRecords:
+        targets = _targets(group, None, configured, group.assignment_configs)
+        return self._journal.staged(group, self._records(group, group.epoch, targets))
+
+    def _write(self, group: StreamsGroup, staged: StagedRecords) -> None:
+        try:
+            self._journal.write_staged(staged)
+        except KafkaError as error:  # the next heartbeat does it
+            log.warning("group %s can't be assigned now: %s", group.group_id, error)
+        else:
+            log.info("group %s: assignment %d, with all who came meanwhile", group.group_id, group.epoch)
+
+
+class _Found:
+    """What is computed beside the loop. A group that changes meanwhile is seen half, and looked at once more."""
+
+    def __init__(self) -> None:
+        self.staged: StagedRecords | None = None
+
+    def look(self, group: StreamsGroup, compute: Callable[[], StagedRecords]) -> None:
+        changes = group.changes
+        try:
+            self.staged = compute()
+        except Exception:
+            if group.changes == changes:
+                raise
+
+
+def _targets(
+    group: StreamsGroup,
+    new: StreamsMember | None,
+    configured: ConfiguredTopology,
+    assignment_configs: Mapping[str, str],
+) -> JavaMap[str, TargetTasks]:
+    """Of the members as they will be, with the one that joins; nothing for all while the topics don't fit."""
+    specs: JavaMap[str, TaskMemberSpec] = JavaMap()
+    for member_id, member in group.members.items():
+        specs[member_id] = TaskMemberSpec(member.process_id, group.target_of(member_id))
+    if new is not None:
+        specs[new.member_id] = TaskMemberSpec(new.process_id, group.target_of(new.member_id))
+    assigned: Mapping[str, TargetTasks] = {}
+    if configured.is_ready:
+        standbys = int(assignment_configs.get(STANDBYS, "0"))
+        assigned = assign_sticky(specs, configured.subtopologies, standbys)
+    targets: JavaMap[str, TargetTasks] = JavaMap()
+    for member_id in specs:
+        targets[member_id] = assigned.get(member_id, NO_TARGET_TASKS)
+    return targets
+
+
+# --- time limits of members -----------------------------------------------------------------------------------
+#
+# By key: ("streams session", group, member), and ("streams rebalance", group, member) while it has tasks to
+# give up. Source: `GroupMetadataManager` (scheduleStreamsGroupSessionTimeout,
+# scheduleStreamsGroupRebalanceTimeout).
+
+STREAMS_SESSION = "streams session"
+STREAMS_REBALANCE = "streams rebalance"
+
+
+class StreamsSessions(MemberSessions[StreamsMember]):
+    """Of the members of a shard."""
+
+    def __init__(self, parts: ShardParts, late: Late) -> None:
+        super().__init__(
+            parts.runtime,
+            late,
+            parts.store.streams,
+            is_undecided=parts.undecided.is_of,
+            session=STREAMS_SESSION,
+            rebalance=STREAMS_REBALANCE,
+            timeout_ms_of=lambda group_id: parts.streams_config_of(group_id).session_timeout_ms,
+            gives_up=lambda member: member.state is StreamsMemberState.UNREVOKED_TASKS,
+        )
+
+
+# --- 3. reconciliation ----------------------------------------------------------------------------------------
+
+IsHeld = Callable[[str, int], bool]
+"""Whether a task, by subtopology and partition, has to be given up by somebody first."""
+
+
+class TaskReconciliationStep:
+    """Brings the member a step nearer to its target."""
+
+    def __init__(self, sessions: MemberSessions[StreamsMember]) -> None:
+        self._sessions = sessions
+
+    def take(self, decision: StreamsDecision) -> None:
+        """Raises KafkaError (FENCED_MEMBER_EPOCH), see `reconcile_tasks`."""
+        member, group = decision.new, decision.group
+        if member.is_reconciled_to(decision.target_epoch):
+            return
+        situation = TaskSituation(decision.target_epoch, decision.target, decision.owned, group.holders)
+        reconciled = reconcile_tasks(member, situation)
+        if reconciled == member:
+            return
+        decision.new = reconciled
+        decision.records.append(current_tasks_record(group.group_id, reconciled))
+        if reconciled.state is StreamsMemberState.UNREVOKED_TASKS:
+            effect = partial(self._sessions.limit_rebalance, group.group_id, reconciled)
+        else:
+            effect = partial(self._sessions.end_rebalance, group.group_id, reconciled.member_id)
+        decision.once_written.append(effect)
+
+
+class TaskSituation(NamedTuple):
+    """What a member's next step depends on, besides itself."""
+
+    target_epoch: int
+    target: TargetTasks
+    owned: OwnedTasks
+    holders: TaskHolders
+
+
+def reconcile_tasks(member: StreamsMember, situation: TaskSituation) -> StreamsMember:
+    """The member after the next step.
+
+    Raises KafkaError: FENCED_MEMBER_EPOCH where it is in a state that isn't known and still owns something,
+    UNKNOWN_SERVER_ERROR where it reports a subtopology twice.
+    """
+    step = TASK_STEPS[member.state, _is_settled(member, situation)]
+    if step is TaskStep.STAY:
+        return member
+    if step is TaskStep.REFUSE:
+        raise KafkaError(
+            Error.FENCED_MEMBER_EPOCH,
+            "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
+        )
+    epoch = member.epoch
+    if step is TaskStep.NEXT_EPOCH:
+        epoch += 1
+    elif step is TaskStep.ADOPT:
+        epoch = situation.target_epoch
+    return _next(member, epoch, situation)
+
+
+def _is_settled(member: StreamsMember, situation: TaskSituation) -> bool:
+    """The second part of a key of `TASK_STEPS`."""
+    owned = situation.owned.kinds
+    if member.state is StreamsMemberState.STABLE:
+        return member.epoch == situation.target_epoch
+    if member.state is StreamsMemberState.UNREVOKED_TASKS:
+        return owned is not None and not own_any(owned, member.pending)
+    if member.state is StreamsMemberState.UNKNOWN:
+        return owned is not None and not any(owned)
+    return True
+
+
+class _ActiveDifference(NamedTuple):
+    """Between the active tasks that a member has and those that it is to have."""
+
+    kept: ActiveTasks
+    revoked: ActiveTasks
+    added: ActiveTasks
+    some_are_held: bool
+
+
+class _CopyDifference(NamedTuple):
+    """The same of standby or warm-up tasks."""
+
+    kept: TaskSets
+    revoked: TaskSets
+    added: TaskSets
+    some_are_held: bool
+
+
+def _next(member: StreamsMember, epoch: int, situation: TaskSituation) -> StreamsMember:
+    target_epoch, target, reported, holders = situation
+    process_id = member.process_id
+
+    def active_is_held(subtopology_id: str, partition: int) -> bool:
+        is_active = holders.active_process(subtopology_id, partition) is not None
+        return is_active or holders.has_copy(process_id, subtopology_id, partition)
+
+    def copy_is_held(subtopology_id: str, partition: int) -> bool:
+        is_active = holders.active_process(subtopology_id, partition) == process_id
+        return is_active or holders.has_copy(process_id, subtopology_id, partition)
+
+    active = _active_difference(member.assigned.active, target.active, target_epoch, active_is_held)
+    standby = _copy_difference(member.assigned.standby, target.standby, copy_is_held)
+    warmup = _copy_difference(member.assigned.warmup, target.warmup, copy_is_held)
+    kept = MemberTasks(active.kept, standby.kept, warmup.kept)
+    revoked = MemberTasks(active.revoked, standby.revoked, warmup.revoked)
+    owned = reported.kinds
+    if not revoked.is_empty and (owned is None or own_any(owned, revoked)):
+        return member.at_epoch(epoch, StreamsMemberState.UNREVOKED_TASKS, kept, revoked)
+    assigned = kept
+    if any(len(difference.added) for difference in (active, standby, warmup)):
+        assigned = MemberTasks(_merged(active), _merged_copies(standby), _merged_copies(warmup))
+    some_are_held = active.some_are_held or standby.some_are_held or warmup.some_are_held
+    state = StreamsMemberState.UNRELEASED_TASKS if some_are_held else StreamsMemberState.STABLE
+    return member.at_epoch(target_epoch, state, assigned)
+
+
+def _either(target: TaskSets, has: ActiveTasks | TaskSets) -> JavaSet[str]:
+    """All subtopologies, in the order in which Kafka goes over them."""
+    subtopology_ids = JavaSet.of(target.keys())
+    subtopology_ids.update(has)
+    return subtopology_ids
+
+
+def _active_difference(has: ActiveTasks, target: TaskSets, epoch: int, is_held: IsHeld) -> _ActiveDifference:
+    kept: ActiveTasks = JavaMap()
+    revoked: ActiveTasks = JavaMap()
+    added: ActiveTasks = JavaMap()
+    some_are_held = False
+    for subtopology_id in _either(target, has):
+        wanted = target.get(subtopology_id) or JavaSet()
+        keeps: JavaMap[int, int] = JavaMap()
+        revokes: JavaMap[int, int] = JavaMap()
+        adds: JavaMap[int, int] = JavaMap()
+        for partition, since in (has.get(subtopology_id) or JavaMap()).items():
+            (keeps if partition in wanted else revokes)[partition] = since
+        for partition in wanted:
+            if partition in keeps:
+                continue
+            if is_held(subtopology_id, partition):
+                some_are_held = True
+            else:
+                adds[partition] = epoch
+        for found, partitions in ((kept, keeps), (revoked, revokes), (added, adds)):
+            if len(partitions):
+                found[subtopology_id] = partitions
+    return _ActiveDifference(kept, revoked, added, some_are_held)
+
+
+def _copy_difference(has: TaskSets, target: TaskSets, is_held: IsHeld) -> _CopyDifference:
+    kept: TaskSets = JavaMap()
+    revoked: TaskSets = JavaMap()
+    added: TaskSets = JavaMap()
+    some_are_held = False
+    for subtopology_id in _either(target, has):
+        current = has.get(subtopology_id) or JavaSet()
+        wanted = target.get(subtopology_id) or JavaSet()
+        keeps, revokes, adds = JavaSet.of(current), JavaSet.of(current), JavaSet.of(wanted)
+        for partition in current:
+            (revokes if partition in wanted else keeps).discard(partition)
+        for partition in wanted:
+            if partition in keeps:
+                adds.discard(partition)
+            elif is_held(subtopology_id, partition):
+                adds.discard(partition)
+                some_are_held = True
+        for found, partitions in ((kept, keeps), (revoked, revokes), (added, adds)):
+            if len(partitions):
+                found[subtopology_id] = partitions
+    return _CopyDifference(kept, revoked, added, some_are_held)
+
+
+def _merged(active: _ActiveDifference) -> ActiveTasks:
+    """What is kept and what is added, walked as in Kafka (`TasksTupleWithEpochs.merge`)."""
+    merged: ActiveTasks = JavaMap()
+    for subtopology_id, partitions in active.kept.items():
+        merged[subtopology_id] = JavaMap.copy_of(partitions)
+    for subtopology_id, partitions in active.added.items():
+        if subtopology_id in merged:
+            merged[subtopology_id].put_all(partitions)
+        else:
+            merged.compute_if_absent(subtopology_id, JavaMap.copy_of(partitions))
+    return merged
+
+
+def _merged_copies(copies: _CopyDifference) -> TaskSets:
+    merged: TaskSets = JavaMap()
+    for subtopology_id, partitions in copies.kept.items():
+        merged[subtopology_id] = JavaSet.of(partitions)
+    for subtopology_id, partitions in copies.added.items():
+        merged.compute_if_absent(subtopology_id, JavaSet()).update(partitions)
+    return merged
