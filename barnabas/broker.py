@@ -13,12 +13,63 @@ import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from barnabas.blocks import InBlocks
-from barnabas.child import BrokerError, Child
-from barnabas.ports import HeldPorts
-from barnabas.properties import value_in
+from barnabas.child import BrokerError, Child, InBlocks
+
+_LOGICAL_LINE = re.compile(r"^[ \t\f]*(?:[#!].*|(?:[^\\\n]+|\\[\s\S])*)", re.MULTILINE)
+_LINE_BREAK = re.compile(r"\\\n[ \t\f]*")
+_PROPERTY = re.compile(r"[ \t\f]*((?:[^\\=: \t\f]|\\.)+)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+|$)(.*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+def value_in(text: str, name: str) -> str | None:
+    """None where it isn't there. Escapes of what isn't ASCII are left as they are."""
+    value = None
+    for line in _LOGICAL_LINE.findall(text.replace("\r\n", "\n").replace("\r", "\n")):
+        found = _PROPERTY.fullmatch(_LINE_BREAK.sub("", line))
+        if found is not None and _ESCAPED.sub(r"\1", found[1]) == name:
+            value = _ESCAPED.sub(r"\1", found[2])
+    return value
+
+
+# --- Ports that brokers have from before their first start to the end, whether they run or not --------------
+
+
+class HeldPorts:
+    """A free one of each of these hosts, which may be the same. On Linux nobody else is given one of them as long as
+    they are held: a socket is bound to it and doesn't listen, beside which a node, and only who asks for this very
+    port, can bind its own."""
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        """An empty host is every interface. Raises OSError where a host isn't this machine's."""
+        sockets: list[socket.socket] = []
+        self.let_go = weakref.finalize(self, _close, sockets)
+        """Anybody may have them."""
+        try:
+            for host in hosts:
+                family, *_, address = _address(host)
+                sockets.append(socket.socket(family, socket.SOCK_STREAM))
+                sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                sockets[-1].bind(address)
+            self.numbers = [int(each.getsockname()[1]) for each in sockets]
+        except OSError:
+            self.let_go()
+            raise
+        if sys.platform != "linux":  # elsewhere two can't be bound
+            self.let_go()
+
+
+def _address(host: str) -> tuple[Any, ...]:
+    return socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+
+
+def _close(sockets: list[socket.socket]) -> None:
+    for each in sockets:
+        each.close()
+
+
+# --- The broker ---------------------------------------------------------------------------------------------
 
 __all__ = ["Broker", "BrokerError"]
 

@@ -1,20 +1,385 @@
-"""`Cluster`: several brokers and their controller, each a process of its own, for a test or a terminal."""
+"""`Cluster`: several brokers and their controller, each a process of its own, for a test or a terminal.
+
+Each node is a `Broker` that can be cut off from others. What the nodes are, by ids, ports, folders and settings, is
+laid out before any of them starts.
+"""
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 import tempfile
 import time
+import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from barnabas.blocks import InBlocks
-from barnabas.child import BrokerError, Child, QuestionRefusedError
-from barnabas.cluster_layout import Layout
-from barnabas.cluster_node import ClusterNode
+from barnabas.broker import Broker, HeldPorts
+from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
+
+
+class Network:
+    """What is cut between the nodes of a cluster: pairs of node ids, from which one to which."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[int, ClusterNode] = {}
+        self._cut: set[tuple[int, int]] = set()
+
+    def is_cut(self, one: int, other: int) -> bool:
+        """Whether anything between these two is lost."""
+        return not self._cut.isdisjoint(((one, other), (other, one)))
+
+    def cut(self, ways: Iterable[tuple[int, int]]) -> None:
+        """These too."""
+        self._change(self._cut | {*ways})
+
+    def mend(self, ways: Iterable[tuple[int, int]]) -> None:
+        """These no more."""
+        self._change(self._cut - {*ways})
+
+    def question_for(self, node_id: int) -> Mapping[str, object]:
+        """What a node is asked, so that it cuts what is to be cut at its end: connections that it has made."""
+        cuts = []
+        for other in self.nodes.values():
+            incoming, outgoing = (other.node_id, node_id) in self._cut, (node_id, other.node_id) in self._cut
+            if incoming or outgoing:
+                host, port = other.address
+                cuts.append({"host": host, "port": port, "incoming": incoming, "outgoing": outgoing})
+        return {"ask": "cut", "cuts": cuts}
+
+    def _change(self, cut: set[tuple[int, int]]) -> None:
+        changed = {node_id for way in cut ^ self._cut for node_id in way}
+        self._cut = cut
+        for node_id in sorted(changed):
+            self.nodes[node_id].obey(self.question_for(node_id))
+
+
+class ClusterNode(Broker):
+    """One node of a `Cluster`, which makes it: everything that a `Broker` has, and what follows.
+
+    Its folder and its ports stay over any stop or kill, until the cluster's end. `start()` after a kill takes as long
+    as the controller believes in the one that was killed: `broker.session.timeout.ms`.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        address: tuple[str, int],
+        network: Network,
+        *,
+        folder: Path,
+        temporary_root: Path | None,
+        cluster_id: str,
+        config: Mapping[str, object],
+        log_level: str | None,
+        startup_timeout_s: float,
+    ) -> None:
+        """`address` is where other nodes connect to it. What it prints goes to a file beside its folder. Of a temporary
+        cluster `temporary_root` has the folders of all nodes, which go with the last of them."""
+        self.node_id = node_id
+        self.address = address
+        self._network = network
+        self._temporary_root = temporary_root
+        self._cluster_id = cluster_id
+        self._log_file = folder.with_name(f"{folder.name}.log")
+        super().__init__(data=folder, config=config, log_level=log_level, startup_timeout_s=startup_timeout_s)
+        network.nodes[node_id] = self
+
+    # --- by and by ------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Stop it cleanly: once others lead what it leads, where it reaches the controller. Raises as a Broker's."""
+        self.begin_to_stop(leave=self.reaches_controller())
+        self.wait_until_stopped()
+
+    def begin_to_stop(self, *, leave: bool) -> None:
+        """For `wait_until_stopped`, where others stop meanwhile."""
+        self._child.begin_to_stop(leave=leave)
+
+    def wait_until_stopped(self) -> None:
+        """Raises BrokerError if it doesn't end well."""
+        self._child.wait_until_ended()
+
+    def close(self) -> None:
+        """As `stop()`: what it has is its cluster's."""
+        self.stop()
+
+    # --- cut off --------------------------------------------------------------------------------------------
+
+    def isolate(
+        self,
+        from_: Iterable[int | ClusterNode] | None = None,
+        *,
+        incoming: bool = True,
+        outgoing: bool = True,
+    ) -> None:
+        """Cut it off from other nodes: those in `from_`, ids or nodes, the controller's among them, or all others.
+
+        `incoming`: what they send to it is lost; `outgoing`: what it sends to them is. Of one connection requests go
+        one way and answers the other, and each is lost by its own direction. Nobody is told: no connection ends, and a
+        new one comes to nothing where either direction is cut, as to an address that doesn't answer.
+        Clients aren't cut off from any node. It adds to what is cut already, and holds over stops and starts.
+
+        What goes between nodes is all that is said at the inter-broker listener and at the controller's: replication,
+        the metadata log, heartbeats, markers, what clients ask of the controller. That a process has died is noticed
+        by others only as far as the network to it is whole. A paused node does as it is told when it is resumed.
+        """
+        others = self._others(from_)
+        self._network.cut(
+            [(other, self.node_id) for other in others if incoming]
+            + [(self.node_id, other) for other in others if outgoing]
+        )
+
+    def heal(self, from_: Iterable[int | ClusterNode] | None = None) -> None:
+        """The network is whole again between it and those in `from_`, or all others, in both directions. What was lost
+        in a connection that stands still arrives, as what TCP sends again does."""
+        others = self._others(from_)
+        self._network.mend(
+            [way for other in others for way in ((other, self.node_id), (self.node_id, other))]
+        )
+
+    def _others(self, from_: Iterable[int | ClusterNode] | None) -> list[int]:
+        known = self._network.nodes
+        if from_ is None:
+            return [node_id for node_id in known if node_id != self.node_id]
+        others = [each.node_id if isinstance(each, ClusterNode) else each for each in from_]
+        for other in others:
+            if other not in known or other == self.node_id:
+                raise ValueError(f"{other} is no other node of the cluster: there are {sorted(known)}")
+        return others
+
+    # --- of its cluster's -----------------------------------------------------------------------------------
+
+    @property
+    def child(self) -> Child:
+        """Its process."""
+        return self._child
+
+    def begin_to_start(self) -> None:
+        """For `wait_until_started`, where others start meanwhile."""
+        self._begin_to_start()
+
+    def wait_until_started(self) -> None:
+        """Raises BrokerError if it does not start."""
+        self._wait_until_started()
+
+    # --- asked ----------------------------------------------------------------------------------------------
+
+    @property
+    def answers(self) -> bool:
+        """Whether it can be asked now."""
+        return self.running and not self.paused
+
+    @property
+    def absence(self) -> str:
+        """Why it can't be asked, as the end of a sentence."""
+        return "is paused" if self.running else "doesn't run"
+
+    def ask(self, question: Mapping[str, object]) -> Any:
+        """By the control socket (`broker/process/control.py`). Raises QuestionRefusedError, BrokerError."""
+        try:
+            return self._child.ask(question)
+        except BrokerError as failure:
+            failure.add_note(f"that was {self}")
+            raise
+
+    def obey(self, question: Mapping[str, object]) -> None:
+        """As `ask`, of what counts as well once it is resumed, and is said again when it starts."""
+        if self.paused:
+            self._child.begin_to_ask(question)
+        elif self.running and self.connects:
+            self._child.ask(question)
+
+    @property
+    def connects(self) -> bool:
+        """Whether it makes connections to other nodes: the controller makes none."""
+        return self._config.get("process.roles") == "broker"
+
+    def reaches_controller(self) -> bool:
+        """Whether a controller can be asked, and nothing is lost on the way there."""
+        controllers = [node for node in self._network.nodes.values() if not node.connects]
+        return any(
+            node.answers and not self._network.is_cut(node.node_id, self.node_id) for node in controllers
+        )
+
+    # --- how it is started ----------------------------------------------------------------------------------
+
+    def _first_question(self) -> Mapping[str, object] | None:
+        return self._network.question_for(self.node_id) if self.connects else None
+
+    def _new_child(self) -> Child:
+        return Child(self._log_file, is_temporary=self._temporary_root is not None)
+
+    def _command(self, control_fd: int) -> list[str]:
+        command = [*super()._command(control_fd), f"--cluster-id={self._cluster_id}"]
+        if self._temporary_root is not None:
+            command += ["--temporary", "--temporary-root", str(self._temporary_root)]
+        return command
+
+    def __str__(self) -> str:
+        return f"{'broker' if self.connects else 'controller'} {self.node_id}"
+
+    def __repr__(self) -> str:
+        state = "paused" if self.paused else self._bootstrap if self.running else "not running"
+        return f"<barnabas.Cluster {self}, {state}>"
+
+
+# --- What the nodes are -------------------------------------------------------------------------------------
+
+CONTROLLER_ID = 100
+
+SET_BY_THE_CLUSTER = {
+    "advertised.listeners",
+    "broker.id",
+    "broker.rack",
+    "controller.listener.names",
+    "controller.quorum.bootstrap.servers",
+    "controller.quorum.voters",
+    "inter.broker.listener.name",
+    "listener.security.protocol.map",
+    "listeners",
+    "log.dir",
+    "log.dirs",
+    "metadata.log.dir",
+    "node.id",
+    "process.roles",
+    "security.inter.broker.protocol",
+}
+
+
+def defaults(brokers: int) -> dict[str, object]:
+    """Settings that aren't Kafka's defaults, where `config` doesn't say otherwise. Topics have as many replicas as
+    Kafka's defaults wish for, as far as there are brokers, and take records while one of three is away. An internal
+    topic has a few partitions for each broker, and not 50: a test waits for all of them. Heartbeats come four times as
+    often: a broker that stops asks the controller as often whether it may."""
+    replicas = min(3, brokers)
+    least_in_sync = 2 if replicas > 2 else 1
+    return {
+        "broker.heartbeat.interval.ms": 500,
+        "default.replication.factor": replicas,
+        "min.insync.replicas": least_in_sync,
+        "offsets.topic.replication.factor": replicas,
+        "offsets.topic.num.partitions": 6,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": least_in_sync,
+        "transaction.state.log.num.partitions": 6,
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": least_in_sync,
+    }
+
+
+class Layout:
+    """Of one cluster: see there."""
+
+    def __init__(
+        self,
+        brokers: int,
+        racks: Sequence[str],
+        config: Mapping[str, object],
+        *,
+        host: str,
+        port: int | None,
+        log_level: str | None,
+        startup_timeout_s: float,
+    ) -> None:
+        """Raises ValueError for what no cluster can be made by."""
+        if brokers < 1:
+            raise ValueError(f"a cluster has one broker or more, and not {brokers}")
+        taken = SET_BY_THE_CLUSTER.intersection(config)
+        if taken:
+            raise ValueError(f"{', '.join(sorted(taken))}: a cluster sets that itself")
+        self.brokers = brokers
+        self.startup_timeout_s = startup_timeout_s
+        self._racks = racks
+        self._config = {**defaults(brokers), **config}
+        self._host = host
+        self._port = port
+        self._log_level = log_level
+        self._ports: HeldPorts | None = None
+
+    def nodes(self, root: Path, temporary_root: Path | None) -> list[ClusterNode]:
+        """The controller and the brokers, none of which runs yet. Folders that are there already say the cluster's id.
+        Free ports are taken, and held until `let_go_of_ports`."""
+        network = Network()
+        cluster_id = _found_cluster_id(root) or _new_cluster_id()
+        return [
+            ClusterNode(
+                node_id,
+                address,
+                network,
+                folder=root / name,
+                temporary_root=temporary_root,
+                cluster_id=cluster_id,
+                config=config,
+                log_level=self._log_level,
+                startup_timeout_s=self.startup_timeout_s,
+            )
+            for node_id, name, address, config in self._planned()
+        ]
+
+    def let_go_of_ports(self) -> None:
+        """Nobody listens on them any more."""
+        if self._ports is not None:
+            self._ports.let_go()
+
+    def _planned(self) -> Iterator[tuple[int, str, tuple[str, int], dict[str, object]]]:
+        """Id, folder, address for other nodes, settings."""
+        self._ports = HeldPorts([self._host] * (2 * self.brokers + 1))
+        controller_port, *ports = self._ports.numbers
+        if self._port is not None:
+            ports[: self.brokers] = range(self._port, self._port + self.brokers)
+        controller_id = max(CONTROLLER_ID, self.brokers + 1)
+        of_all = {
+            **self._config,
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"{controller_id}@{self._at(controller_port)}",
+        }
+        of_controller = {
+            **of_all,
+            "process.roles": "controller",
+            "node.id": controller_id,
+            "listeners": f"CONTROLLER://{self._at(controller_port)}",
+        }
+        yield controller_id, "controller", (self._host, controller_port), of_controller
+        for node_id in range(1, self.brokers + 1):
+            client_port, port = ports[node_id - 1], ports[self.brokers + node_id - 1]
+            of_broker: dict[str, object] = {
+                **of_all,
+                "process.roles": "broker",
+                "node.id": node_id,
+                "listeners": f"PLAINTEXT://{self._at(client_port)},BROKERS://{self._at(port)}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "inter.broker.listener.name": "BROKERS",
+            }
+            if self._racks:
+                of_broker["broker.rack"] = self._racks[(node_id - 1) % len(self._racks)]
+            yield node_id, str(node_id), (self._host, port), of_broker
+
+    def _at(self, port: int) -> str:
+        return f"[{self._host}]:{port}" if ":" in self._host else f"{self._host}:{port}"
+
+
+def _new_cluster_id() -> str:
+    """As Kafka draws one: it can't be taken for an option."""
+    while (drawn := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return drawn
+
+
+def _found_cluster_id(root: Path) -> str | None:
+    """Of folders that were here before."""
+    for file in sorted(root.glob("*/meta.properties")):
+        for line in file.read_text("utf-8", errors="replace").splitlines():
+            name, _, value = line.partition("=")
+            if name.strip() == "cluster.id":
+                return value.strip()
+    return None
+
+
+# --- The cluster --------------------------------------------------------------------------------------------
 
 POLL_S = 0.01
 

@@ -30,7 +30,7 @@ def main() -> int:
     from broker.process.run import run
 
     status = run(options)
-    from broker.environment.computing import is_under_way
+    from broker.environment.threads import is_under_way
 
     if is_under_way():
         # All that counts is closed. What is still computed counts no more, and while it ends of itself, or unpacks

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.environment.watchdog import TURN_S
+from broker.environment.scheduler import TURN_S
 from broker.replicas.leader import Leader
 from broker.upkeep import Upkeep
 from protocol.errors import KafkaError
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from broker.controller.snapshots import MetadataSnapshots
     from broker.disks.failures import LogDirFailures
     from broker.disks.log_dirs import LogDirs
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduler
+    from broker.environment.scheduler import Clock, Scheduler
     from broker.network.listener import Listener
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions

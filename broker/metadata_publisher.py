@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.config.dynamic_settings import set_dynamic
+from broker.config.alterations import set_dynamic
 from broker.controller.image import BROKER_RESOURCE
 from broker.coordination.imports import import_coordinators
 from protocol.waiting import Waiting, at_once

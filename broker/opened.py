@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.placement import Placement
     from broker.controller.registration import BrokerIncarnation
+    from broker.controller.replica_placer import Placement
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.fault_handler import FaultHandler

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.config.connections_per_host import CONNECTIONS_PER_HOST
-from broker.config.roles import VOTERS
+from broker.config.broker_config import CONNECTIONS_PER_HOST, VOTERS
+from broker.config.errors import StartError
 from broker.config.topic_config import log_config_of_metadata
-from broker.controller.bootstrap import bootstrap_records
-from broker.controller.features import KRAFT_VERSION_RANGE
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.log_damage import find_damage
 from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
-from broker.controller.snapshots import SnapshotPolicy
+from broker.controller.metadata_versions import KRAFT_VERSION_RANGE
+from broker.controller.snapshots import SnapshotPolicy, bootstrap_records
 from broker.disks.opening import open_log_dirs
 from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
-from broker.process.start_error import StartError
 from broker.replicas.partitions import FAULTS as LOG_FAULTS
 from protocol.errors import CodecError
 from protocol.messages.raft import Endpoint, KRaftVersionFeature, Voter

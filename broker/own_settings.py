@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.partition_terms import OwnSettings
+from broker.controller.partition_updates import OwnSettings
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig

@@ -13,20 +13,18 @@ from typing import TYPE_CHECKING
 from broker.cleaner.log_cleaner import LogCleaner
 from broker.config.topic_config import log_config_of_topic
 from broker.controller.controller import Controller
+from broker.controller.image import is_internal
 from broker.controller.own_broker import end_run
 from broker.controller.partition_updates import leader_and_isr_updates
 from broker.controller.replica_placer import StripedReplicaPlacer
-from broker.controller.topic_names import is_internal
 from broker.controller.topic_requests import TopicRequests
 from broker.coordination import group_lines
 from broker.coordination.coordinators import Coordinators
 from broker.coordination.hosted_shard import PartitionRuntime
 from broker.disks.failures import LogDirFailures
-from broker.disks.moves import LogDirMoves
-from broker.disks.replica_directories import ReplicaDirectories
+from broker.disks.moves import LogDirMoves, ReplicaDirectories
 from broker.early_requests import EarlyRequests
-from broker.environment.timers import LoopTimers
-from broker.environment.watchdog import Watchdog
+from broker.environment.scheduler import LoopTimers, Watchdog
 from broker.handlers import HANDLERS
 from broker.housekeeping import Housekeeping
 from broker.metadata_publisher import BrokerMetadataPublisher, MetadataSubscribers
@@ -51,12 +49,12 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.controller.partition_terms import OwnSettings
+    from broker.controller.partition_updates import OwnSettings
     from broker.controller.quorum_requests import ReplicaProgress
     from broker.opened import Opened
     from broker.peers.alter_partition_manager import AlterPartitionManager
-    from broker.peers.cluster import Cluster
-    from broker.peers.controlled_shutdown import ControlledShutdown
+    from broker.peers.own_cluster import Cluster
+    from broker.peers.own_controller import ControlledShutdown
     from broker.quorum.controller_server import ControllerServer
     from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
     from broker.replicas.replication import PartitionKey
@@ -134,7 +132,7 @@ class Server:
         if not [*opened.controller_endpoints]:
             return None
         # Here, so that no start of a node that controls itself alone waits for it.
-        from broker.peers.controlled_shutdown import ControlledShutdown
+        from broker.peers.own_controller import ControlledShutdown
 
         return ControlledShutdown(opened, self.controller, self.own_settings, self._others_know)
 

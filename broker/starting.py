@@ -7,12 +7,13 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.config.errors import StartError
 from broker.controller import assigned_directories, registration
 from broker.controller.own_broker import begin_run, end_session
 from broker.controller.partition_updates import leader_and_isr_updates
-from broker.controller.placement import Placement
+from broker.controller.replica_placer import Placement
 from broker.disks import opening
-from broker.disks.found_folders import find_folders, say_missing, settle_moves
+from broker.disks.opening import find_folders, say_missing, settle_moves
 from broker.fault_handler import FaultHandler
 from broker.network.endpoints import bind_all
 from broker.opened import Opened
@@ -27,7 +28,6 @@ from broker.opening import (
 )
 from broker.own_settings import own_settings
 from broker.process.descriptors import shares
-from broker.process.start_error import StartError
 from broker.registration_request import registration_request
 from broker.server import Server
 from protocol.errors import BrokenInvariantError

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.snapshots import MetadataSnapshots
     from broker.disks.log_dirs import LogDirs
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduler
+    from broker.environment.scheduler import Clock, Scheduler
     from broker.network.listener import Listener
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog

@@ -96,7 +96,7 @@ def _named_by(path: str, said: dict[str, str]) -> tuple[list[str], str]:
 
 def _summary(looked: Examination, holders: dict[str, LockedError]) -> dict[str, object]:
     """What one wants to know of the folders before anything is wrong."""
-    from broker.controller.record_versions import METADATA_VERSION
+    from broker.controller.metadata_versions import METADATA_VERSION
 
     features = {} if looked.metadata is None else dict(looked.metadata.features)
     level = features.get(METADATA_VERSION)
@@ -140,7 +140,7 @@ def _in_few_words(partitions: list[tuple[str, int]]) -> list[str]:
 
 
 def _level(level: int) -> str:
-    from broker.controller.release_versions import release_of
+    from broker.process.format_command import release_of
 
     try:
         return f"{release_of(level)} ({level})"

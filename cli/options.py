@@ -97,7 +97,7 @@ def key_values(given: Iterable[str], option: str) -> dict[str, str]:
 def properties_of(path: str) -> dict[str, str]:
     """What the properties file that `--config` names says, by key. Raises CommandUsageError."""
     from broker.config.errors import UsageError
-    from broker.config.properties import read_properties
+    from broker.config.given_settings import read_properties
 
     try:
         return {found.name: found.value for found in read_properties(os.path.expanduser(path))}

@@ -17,8 +17,7 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 
 from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted, append_error
-from protocol.errors import BrokenInvariantError, stops_the_broker
-from protocol.errors import Error, KafkaError
+from protocol.errors import BrokenInvariantError, Error, KafkaError, stops_the_broker
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 log = logging.getLogger("barnabas.replicas")

@@ -1,4 +1,5 @@
-"""Spark's own Kafka connector: where its jars come from, and what to say where something is missing.
+"""Spark's own Kafka connector: where its jars come from, and what to say where something is missing; which Spark the
+sink runs on.
 
 `python -m barnabas.spark.connector` fetches the jars, if they aren't there yet.
 """
@@ -15,11 +16,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.spark.errors import UnsupportedSparkError
-from barnabas.spark.supported import check_spark
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
+
+
+OLDEST = (4, 0)
+
+
+def check_spark() -> None:
+    """Raises UnsupportedSparkError where the PySpark that is installed is too old; none at all is for others to say."""
+    try:
+        from pyspark import __version__ as version
+    except ImportError:
+        return
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
+        raise UnsupportedSparkError(
+            f"the sink needs PySpark {OLDEST[0]}.{OLDEST[1]} or later, and this is {version}: "
+            "pip install --upgrade 'pyspark[sql]'"
+        )
+
+
+# --- The jars -----------------------------------------------------------------------------------------------
 
 GROUP, ARTIFACT = "org.apache.spark", "spark-sql-kafka-0-10_2.13"
 # Of each line of Spark, the connector that all its releases were tried with. Not every release has one that could be

@@ -20,19 +20,19 @@ from __future__ import annotations
 import functools
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
-from barnabas.spark import codes, wire_connection
-from barnabas.spark.codes import ResponseError
-from barnabas.spark.errors import HangingTransactionError, TryFailedError
+from barnabas.spark import errors, wire_connection
+from barnabas.spark.errors import HangingTransactionError, NotAsReportedError, ResponseError, TryFailedError
+from barnabas.spark.plan import SEQUENCES, PartitionReport
 from barnabas.spark.wire import Identity, Wire
-from barnabas.spark.wire_transactions import DescribedTransaction, Leaders, OpenTransaction
+from barnabas.spark.wire_connection import DescribedTransaction, Leaders, OpenTransaction
 
 log = logging.getLogger(__name__)
 
 COMMITTED = "CompleteCommit"
 ENDING = {"PrepareCommit", "PrepareAbort", "PrepareEpochFence"}
-UNSEEN = {codes.TOPIC_AUTHORIZATION_FAILED, codes.UNSUPPORTED_VERSION}
+UNSEEN = {errors.TOPIC_AUTHORIZATION_FAILED, errors.UNSUPPORTED_VERSION}
 
 Committed = Collection[tuple[int, int]]
 """Producer id and epoch of batches that are committed: what the query's markers were written under."""
@@ -99,7 +99,7 @@ def _last(connection: Wire, transactional_id: str) -> DescribedTransaction | Non
         try:
             last = connection.describe_transaction(transactional_id)
         except ResponseError as error:
-            if error.code == codes.UNSUPPORTED_VERSION:
+            if error.code == errors.UNSUPPORTED_VERSION:
                 return None
             raise
         if last is None or last.state not in ENDING:
@@ -133,7 +133,7 @@ def _end(connection: Wire, hanging: Collection[OpenTransaction], *, commit: bool
     try:
         connection.write_markers(hanging, commit=commit)
     except ResponseError as error:
-        if error.code != codes.CLUSTER_AUTHORIZATION_FAILED:
+        if error.code != errors.CLUSTER_AUTHORIZATION_FAILED:
             raise
         raise HangingTransactionError(
             f"the cluster lost the {result} markers of an earlier transaction of the query, which hangs in "
@@ -160,3 +160,42 @@ def _warned(reason: str) -> None:
 def warn_unseen(error: ResponseError) -> None:
     """Say that DescribeProducers isn't answered, once a reason."""
     _warned(str(error))
+
+
+# --- Ahead of a commit: does each partition hold of this try what its task reported, and nothing else? --------
+#
+# A producer's sequences count its records, from 0 in each epoch, so that the last one that a partition's leader knows
+# tells how many it holds: of whichever tasks, reported or not. What is left to be wrong after that are contents.
+
+
+def check(
+    connection: Wire, identity: Identity, leaders: Callable[[], Leaders], written: Iterable[PartitionReport]
+) -> None:
+    """leaders: of all partitions that might have been written to. Raises NotAsReportedError.
+
+    A cluster that doesn't answer DescribeProducers, or not to this principal, is taken at its tasks' word.
+    """
+    try:
+        found = connection.open_transactions(leaders)
+    except ResponseError as error:
+        if error.code not in UNSEEN:
+            raise
+        warn_unseen(error)
+        return
+    held = {
+        (one.topic, one.partition): one.last_sequence
+        for one in found
+        if (one.producer_id, one.epoch) == (identity.producer_id, identity.epoch)
+    }
+    told = {(one.topic, one.partition): (one.records - 1) % SEQUENCES for one in written}
+    for topic, partition in sorted(held.keys() | told.keys()):
+        last, wanted = held.get((topic, partition)), told.get((topic, partition))
+        if last != wanted:
+            raise NotAsReportedError(
+                f"partition {partition} of {topic} holds {_up_to(last)} of this try's, and its task reported "
+                f"{_up_to(wanted)}: another attempt wrote there"
+            )
+
+
+def _up_to(sequence: int | None) -> str:
+    return "nothing" if sequence is None else f"records up to the sequence {sequence}"

@@ -31,11 +31,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from barnabas.spark import arrow_batches, codes, wire, wire_connection
-from barnabas.spark.codes import ResponseError
-from barnabas.spark.errors import MarkerError, QueryFencedError, TryFailedError
-from barnabas.spark.wire import Wire
-from barnabas.spark.wire_records import Record
+from barnabas.spark import arrow_batches, errors, wire, wire_connection
+from barnabas.spark.errors import MarkerError, QueryFencedError, ResponseError, TryFailedError
+from barnabas.spark.wire import Record, Wire
+
+log = logging.getLogger(__name__)
+
 
 VERSION = 1
 PARTITION = 0
@@ -43,8 +44,6 @@ CONFIGS = {"cleanup.policy": "compact"}
 # A committed batch takes two offsets, its marker and the transaction's; tries that failed take some more.
 STEPS_BACK = (4, 256)
 WAIT_S = 0.05
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +66,7 @@ def ensure_topic(connection: Wire, topic: str) -> int:
     try:
         leaders = connection.leaders([topic])
     except ResponseError as error:
-        if error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
+        if error.code != errors.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         connection.create_topic(topic, 1, CONFIGS)
         leaders = _leaders_of_new(connection, topic)
@@ -87,7 +86,7 @@ def _leaders_of_new(connection: Wire, topic: str) -> dict[str, dict[int, int]]:
         try:
             return connection.leaders([topic])
         except ResponseError as error:
-            if error.code != codes.UNKNOWN_TOPIC_OR_PARTITION or time.monotonic() > deadline_s:
+            if error.code != errors.UNKNOWN_TOPIC_OR_PARTITION or time.monotonic() > deadline_s:
                 raise
             time.sleep(wire_connection.RETRY_S)
 

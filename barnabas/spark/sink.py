@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from barnabas.spark import arguments, transaction
-from barnabas.spark.frames import Written
-from barnabas.spark.reports import BatchReport, PartitionReport
+from barnabas.spark import settings as arguments
+from barnabas.spark import transaction
+from barnabas.spark.connector import check_spark
+from barnabas.spark.plan import BatchReport, PartitionReport
 from barnabas.spark.settings import CODECS, Settings
-from barnabas.spark.supported import check_spark
+from barnabas.spark.stream import Written
 from barnabas.spark.wire import Wire
 from barnabas.spark.wire_connection import check_client
 

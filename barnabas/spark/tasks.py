@@ -1,26 +1,330 @@
-"""What runs on the executors: rows become record batches, and each partition's batches are sent by one task."""
+"""What runs on the executors: rows become record batches, which are stamped and sent, each partition's by one task,
+one at a time, and what came of it is reported.
+"""
 
 from __future__ import annotations
 
+import platform
 import re
 import sys
 import time
-from collections import defaultdict
+import traceback
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from barnabas.spark import arrow_batches, partitioner, wire_records
-from barnabas.spark.arrow_batches import Columns
-from barnabas.spark.errors import RowError, UnknownTopicError
-from barnabas.spark.plan import Blob, Plan
+from barnabas.spark import arrow_batches, errors, wire
+from barnabas.spark import plan as reports
+from barnabas.spark.arrow_batches import Batch, Columns
+from barnabas.spark.errors import (
+    DuplicateWriteError,
+    NoAnswerError,
+    RecordTooLargeError,
+    ResponseError,
+    RowError,
+    SinkError,
+    TaskRepeatedError,
+    TryFailedError,
+    UnknownTopicError,
+    WorkerError,
+    as_sink_error,
+)
+from barnabas.spark.plan import SEQUENCES, Blob, Plan, arrow_schema
 from barnabas.spark.settings import CODECS
-from barnabas.spark.writing import Here, report
+from barnabas.spark.wire import Appended, Outgoing, Pending, Wire
+
+# Requests on their way at a time, to as many partitions at least: one is sent while the next is built.
+IN_FLIGHT = 4
+IN_FLIGHT_BYTES = 16 << 20  # one alone may have more
+REQUEST_BYTES = 512 << 10  # a request that holds as much leaves
+# Answers after which the same batch may be sent again: where it was appended after all, the broker says so.
+SENT_AGAIN = {*errors.LEADER_MOVES, *errors.COORDINATOR_MOVES, errors.NOT_ENOUGH_REPLICAS}
+SENDINGS = 6
+PAUSE_S = 0.05
+FRESH = -1
+MOST_TOLD = 2000  # characters of an error: it may have a row's contents in it
+
+SCHEMA = arrow_schema(reports.SCHEMA)
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """Where this code runs.
+
+    attempt: unique in the application. is_again: whether the task was tried before. stage: its id.
+    """
+
+    task: int
+    attempt: int
+    is_again: bool
+    stage: int = -1
+
+    @classmethod
+    def of_this_task(cls) -> Self:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        if context is None:
+            raise TryFailedError("this runs outside of a Spark task")
+        return cls(
+            context.partitionId(), context.taskAttemptId(), context.attemptNumber() > 0, context.stageId()
+        )
+
+
+@dataclass(slots=True)
+class Partition:
+    """How far one partition got. request: with a batch of its that isn't answered yet."""
+
+    target: int
+    sequence: int = 0
+    records: int = 0
+    batches: int = 0
+    bytes: int = 0
+    first_offset: int = -1
+    last_offset: int = -1
+    request: Request | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A batch and where it goes."""
+
+    partition: Partition
+    batch: Batch
+
+
+@dataclass(slots=True)
+class Request:
+    """Batches of as many partitions for one leader: gathered, and once there is a `pending` on their way."""
+
+    leader: int
+    batches: list[Sent] = field(default_factory=list)
+    size: int = 0
+    pending: Pending | None = None
+
+    def add(self, sent: Sent) -> None:
+        self.batches.append(sent)
+        self.size += sent.batch.size
+        sent.partition.request = self
+
+
+@dataclass(slots=True)
+class Writer:
+    """Sends blobs. Raises a SinkError as soon as anything speaks against the try.
+
+    gathered: of each leader, what travels next; a request leaves once it is large enough, or holds anybody up.
+    """
+
+    plan: Plan
+    connection: Wire
+    partitions: dict[int, Partition] = field(default_factory=dict)
+    leaders: list[int] = field(default_factory=list)
+    gathered: dict[int, Request] = field(default_factory=dict)
+    in_flight: deque[Request] = field(default_factory=deque)
+
+    def send(self, blob: Blob) -> None:
+        """Sends a batch, soon; one at a time for each partition, to keep their order.
+
+        Raises RecordTooLargeError, and what came of the batches that it waited for.
+        """
+        partition = self.partitions.setdefault(blob.target, Partition(blob.target))
+        self._check(blob)
+        if partition.request is not None and partition.request.pending is None:
+            self._begin(partition.request)
+        while partition.request is not None:
+            self._finish(self.in_flight.popleft())
+        arrow_batches.stamp(blob.batch, self.plan.producer_id, self.plan.epoch, partition.sequence)
+        partition.sequence = (partition.sequence + blob.batch.records) % SEQUENCES
+        request = self._gather(Sent(partition, blob.batch))
+        if request.size >= REQUEST_BYTES:
+            self._begin(request)
+
+    def finish(self) -> None:
+        """Send what is left, and wait for all."""
+        while self.gathered:
+            self._begin(next(iter(self.gathered.values())))
+        while self.in_flight:
+            self._finish(self.in_flight.popleft())
+
+    def _gather(self, sent: Sent) -> Request:
+        leader = self.leaders[sent.partition.target]
+        request = self.gathered.setdefault(leader, Request(leader))
+        request.add(sent)
+        return request
+
+    def _check(self, blob: Blob) -> None:
+        topic = self.plan.targets[blob.target].topic
+        limit = self.plan.max_message_bytes[topic]
+        if blob.batch.size > limit:
+            raise RecordTooLargeError(
+                f"a record batch of {blob.batch.size} bytes, with {blob.batch.records} record(s), is larger than "
+                f"max.message.bytes={limit} of the topic {topic}"
+            )
+
+    def _begin(self, request: Request) -> None:
+        """Send what is gathered for a leader, once there is room on the way."""
+        del self.gathered[request.leader]
+        while self.in_flight and (
+            len(self.in_flight) >= IN_FLIGHT
+            or sum(one.size for one in self.in_flight) + request.size > IN_FLIGHT_BYTES
+        ):
+            self._finish(self.in_flight.popleft())
+        self._send(request)
+        self.in_flight.append(request)
+
+    def _send(self, request: Request) -> None:
+        # Those of a topic side by side, as `Wire.send` wants them.
+        request.batches.sort(key=lambda sent: sent.partition.target)
+        request.pending = self.connection.send(
+            request.leader,
+            self.plan.transactional_id,
+            [Outgoing(*self.plan.targets[one.partition.target], one.batch.pieces) for one in request.batches],
+        )
+
+    def _finish(self, request: Request) -> None:
+        refused = self._answers(request, is_last=False)
+        for number in range(1, SENDINGS):
+            if not refused:
+                return
+            time.sleep(PAUSE_S * 2 ** (number - 1))
+            self._find_leaders()
+            again: dict[int, Request] = {}
+            for sent in refused:
+                leader = self.leaders[sent.partition.target]
+                again.setdefault(leader, Request(leader)).add(sent)
+            refused = []
+            for one in again.values():
+                self._send(one)
+                refused += self._answers(one, is_last=number == SENDINGS - 1)
+
+    def _answers(self, request: Request, *, is_last: bool) -> list[Sent]:
+        """Takes down what was appended; those to be sent again. Raises what no other sending would mend."""
+        assert request.pending is not None
+        refused = []
+        for sent, answer in zip(request.batches, self.connection.wait(request.pending), strict=True):
+            if isinstance(answer, Appended):
+                self._take(sent, answer)
+            elif is_last or answer.code not in SENT_AGAIN:
+                raise answer
+            else:
+                refused.append(sent)
+        return refused
+
+    def _take(self, sent: Sent, appended: Appended) -> None:
+        partition, batch = sent.partition, sent.batch
+        target = self.plan.targets[partition.target]
+        if appended.log_append_time_ms != FRESH or appended.base_offset <= partition.last_offset:
+            raise DuplicateWriteError(
+                f"partition {target.partition} of {target.topic} holds a batch of the same sequences already, "
+                f"at offset {appended.base_offset}: another attempt wrote it, with what contents can't be known"
+            )
+        if not partition.batches:
+            partition.first_offset = appended.base_offset
+        partition.last_offset = appended.base_offset + batch.records - 1
+        partition.records += batch.records
+        partition.batches += 1
+        partition.bytes += batch.size
+        partition.request = None
+
+    def _find_leaders(self) -> None:
+        found = self.connection.leaders(list(self.plan.max_message_bytes))
+        self.leaders = [found[topic][number] for topic, number in self.plan.targets]
+        gathered = list(self.gathered.values())
+        self.gathered.clear()
+        for request in gathered:
+            for sent in request.batches:
+                self._gather(sent)
+
+
+def report(plan: Plan, here: Here, blobs: Iterable[Blob]) -> Iterator[pa.RecordBatch]:
+    """Write the blobs, then say what was written; or that this failed, and why. Rows of `plan.SCHEMA`.
+
+    Whatever it is that fails: where it left the task, Spark would try that again, and the second attempt's reason
+    hide the first one's.
+    """
+    try:
+        partitions = _write(plan, here, blobs)
+    except SinkError as error:
+        yield _rows([_no_partition(here, type(error).__name__, str(error))])
+        return
+    except ImportError as error:
+        yield _rows([_no_partition(here, WorkerError.__name__, _missing(error))])
+        return
+    except Exception as error:
+        yield _rows([_no_partition(here, TryFailedError.__name__, _unexpected(error))])
+        return
+    rows: list[tuple[object, ...]] = [
+        (
+            *plan.targets[one.target], here.attempt, one.records, one.batches, one.bytes,
+            one.first_offset, one.last_offset, None, None, None,
+        )
+        for one in partitions
+    ]  # fmt: skip
+    yield _rows(rows or [_no_partition(here, None, None)])
+
+
+def _write(plan: Plan, here: Here, blobs: Iterable[Blob]) -> list[Partition]:
+    if here.is_again:
+        raise TaskRepeatedError("Spark tried a task again, whose first attempt may have written already")
+    iterator = iter(blobs)
+    first = next(iterator, None)
+    if first is None:
+        return []  # nor is a connection made
+    connection = Wire(plan.bootstrap, plan.client, plan.request_timeout_ms)
+    try:
+        connection.connect()
+        writer = Writer(plan, connection, leaders=list(plan.leaders))
+        writer.send(first)
+        for blob in iterator:
+            writer.send(blob)
+        writer.finish()
+        return list(writer.partitions.values())
+    except NoAnswerError as error:
+        raise TryFailedError(f"a task lost its broker: {error}") from error
+    except ResponseError as error:
+        raise as_sink_error(error) from error
+    finally:
+        connection.close()
+
+
+def _no_partition(here: Here, error: str | None, reason: str | None) -> tuple[object, ...]:
+    told = None if reason is None else reason[:MOST_TOLD]
+    return None, None, here.attempt, 0, 0, 0, -1, -1, error, told, here.stage
+
+
+def _missing(error: ImportError) -> str:
+    return (
+        f"a worker's Python, {sys.executable} of version {platform.python_version()}, lacks what the sink needs: "
+        f"{type(error).__name__}: {error}. Install it there (pip install 'barnabas[spark]'), or have PYSPARK_PYTHON "
+        "name another Python"
+    )
+
+
+def _unexpected(error: Exception) -> str:
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    return f"a task failed at {frame.filename}:{frame.lineno}: {type(error).__name__}: {error}"
+
+
+def _rows(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [_column(column, one.type) for column, one in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _column(values: tuple[Any, ...], kind: pa.DataType) -> Any:
+    # An error's text may hold what is no UTF-8, as a file's name that isn't.
+    texts = [None if one is None else str(one).encode(errors="backslashreplace") for one in values]
+    return arrow_batches.from_bytes(texts).cast(pa.string()).cast(kind)
+
+
+# --- Rows to batches ----------------------------------------------------------------------------------------
 
 ARCHIVE = re.compile(r"\.(zip|jar|egg)(/|\\|$)")
 # What a task gathers at most before it builds: with many partitions, batches would be small otherwise. It is held two
@@ -128,7 +432,7 @@ def _built(plan: Plan, table: pa.Table, anywhere: list[int], turns: Iterator[int
         int(time.time() * 1000),
         plan.batch_bytes,
         CODECS[name],
-        None if name == "none" else lambda data: wire_records.compress(name, data),
+        None if name == "none" else lambda data: wire.compress(name, data),
     )
     del columns  # what a generator holds while it waits is held in memory
     for place, (group, batch) in enumerate(groups):
@@ -155,7 +459,7 @@ def _targets(
     targets = default
     if key is not None:
         offsets, data = arrow_batches.spans(key)
-        hashed = partitioner.partitions_of(partitioner.murmur2(data, offsets), counts) + firsts
+        hashed = arrow_batches.partitions_of(arrow_batches.murmur2(data, offsets), counts) + firsts
         targets = np.where(_nulls(key), default, hashed) if key.null_count else hashed
     if "partition" in named:
         column = named["partition"].combine_chunks()

@@ -8,6 +8,8 @@ A try goes
 with an epoch of its own, so that whatever an earlier try left behind, a task that still writes, an EndTxn that still
 travels, is fenced by the broker. Only the driver adds partitions and ends transactions; executors only write. A commit
 that isn't answered costs a try, whose marker tells whether it was carried out.
+
+What a frame's columns have to be is as Spark's own sink has it (`KafkaWriter.validateQuery`, `KafkaRowWriter`).
 """
 
 from __future__ import annotations
@@ -16,41 +18,149 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from barnabas.spark import arrow_batches, codes, failures, hanging, job, marker, sequences, wire
-from barnabas.spark.codes import NoAnswerError, ResponseError
-from barnabas.spark.columns import RecordForm, record_form
+from barnabas.spark import arrow_batches, errors, hanging, job, marker, wire
 from barnabas.spark.errors import (
     BatchFailedError,
+    ColumnsError,
     ConnectError,
     HangingTransactionError,
     InvalidTimeoutError,
+    NoAnswerError,
+    NotAsReportedError,
     QueryFencedError,
+    ResponseError,
     SinkError,
     SourceOffsetsError,
     SpeculationError,
     StreamingFrameError,
     TopicRefusedError,
+    TransactionTimeoutError,
     TryFailedError,
     UnknownTopicError,
     UnreachableError,
+    as_sink_error,
 )
-from barnabas.spark.explained import broker_errors, fencing_explained, ms_since
-from barnabas.spark.frames import Written, refuse_second, run_of
 from barnabas.spark.marker import Marker
-from barnabas.spark.plan import Plan, Target
-from barnabas.spark.reports import BatchReport
+from barnabas.spark.plan import BatchReport, Plan, Target
 from barnabas.spark.settings import Settings, is_of_marker, of_marker
-from barnabas.spark.stream import Offsets, Stream, stream_of
+from barnabas.spark.stream import Offsets, Stream, Written, refuse_second, run_of, stream_of
 from barnabas.spark.wire import Identity, Wire
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
 
 log = logging.getLogger(__name__)
+
+
+HEADERS = "array<struct<key:string,value:binary>>"
+
+TYPES = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "headers": (HEADERS,),
+    "partition": ("int",),
+    "topic": ("string",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordForm:
+    """Which of the columns there are, by the DataFrame's own spelling, in the order of `TYPES`."""
+
+    names: dict[str, str]
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether a row itself says which partition it belongs to."""
+        return "key" in self.names or "partition" in self.names
+
+    def select(self, batch: DataFrame) -> DataFrame:
+        """The batch with these columns alone, under their plain names."""
+        return batch.select(*[batch[f"`{spelled}`"].alias(name) for name, spelled in self.names.items()])
+
+
+def record_form(schema: StructType, topic: str | None) -> RecordForm:
+    """What the batch's columns are. Raises ColumnsError where one is missing, of another type or there twice."""
+    found: dict[str, str] = {}
+    for name, types in TYPES.items():
+        # Spark's names of columns are the same in any case, unless it is told otherwise.
+        spelled = [field for field in schema.fields if field.name.lower() == name]
+        if not spelled:
+            continue
+        if len(spelled) > 1:
+            raise ColumnsError(f"there are {len(spelled)} columns of the name {name!r}")
+        is_type = spelled[0].dataType.simpleString()
+        if is_type not in types:
+            raise ColumnsError(
+                f"the column {name!r} is of type {is_type}, and must be {' or '.join(types)}: cast it, "
+                f"or serialize it, for example with to_json"
+            )
+        if name != "topic" or topic is None:
+            found[name] = spelled[0].name
+    columns = ", ".join(field.name for field in schema.fields) or "none"
+    if "value" not in found:
+        raise ColumnsError(
+            f"a sink to Kafka needs the column 'value', string or binary; the batch has: {columns}"
+        )
+    if topic is None and "topic" not in found:
+        raise ColumnsError(
+            f"where should the rows go? Give the sink a topic=..., or the batch a column 'topic'; it has: {columns}"
+        )
+    return RecordForm(found)
+
+
+# --- What a broker's answers, and their absence, mean for a try ---------------------------------------------
+
+
+@contextlib.contextmanager
+def broker_errors() -> Iterator[None]:
+    """Raises what an answer means for the batch (`as_sink_error`), and TryFailedError where there is none."""
+    try:
+        yield
+    except NoAnswerError as error:
+        raise TryFailedError(f"no answer from the broker: {error}") from error
+    except ResponseError as error:
+        raise as_sink_error(error) from error
+
+
+@contextlib.contextmanager
+def fencing_explained(settings: Settings, identity: Identity, began_s: float) -> Iterator[None]:
+    """A fenced try was timed out by the broker, or overtaken by a request of its own, or by another query.
+
+    A transaction that the broker aborted while it was written to shows by what its partitions don't hold any more.
+    """
+    try:
+        yield
+    except (QueryFencedError, NotAsReportedError) as error:
+        took_ms = ms_since(began_s)
+        if took_ms >= settings.transaction_timeout_ms:
+            raise TransactionTimeoutError(
+                f"the batch was aborted by the broker: after {took_ms:.0f} ms it was not done, and "
+                f"transaction_timeout_ms={settings.transaction_timeout_ms}. Allow more, or make batches smaller "
+                "(maxOffsetsPerTrigger)"
+            ) from error
+        if isinstance(error, NotAsReportedError):
+            raise
+        if identity.contested:
+            raise TryFailedError(f"an unanswered request of this try fenced it: {error}") from error
+        raise QueryFencedError(
+            f"another query runs under the name {settings.query!r}, and took its transactional id "
+            f"{settings.transactional_id}: give each query a name of its own ({error})"
+        ) from error
+
+
+def ms_since(start_s: float) -> float:
+    """Milliseconds since then, by the monotonic clock."""
+    return (time.monotonic() - start_s) * 1000
+
+
+# --- Tries --------------------------------------------------------------------------------------------------
+
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -204,7 +314,7 @@ def _try(work: Work, number: int) -> BatchReport:
             _write_marker(work, identity, leader)
             _commit_source_offsets(work, identity)
             if plan.targets:
-                sequences.check(
+                hanging.check(
                     work.connection, identity, lambda: work.connection.leaders(work.topics), written
                 )
             end_s = time.monotonic()
@@ -266,7 +376,7 @@ def _new_epoch(work: Work) -> Identity:
     try:
         return work.connection.init_producer_id(settings.transactional_id, settings.transaction_timeout_ms)
     except ResponseError as error:
-        if error.code != codes.INVALID_TRANSACTION_TIMEOUT:
+        if error.code != errors.INVALID_TRANSACTION_TIMEOUT:
             raise
         raise InvalidTimeoutError(
             f"transaction_timeout_ms={settings.transaction_timeout_ms} is more than the broker's "
@@ -318,7 +428,7 @@ def _leaders(connection: Wire, topic: str) -> dict[int, int]:
     try:
         return connection.leaders([topic])[topic]
     except ResponseError as error:
-        if error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
+        if error.code != errors.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         raise UnknownTopicError(
             f"the topic {topic} doesn't exist: create it, with the partitions that it is to have"
@@ -373,10 +483,10 @@ def _find_out(work: Work) -> None:
         if work.settings.group is not None:
             if isinstance(error, SinkError):
                 raise
-            raise TryFailedError(f"the checkpoint can't be read: {failures.reason(error)}") from error
+            raise TryFailedError(f"the checkpoint can't be read: {errors.reason(error)}") from error
         log.warning(
             "%s: the checkpoint can't be read, and would not be missed if it was put back to an earlier state: %s",
-            work.settings.query, failures.reason(error),
+            work.settings.query, errors.reason(error),
         )  # fmt: skip
 
 
@@ -387,12 +497,12 @@ def _commit_source_offsets(work: Work, identity: Identity) -> None:
     try:
         work.connection.commit_offsets(settings.transactional_id, identity, settings.group, work.offsets)
     except ResponseError as error:
-        if error.code == codes.UNKNOWN_MEMBER_ID:
+        if error.code == errors.UNKNOWN_MEMBER_ID:
             raise SourceOffsetsError(
                 f"the group {settings.group} has members, on whose behalf alone this broker takes its offsets: give "
                 f"the query a group that nobody consumes with ({error})"
             ) from error
-        if error.code != codes.UNKNOWN_TOPIC_OR_PARTITION:
+        if error.code != errors.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         raise SourceOffsetsError(
             f"offsets of {', '.join(work.offsets)} can't be committed for the group {settings.group} on the sink's "

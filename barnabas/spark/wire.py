@@ -11,11 +11,14 @@ adds partitions.
 
 from __future__ import annotations
 
+import struct
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
+from kafka import codec
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -24,15 +27,172 @@ from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
     EndTxnRequest,
     InitProducerIdRequest,
+    ProduceRequest,
     TxnOffsetCommitRequest,
 )
+from kafka.record.memory_records import MemoryRecords
 
-from barnabas.spark import codes
-from barnabas.spark.codes import COORDINATOR_MOVES, LEADER_MOVES, NoAnswerError, ResponseError
-from barnabas.spark.wire_connection import GROUP, TRANSACTION, check
-from barnabas.spark.wire_produce import Outgoing, Piece, Produce
-from barnabas.spark.wire_records import Record, committed
-from barnabas.spark.wire_transactions import TransactionConnection
+from barnabas.spark import errors
+from barnabas.spark.errors import COORDINATOR_MOVES, LEADER_MOVES, NoAnswerError, ResponseError
+from barnabas.spark.wire_connection import GROUP, TRANSACTION, TransactionConnection, check
+
+GZIP_LEVEL = 6
+PACKAGES = {"snappy": "python-snappy", "lz4": "lz4", "zstd": "zstandard"}
+"""What kafka-python compresses with, beside Python itself."""
+
+
+class Record(NamedTuple):
+    """With the producer id and epoch of its batch, -1 where it has none."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    producer_id: int = -1
+    epoch: int = -1
+
+
+def compress(name: str, data: bytes) -> bytes:
+    """As Kafka's clients read it: snappy in xerial's frame, lz4 with independent blocks.
+
+    Raises ImportError where this Python has no library for it, of which kafka-python says no more than that it failed.
+    """
+    if not getattr(codec, f"has_{name}")():
+        raise ImportError(f"compression={name!r} needs the package {PACKAGES[name]}")
+    return bytes(_ENCODERS[name](data))
+
+
+_ENCODERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda data: codec.gzip_encode(data, compresslevel=GZIP_LEVEL),
+    "snappy": codec.snappy_encode,
+    "lz4": codec.lz4_encode,
+    "zstd": codec.zstd_encode,
+}
+
+
+def committed(data: bytes, aborted: list[tuple[int, int]], offset: int) -> tuple[list[Record], int]:
+    """Records outside of aborted transactions, as Java's consumer tells them; and the offset behind the last one."""
+    records: list[Record] = []
+    open_aborts: set[int] = set()
+    batches = MemoryRecords(data)
+    while (batch := batches.next_batch()) is not None:
+        while aborted and aborted[0][0] <= batch.last_offset:
+            open_aborts.add(aborted.pop(0)[1])
+        if batch.is_control_batch:
+            if all(marker.abort for marker in batch):
+                open_aborts.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in open_aborts):
+            producer = (batch.producer_id, batch.producer_epoch)
+            records += [
+                Record(one.offset, one.key, one.value, *producer) for one in batch if one.offset >= offset
+            ]
+        offset = max(offset, batch.last_offset + 1)
+    return records, offset
+
+
+# --- Produce requests of many partitions, encoded with one copy of each batch -------------------------------
+#
+# kafka-python makes an object for each partition, copies its batch into a buffer and that into another. Its connection
+# asks a request for little else than its bytes, though, so that these can be made here.
+
+Piece = bytes | bytearray | memoryview
+
+VERSION = 9
+HEADER = struct.Struct(">hhi")  # api key, its version, correlation id
+ACKS_AND_TIMEOUT = struct.Struct(">hi")
+NO_TAGS = b"\0"
+
+
+class Outgoing(NamedTuple):
+    """A record batch for a partition, in pieces that lie one behind the other."""
+
+    topic: str
+    partition: int
+    pieces: Sequence[Piece]
+
+
+class Produce:
+    """What kafka-python takes for a ProduceRequest: all but its bytes is asked of one that has no records.
+
+    Of a version before 9, which a broker older than Kafka 2.8 may want, kafka-python makes them.
+    """
+
+    def __init__(self, transactional_id: str, timeout_ms: int, batches: Sequence[Outgoing]) -> None:
+        self.__dict__["_batches"] = batches
+        self.__dict__["_inner"] = ProduceRequest(
+            transactional_id=transactional_id,
+            acks=-1,
+            timeout_ms=timeout_ms,
+            topic_data=[],
+            max_version=VERSION,
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._inner, name, value)
+
+    def __repr__(self) -> str:
+        return f"<Produce of {len(self._batches)} batch(es)>"
+
+    def encode(self, *, framed: bool, header: bool) -> bytes:
+        """Frame and header always belong to it."""
+        if self._inner.API_VERSION != VERSION:
+            return self._by_the_library()
+        pieces = list(self._body())
+        client_id = self._inner.header.client_id.encode()
+        start = HEADER.pack(self._inner.API_KEY, VERSION, self._inner.header.correlation_id)
+        start += struct.pack(">h", len(client_id)) + client_id + NO_TAGS
+        size = len(start) + sum(map(len, pieces))
+        return b"".join([struct.pack(">i", size), start, *pieces])
+
+    def _body(self) -> Iterator[Piece]:
+        inner = self._inner
+        yield b"\0" if inner.transactional_id is None else _string(inner.transactional_id)
+        yield ACKS_AND_TIMEOUT.pack(inner.acks, inner.timeout_ms)
+        topics = [(topic, list(batches)) for topic, batches in groupby(self._batches, lambda one: one.topic)]
+        yield _count(len(topics))
+        for topic, batches in topics:
+            yield _string(topic) + _count(len(batches))
+            for one in batches:
+                yield struct.pack(">i", one.partition) + _count(sum(map(len, one.pieces)))
+                yield from one.pieces
+                yield NO_TAGS
+            yield NO_TAGS
+        yield NO_TAGS
+
+    def _by_the_library(self) -> bytes:
+        shape = ProduceRequest.TopicProduceData
+        self._inner.topic_data = [
+            shape(
+                name=topic,
+                partition_data=[
+                    shape.PartitionProduceData(index=one.partition, records=b"".join(one.pieces))
+                    for one in batches
+                ],
+            )
+            for topic, batches in groupby(self._batches, lambda one: one.topic)
+        ]
+        return bytes(self._inner.encode(framed=True, header=True))
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return _count(len(data)) + data
+
+
+def _count(number: int) -> bytes:
+    """The length of what is compact: one more than it is, in a varint."""
+    number += 1
+    found = bytearray()
+    while number > 0x7F:
+        found.append(number & 0x7F | 0x80)
+        number >>= 7
+    found.append(number)
+    return bytes(found)
+
+
+# --- A cluster, as the sink asks it -------------------------------------------------------------------------
 
 __all__ = [
     "LEADER_MOVES",
@@ -105,7 +265,7 @@ class Wire(TransactionConnection):
             check(answer.error_code, f"InitProducerId for {transactional_id}")
             return Identity(answer.producer_id, answer.producer_epoch, contested)
 
-        return self._repeat(attempt, {*COORDINATOR_MOVES, codes.CONCURRENT_TRANSACTIONS})
+        return self._repeat(attempt, {*COORDINATOR_MOVES, errors.CONCURRENT_TRANSACTIONS})
 
     def add_partitions(
         self, transactional_id: str, identity: Identity, partitions: Mapping[str, Iterable[int]]
@@ -130,10 +290,10 @@ class Wire(TransactionConnection):
                 for one in topic.results_by_partition
             ]
             # Where one partition is refused, all others have this code, whichever comes first.
-            for code, what in sorted(found, key=lambda each: each[0] == codes.OPERATION_NOT_ATTEMPTED):
+            for code, what in sorted(found, key=lambda each: each[0] == errors.OPERATION_NOT_ATTEMPTED):
                 check(code, what)
 
-        self._repeat(attempt, {*COORDINATOR_MOVES, codes.CONCURRENT_TRANSACTIONS})
+        self._repeat(attempt, {*COORDINATOR_MOVES, errors.CONCURRENT_TRANSACTIONS})
 
     def commit_offsets(
         self, transactional_id: str, identity: Identity, group: str, offsets: Mapping[str, Mapping[int, int]]
@@ -181,7 +341,7 @@ class Wire(TransactionConnection):
                     what = f"TxnOffsetCommit of {topic.name}-{one.partition_index} for the group {group}"
                     check(one.error_code, what)
 
-        self._repeat(add, {*COORDINATOR_MOVES, codes.CONCURRENT_TRANSACTIONS})
+        self._repeat(add, {*COORDINATOR_MOVES, errors.CONCURRENT_TRANSACTIONS})
         self._repeat(commit, COORDINATOR_MOVES)
 
     def end_transaction(self, transactional_id: str, identity: Identity, *, commit: bool) -> None:
@@ -198,7 +358,7 @@ class Wire(TransactionConnection):
             answer = self._ask_coordinator(TRANSACTION, transactional_id, request)
             check(answer.error_code, f"EndTxn for {transactional_id}")
 
-        self._repeat(attempt, {*COORDINATOR_MOVES, codes.CONCURRENT_TRANSACTIONS}, unanswered=False)
+        self._repeat(attempt, {*COORDINATOR_MOVES, errors.CONCURRENT_TRANSACTIONS}, unanswered=False)
 
     # ---- writing and reading records
 
@@ -338,7 +498,7 @@ class Wire(TransactionConnection):
                 }
             return found
 
-        return self._repeat(attempt, {codes.LEADER_NOT_AVAILABLE})
+        return self._repeat(attempt, {errors.LEADER_NOT_AVAILABLE})
 
     def configs(self, kind: int, name: str, keys: Sequence[str]) -> dict[str, str]:
         """Configs of a TOPIC or BROKER by name."""
@@ -370,8 +530,8 @@ class Wire(TransactionConnection):
                 topics=[topic], timeout_ms=self.timeout_ms, validate_only=False, max_version=5
             )
             (result,) = self._finish(self._begin(self._controller(), request)).topics
-            if result.error_code != codes.TOPIC_ALREADY_EXISTS:
+            if result.error_code != errors.TOPIC_ALREADY_EXISTS:
                 detail = f" ({result.error_message})" if result.error_message else ""
                 check(result.error_code, f"CreateTopics of {name}{detail}")
 
-        self._repeat(attempt, {codes.NOT_CONTROLLER})
+        self._repeat(attempt, {errors.NOT_CONTROLLER})

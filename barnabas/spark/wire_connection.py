@@ -1,32 +1,86 @@
-"""Connections to a cluster by kafka-python, and requests that are repeated. Part of the adapter (see `wire`)."""
+"""Connections to a cluster by kafka-python, requests that are repeated, and what is asked of transactions. Part of the
+adapter (see `wire`).
+
+Where a broker goes away kafka-python logs three errors of one loss, each time that it tries to connect another, and
+all of them again in each task. The sink says what it means for the batch. So what kafka-python warns of while it
+works for the sink counts as DEBUG; what it logs for others in the same process, who may use it too, is left as it is.
+"""
 
 from __future__ import annotations
 
 import logging
 import ssl
+import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
 
 import kafka.errors
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin import DescribeProducersRequest, DescribeTransactionsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
-from barnabas.spark.arguments import check_bootstrap
-from barnabas.spark.codes import (
+from barnabas.spark.errors import (
     COORDINATOR_MOVES,
+    LEADER_MOVES,
     TLS_HANDSHAKE_FAILED,
+    TRANSACTIONAL_ID_NOT_FOUND,
     UNSUPPORTED_VERSION,
     NoAnswerError,
     ResponseError,
 )
-from barnabas.spark.wire_quiet import demote, quiet
+from barnabas.spark.settings import check_bootstrap
 
 log = logging.getLogger(__name__)
+
+
+LIBRARY = "kafka"
+
+
+class _Work(threading.local):
+    """depth: of calls that this thread makes for the sink. A connection works in the threads of its callers alone."""
+
+    depth = 0
+
+
+_work = _Work()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """For calls into kafka-python."""
+    _work.depth += 1
+    try:
+        yield
+    finally:
+        _work.depth -= 1
+
+
+class _AsDebug(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not _work.depth or record.levelno < logging.WARNING:
+            return True
+        return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
+
+
+_filter = _AsDebug()
+
+
+def demote() -> None:
+    """Have it so for all loggers that the library has by now: a logger's filters hold for it alone."""
+    for name in list(logging.root.manager.loggerDict):
+        if name == LIBRARY or name.startswith(LIBRARY + "."):
+            logging.getLogger(name).addFilter(_filter)  # once, however often it is called
+
+
+# --- Connections --------------------------------------------------------------------------------------------
+
 
 RETRY_S = 0.02
 LOOKED_FOR_MS = 1000
@@ -297,3 +351,110 @@ def check(code: int, what: str) -> None:
     if code:
         name = kafka.errors.for_code(code).__name__.removesuffix("Error")
         raise ResponseError(code, name, what)
+
+
+# --- What the cluster knows of a transaction, and markers from outside its coordinator ----------------------
+
+Leaders = Mapping[str, Mapping[int, int]]
+"""Topic → partition → node id of its leader."""
+
+
+class DescribedTransaction(NamedTuple):
+    """A transactional id as its coordinator has it; `state` by Kafka's names ("Ongoing", "CompleteCommit", …)."""
+
+    state: str
+    producer_id: int
+    epoch: int
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction without a marker, as the partition that holds it sees it.
+
+    coordinator_epoch: of the producer's last marker there, -1 before the first.
+    last_sequence: of the producer's records there, from 0 on in each epoch.
+    """
+
+    topic: str
+    partition: int
+    leader: int
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    start_offset: int
+    last_sequence: int
+
+
+class TransactionConnection(Connection):
+    """Raises ResponseError and NoAnswerError."""
+
+    def describe_transaction(self, transactional_id: str) -> DescribedTransaction | None:
+        """None for an id that is not known."""
+
+        def attempt() -> DescribedTransaction | None:
+            request = DescribeTransactionsRequest(transactional_ids=[transactional_id], max_version=0)
+            (one,) = self._ask_coordinator(TRANSACTION, transactional_id, request).transaction_states
+            if one.error_code == TRANSACTIONAL_ID_NOT_FOUND:
+                return None
+            check(one.error_code, f"DescribeTransactions of {transactional_id}")
+            return DescribedTransaction(one.transaction_state, one.producer_id, one.producer_epoch)
+
+        return self._repeat(attempt, COORDINATOR_MOVES)
+
+    def open_transactions(self, leaders: Callable[[], Leaders]) -> list[OpenTransaction]:
+        """Of all producers, in these partitions (DescribeProducers); one request a leader."""
+        return self._repeat(lambda: self._open_transactions(leaders()), LEADER_MOVES)
+
+    def _open_transactions(self, leaders: Leaders) -> list[OpenTransaction]:
+        shape = DescribeProducersRequest.TopicRequest
+        sent = []
+        for leader, topics in _by_leader(leaders).items():
+            asked = [shape(name=topic, partition_indexes=numbers) for topic, numbers in topics.items()]
+            request = DescribeProducersRequest(topics=asked, max_version=0)
+            sent.append((leader, self._begin(leader, request)))
+        found = []
+        for leader, future in sent:
+            for topic in self._finish(future).topics:
+                for partition in topic.partitions:
+                    check(
+                        partition.error_code, f"DescribeProducers of {topic.name}-{partition.partition_index}"
+                    )
+                    found += [
+                        OpenTransaction(
+                            topic.name,
+                            partition.partition_index,
+                            leader,
+                            one.producer_id,
+                            one.producer_epoch,
+                            one.coordinator_epoch,
+                            one.current_txn_start_offset,
+                            one.last_sequence,
+                        )
+                        for one in partition.active_producers
+                        if one.current_txn_start_offset >= 0
+                    ]
+        return found
+
+    def write_markers(self, transactions: Iterable[OpenTransaction], *, commit: bool) -> None:
+        """End them where they lie, as `kafka-transactions.sh abort` does."""
+        shape = WriteTxnMarkersRequest.WritableTxnMarker
+        for one in transactions:
+            marker = shape(
+                producer_id=one.producer_id,
+                producer_epoch=one.epoch,
+                transaction_result=commit,
+                topics=[shape.WritableTxnMarkerTopic(name=one.topic, partition_indexes=[one.partition])],
+                coordinator_epoch=max(0, one.coordinator_epoch),
+            )
+            request = WriteTxnMarkersRequest(markers=[marker], max_version=1)
+            (result,) = self._finish(self._begin(one.leader, request)).markers
+            (topic,) = result.topics
+            (partition,) = topic.partitions
+            check(partition.error_code, f"WriteTxnMarkers of {one.topic}-{one.partition}")
+
+
+def _by_leader(leaders: Leaders) -> dict[int, dict[str, list[int]]]:
+    found: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for topic, partitions in leaders.items():
+        for partition, leader in partitions.items():
+            found[leader][topic].append(partition)
+    return found

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from kafka.protocol.metadata import MetadataRequest
 from kafka.record.memory_records import MemoryRecords
 
-from barnabas.spark.codes import LEADER_MOVES, LEADER_NOT_AVAILABLE
+from barnabas.spark.errors import LEADER_MOVES, LEADER_NOT_AVAILABLE
 from barnabas.spark.wire import EARLIEST, LATEST, READ_UNCOMMITTED, TOPIC, Wire
 from barnabas.spark.wire_connection import check
 

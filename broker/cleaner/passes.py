@@ -1,7 +1,9 @@
-"""A pass over one partition, and how it is made on the loop: a step in each turn, with everybody served in between.
+"""A pass over one partition, how fast it may be, and how it is made on the loop: a step in each turn.
 
-That is for files that are not the machine's own, in a test's memory or with faults, and for where no process is to be
-had: `worker_passes` has the other way.
+The latter is for files that are not the machine's own, in a test's memory or with faults, and for where no process is
+to be had: `worker_passes` has the other way. All passes together keep to `log.cleaner.io.max.bytes.per.second`.
+Source: org.apache.kafka.storage.internals.utils Throttler. Its wart is kept: time in which nothing was done counts
+into the average, so that what is over within 300 ms isn't slowed.
 """
 
 from __future__ import annotations
@@ -13,10 +15,37 @@ from typing import TYPE_CHECKING, Protocol
 from storage.cleaning.plan import CleanedSegment, CleaningResult, Progress
 
 if TYPE_CHECKING:
-    from broker.cleaner.throttle import Throttle
     from broker.environment.scheduler import Scheduled, Scheduler
     from storage.cleaning.plan import CleaningPlan
     from storage.files import Files
+
+
+_CHECK_S = 0.3
+_LONGEST_REST_S = 3600.0  # a rate of 0 is legal, and means never
+
+
+class Throttle:
+    """Looks at the average of a period, which ends when there has been a rest."""
+
+    def __init__(self, bytes_per_s: float, now_s: float) -> None:
+        self.bytes_per_s = bytes_per_s
+        self._begun_s = now_s
+        self._handled = 0
+
+    def rest_s(self, handled: int, now_s: float) -> float:
+        """So many bytes were read or written: for how long nothing may be, 0 where it goes on at once."""
+        self._handled += handled
+        elapsed_s = now_s - self._begun_s
+        if elapsed_s <= _CHECK_S or not self._handled:
+            return 0.0
+        due_s = self._handled / self.bytes_per_s if self.bytes_per_s else _LONGEST_REST_S
+        rest_s = min(max(0.0, due_s - elapsed_s), _LONGEST_REST_S)
+        self._begun_s = now_s + rest_s
+        self._handled = 0
+        return rest_s
+
+
+# --- Passes -------------------------------------------------------------------------------------------------
 
 
 class PassLostError(Exception):

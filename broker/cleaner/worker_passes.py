@@ -18,8 +18,7 @@ from storage.cleaning.plan import CleanedSegment, CleaningResult
 from storage.files import OUT_OF_DESCRIPTORS
 
 if TYPE_CHECKING:
-    from broker.cleaner.passes import Pass, Passes, Told
-    from broker.cleaner.throttle import Throttle
+    from broker.cleaner.passes import Pass, Passes, Throttle, Told
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.environment.workers import Worker, Workers
     from storage.cleaning.plan import CleaningPlan

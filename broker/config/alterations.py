@@ -1,8 +1,12 @@
-"""Altering settings while the broker runs: IncrementalAlterConfigs and AlterConfigs, of topics and brokers.
+"""Altering settings while the broker runs: what a client wants becomes records, and what records say is put into force.
 
-Each function takes what is stored now, and returns what to store: name -> new text, or None for a name to be
-removed. That is what ConfigRecords say; applying those records is what changes anything. Kafka's
-ConfigAdminManager (brokers) and ConfigurationControlManager (both), with their messages.
+IncrementalAlterConfigs and AlterConfigs, of topics and brokers. Each function takes what is stored now, and returns
+what to store: name -> new text, or None for a name to be removed. That is what ConfigRecords say; applying those
+records is what changes anything. Kafka's ConfigAdminManager (brokers) and ConfigurationControlManager (both), with
+their messages.
+
+What the log says of a broker is put into force by `put_into_force`, as DynamicBrokerConfig.fromPersistentProps does:
+what can't be is passed over, since records of the past never stop a broker.
 """
 
 from __future__ import annotations
@@ -13,15 +17,53 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.broker_definitions import BROKER_ROWS, broker_definition
-from broker.config.checks.table import Occasion, Proposal, check
 from broker.config.definitions import ConfigDef, ConfigType
-from broker.config.dynamic_settings import reasons_against
 from broker.config.errors import ConfigError
-from broker.config.topic_definitions import topic_definition
+from broker.config.setting_checks import Occasion, Proposal, check
+from broker.config.topic_config import topic_definition
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
+
+
+def set_dynamic(
+    config: BrokerConfig,
+    *,
+    broker: Mapping[str, str] | None = None,
+    cluster: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Put what the metadata log says of this broker, or of all, into force; None leaves a side as it is.
+
+    Takes the whole of a side each time. Returns a line, to be logged, for each name that can't be set so, or isn't
+    legal, and is passed over.
+    """
+    complaints: list[str] = []
+
+    def legal(stored: Mapping[str, str] | None, *, per_broker: bool) -> Mapping[str, str] | None:
+        if stored is None:
+            return None
+        reasons = reasons_against(config, stored, per_broker=per_broker)
+        complaints.extend(f"{name}: ignored: {reason}" for name, reason in reasons.items())
+        return {name: text for name, text in stored.items() if name not in reasons}
+
+    legal_cluster = legal(cluster, per_broker=False)
+    config.set_dynamic(broker=legal(broker, per_broker=True), cluster=legal_cluster)
+    return complaints
+
+
+def reasons_against(config: BrokerConfig, stored: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
+    """Name -> why what is stored can't be put into force."""
+    reasons = {}
+    for name, text in stored.items():
+        try:
+            check(Occasion.REPLAY, Proposal(config, {name: text}, per_broker=per_broker))
+        except ConfigError as error:
+            reasons[name] = str(error)
+    return reasons
+
+
+# --- What is wanted, to what is stored ----------------------------------------------------------------------
 
 MAX_VALUE_CHARACTERS = 32767
 

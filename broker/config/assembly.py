@@ -7,33 +7,122 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from broker.config.broker_config import RACK_AWARE_SELECTOR, BrokerConfig
+from broker.config.broker_config import (
+    AT_MOST_ONE,
+    DEFAULTS,
+    RACK_AWARE_SELECTOR,
+    REFUSED,
+    SHOWN_AS_GIVEN,
+    BrokerConfig,
+    controls,
+    is_only_controller,
+    joins_a_cluster,
+)
 from broker.config.broker_definitions import (
     BROKER_ROWS,
     DYNAMIC_ONLY_ROWS,
+    INTER_BROKER_REQUESTS,
     OWN_ROWS,
     broker_definition,
+    listener_prefix,
     without_listener,
 )
-from broker.config.checks.codecs import COMPRESSION_TYPE, REMEDY, is_missing
-from broker.config.checks.quorum import CONTROLLER_NAMES, other_controllers
-from broker.config.checks.table import Occasion, Proposal, check
-from broker.config.definitions import ConfigType
-from broker.config.environment_variables import PREFIX
+from broker.config.definitions import ConfigType, definition_of, parse_value, value_text
 from broker.config.errors import ConfigError, UsageError
-from broker.config.inter_broker_requests import closed_to_brokers
-from broker.config.listeners import (
-    EVERY_INTERFACE,
-    ListenerSettings,
-    broker_listeners,
-    controller_listeners,
+from broker.config.given_settings import PREFIX, Layer, Setting, layered
+from broker.config.listeners import EVERY_INTERFACE, ListenerSettings, broker_listeners, controller_listeners
+from broker.config.setting_checks import (
+    COMPRESSION_TYPE,
+    CONTROLLER_NAMES,
+    REMEDY,
+    Occasion,
+    Proposal,
+    check,
+    is_missing,
+    other_controllers,
 )
-from broker.config.obsolete import what_became_of
-from broker.config.parsing import parse_value
-from broker.config.roles import controls, is_only_controller, joins_a_cluster
-from broker.config.settings import Layer, Setting, layered
-from broker.config.single_node import AT_MOST_ONE, DEFAULTS, REFUSED, SHOWN_AS_GIVEN
-from broker.config.value_text import value_text
+
+_KRAFT = "ZooKeeper is gone since Kafka 4.0"
+_METADATA_VERSION = "Kafka 4 goes by the metadata.version feature instead"
+_LISTENERS = "gone since Kafka 3.0; listeners and advertised.listeners say it"
+
+OBSOLETE: dict[str, str] = {
+    "advertised.host.name": _LISTENERS,
+    "advertised.port": _LISTENERS,
+    "auto.include.jmx.reporter": "gone since Kafka 4.0",
+    "broker.id.generation.enable": _KRAFT,
+    "control.plane.listener.name": _KRAFT,
+    "controlled.shutdown.max.retries": _KRAFT,
+    "controlled.shutdown.retry.backoff.ms": _KRAFT,
+    "delegation.token.master.key": "gone since Kafka 4.0; delegation.token.secret.key is its name",
+    "group.coordinator.new.enable": "gone since Kafka 4.0; the new coordinator is the only one",
+    "host.name": _LISTENERS,
+    "inter.broker.protocol.version": _METADATA_VERSION,
+    "leader.imbalance.per.broker.percentage": "gone since Kafka 4.0",
+    "log.message.downconversion.enable": "gone since Kafka 4.0: old message formats are never read",
+    "log.message.format.version": "gone since Kafka 4.0: record batches of version 2 are the only ones",
+    "log.message.timestamp.difference.max.ms": (
+        "gone since Kafka 4.0; log.message.timestamp.before.max.ms and its .after. counterpart say it"
+    ),
+    "offsets.commit.required.acks": "gone since Kafka 4.0: it is always -1",
+    "port": _LISTENERS,
+    "quota.consumer.default": "gone since Kafka 3.0; quotas are set with the admin API",
+    "quota.producer.default": "gone since Kafka 3.0; quotas are set with the admin API",
+    "reserved.broker.max.id": _KRAFT,
+}
+
+
+def what_became_of(name: str) -> str | None:
+    """Why a setting is no more; None for one that never was, or still is."""
+    if name.startswith(("zookeeper.", "password.encoder.")):
+        return _KRAFT
+    return OBSOLETE.get(name)
+
+
+# --- Which listeners refuse what only brokers ask of each other (`barnabas.inter.broker.requests`) ----------
+#
+# By itself or for one listener. Kafka's precedent for the two levels is `AbstractConfig.valuesWithPrefixOverride`.
+
+
+def closed_to_brokers(config: BrokerConfig) -> frozenset[str]:
+    """The broker's listeners that refuse them, by name; none of a node that is only a controller.
+
+    Raises ConfigError where a value is for a listener that isn't there, so that none stays open by a slip of the pen,
+    and where the cluster's brokers couldn't reach each other.
+    """
+    if config.is_only_controller:
+        return frozenset()
+    names = {listener_prefix(each.name) + INTER_BROKER_REQUESTS: each.name for each in config.listeners}
+    closed_by: dict[str, str] = {}
+    if not config.get_boolean(INTER_BROKER_REQUESTS):
+        closed_by = dict.fromkeys(names.values(), INTER_BROKER_REQUESTS)
+    for name in config.effective_names():
+        if without_listener(name) != INTER_BROKER_REQUESTS:
+            continue
+        if name not in names:
+            known = " or ".join(names)
+            raise ConfigError(f"{name} is for no listener of this broker: that could be {known}", name)
+        if _is_true(name, config.text_given(name)):
+            closed_by.pop(names[name], None)
+        else:
+            closed_by[names[name]] = name
+    between = config.inter_broker_listener
+    if between in closed_by and (config.joins or config.controller_listeners):
+        raise ConfigError(
+            f"{closed_by[between]} can't be false of {between}, by which brokers reach each other "
+            "(inter.broker.listener.name)",
+            closed_by[between],
+        )
+    return frozenset(closed_by)
+
+
+def _is_true(name: str, text: str | None) -> bool:
+    value = parse_value(definition_of(name, OWN_ROWS[INTER_BROKER_REQUESTS]), text)
+    assert isinstance(value, bool)
+    return value
+
+
+# --- The whole configuration --------------------------------------------------------------------------------
 
 _CLUSTER_ID_CHARACTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 _OWN = "barnabas."
@@ -182,7 +271,7 @@ def _is_nearly_own(name: str) -> bool:
 
 
 def _suggestion(name: str) -> str | None:
-    from broker.config.topic_definitions import TOPIC_SYNONYMS
+    from broker.config.topic_config import TOPIC_SYNONYMS
 
     if name in TOPIC_SYNONYMS:
         return TOPIC_SYNONYMS[name][0][0]

@@ -1,33 +1,188 @@
 """The configuration in force: what the broker was started with, and what was altered since.
 
-A value comes from the first place that has it: this broker's dynamic settings, the cluster's, the static
-ones (file, environment, command line), the default. Nothing is parsed before it is asked for; what was
-parsed is kept until something is altered.
+A value comes from the first place that has it: this broker's dynamic settings, the cluster's, the static ones (file,
+environment, command line), what one node on somebody's machine has otherwise (`DEFAULTS`), Kafka's default. Nothing is
+parsed before it is asked for; what was parsed is kept until something is altered.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.broker_definitions import BROKER_SYNONYMS, broker_definition
-from broker.config.connections_per_host import CONNECTIONS_PER_HOST, connections_per_host
-from broker.config.parsing import parse_value
-from broker.config.roles import (
-    BOOTSTRAP_SERVERS,
-    VOTERS,
-    bootstrap_servers,
-    is_only_controller,
-    joins_a_cluster,
-    voters,
-)
-from broker.config.settings import Setting
-from broker.config.single_node import AT_MOST_ONE, DEFAULTS
+from broker.config.definitions import Value, parse_int, parse_value, trimmed
+from broker.config.errors import ConfigError
+from broker.config.given_settings import Setting
 
 if TYPE_CHECKING:
-    from broker.config.definitions import ConfigDef, Value
+    from broker.config.definitions import ConfigDef
     from broker.config.listeners import ListenerConfig
 
+
+class OwnDefault(NamedTuple):
+    """A default that isn't Kafka's, and why."""
+
+    value: str
+    reason: str
+
+
+DEFAULTS: dict[str, OwnDefault] = {
+    "node.id": OwnDefault("1", "Kafka has none and doesn't start without"),
+    "process.roles": OwnDefault("broker,controller", "Kafka has none; one node is both"),
+    "controller.listener.names": OwnDefault("CONTROLLER", "Kafka has none; the name that its own files use"),
+    "listeners": OwnDefault(
+        "PLAINTEXT://127.0.0.1:9092", "a broker without passwords stays on its own machine"
+    ),
+    "offsets.topic.replication.factor": OwnDefault("1", "3 replicas on one node never come to be"),
+    "transaction.state.log.replication.factor": OwnDefault("1", "as above: transactions would hang"),
+    "transaction.state.log.min.isr": OwnDefault(
+        "1", "2 of 1 replica are never in sync: transactions would hang"
+    ),
+    "share.coordinator.state.topic.replication.factor": OwnDefault("1", "as above: share groups would hang"),
+    "share.coordinator.state.topic.min.isr": OwnDefault("1", "as above: share groups would hang"),
+    "group.initial.rebalance.delay.ms": OwnDefault(
+        "100",
+        "3 seconds for a consumer to join, so that others can come; those that a test starts together come within this",
+    ),
+    "group.streams.initial.rebalance.delay.ms": OwnDefault("0", "as above, for Kafka Streams"),
+}
+"""Kafka's Docker image and its quick start set most of these in the same way."""
+
+SHOWN_AS_GIVEN = ("node.id", "process.roles", "controller.listener.names")
+"""A Kafka that runs has these from its file: described as static, not as defaults."""
+
+AT_MOST_ONE: dict[str, str] = {
+    "default.replication.factor": "a topic can't have more replicas than there are brokers",
+    "offsets.topic.replication.factor": "a group's offsets could never be stored",
+    "transaction.state.log.replication.factor": "transactions would hang",
+    "transaction.state.log.min.isr": "transactions would hang",
+    "share.coordinator.state.topic.replication.factor": "share groups would hang",
+    "share.coordinator.state.topic.min.isr": "share groups would hang",
+}
+"""What is taken as 1 where the user asks for more, and what would come of it.
+
+Files made for three brokers are the most common reason for a local Kafka that hangs.
+"""
+
+REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
+    "authorizer.class.name": (
+        (),
+        "authorizers aren't built yet, and without one everybody may do everything",
+    ),
+    "remote.log.storage.system.enable": (("true",), "tiered storage isn't built"),
+    "config.providers": ((), "config providers aren't built; write the values themselves"),
+}
+"""Setting -> (the values that are refused, or none for all but an empty one; why).
+
+Only what somebody would rely on and not get. All else that isn't built is accepted and without effect, so
+that a file made for Kafka works.
+"""
+
+
+# --- What a node is in its cluster, by `process.roles` and what goes with it (Kafka: QuorumConfig) ----------
+
+BOOTSTRAP_SERVERS, VOTERS = "controller.quorum.bootstrap.servers", "controller.quorum.voters"
+QUORUM = (BOOTSTRAP_SERVERS, VOTERS)
+"""Where the controllers are; the first one that says something counts."""
+
+Address = tuple[str, int]
+"""Host and port."""
+
+_HOST_AND_PORT = re.compile(r"\[?([0-9a-zA-Z\-%._:]+)\]?:([0-9]+)", re.ASCII)
+"""Kafka's `Utils.HOST_PORT_PATTERN`, which takes an empty host and a scheme in front, too."""
+
+
+def is_only_controller(static: Mapping[str, Setting]) -> bool:
+    """Whether the node is no broker."""
+    roles = static.get("process.roles")
+    return roles is not None and [each.strip() for each in roles.value.split(",")] == ["controller"]
+
+
+def controls(static: Mapping[str, Setting]) -> bool:
+    """Whether other nodes may be controlled from here, at a controller's listener."""
+    roles = static.get("process.roles")
+    return roles is None or "controller" in map(str.strip, roles.value.split(","))
+
+
+def joins_a_cluster(static: Mapping[str, Setting]) -> bool:
+    """Whether another node is the controller. What says that this one isn't, without saying who is, was made for a
+    node that stands beside a controller; alone it is its own."""
+    roles = static.get("process.roles")
+    if roles is None or "controller" in map(str.strip, roles.value.split(",")):
+        return False
+    return any(name in static and static[name].value.strip() for name in QUORUM)
+
+
+def bootstrap_servers(entries: Sequence[str]) -> list[Address]:
+    """`controller.quorum.bootstrap.servers`: `host:port` each. Raises ConfigError."""
+    return [_address(entry, entry, BOOTSTRAP_SERVERS, "host:port") for entry in entries]
+
+
+def voters(entries: Sequence[str]) -> dict[int, Address]:
+    """`controller.quorum.voters`: `id@host:port` each, by id. Raises ConfigError."""
+    found: dict[int, Address] = {}
+    for entry in entries:
+        node_id, at, address = entry.partition("@")
+        if not at or "@" in address:
+            raise _no_entry(entry, VOTERS, "id@host:port", "there is no id")
+        if re.fullmatch(r"[+-]?[0-9]{1,10}", node_id) is None or not abs(int(node_id)) < 1 << 31:
+            raise _no_entry(entry, VOTERS, "id@host:port", f"{node_id or 'nothing'} is no id")
+        host, port = _address(entry, address, VOTERS, "id@host:port")
+        if host == "0.0.0.0":  # noqa: S104
+            raise ConfigError(
+                f"{VOTERS}: host 0.0.0.0 of {entry} is not routable: others can't reach it", VOTERS
+            )
+        found[int(node_id)] = host, port
+    return found
+
+
+def _address(entry: str, text: str, name: str, form: str) -> Address:
+    match = _HOST_AND_PORT.fullmatch(text)
+    if match is None:
+        raise _no_entry(entry, name, form, "there is no host and port")
+    host, port = match.groups()
+    if len(port) > 5 or not 0 < int(port) < 65_536:
+        raise _no_entry(entry, name, form, f"{port} is no port")
+    return host, int(port)
+
+
+def _no_entry(entry: str, name: str, form: str, reason: str) -> ConfigError:
+    return ConfigError(f"{name}: failed to parse {entry}: {reason}; each entry is {form}", name)
+
+
+# --- `max.connections.per.ip.overrides`: how many connections single hosts may have -------------------------
+
+CONNECTIONS_PER_HOST = "max.connections.per.ip.overrides"
+
+_COMMA = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
+_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")  # Utils.validHostPattern
+
+
+def connections_per_host(value: Value) -> dict[str, int]:
+    """`max.connections.per.ip.overrides` as host -> number; the last colon parts them (Kafka: `Csv.parseCsvMap`).
+
+    The host may be empty, and the number below zero: nobody is let in then. Raises ConfigError.
+    """
+    name = CONNECTIONS_PER_HOST
+    limits: dict[str, int] = {}
+    entries = _COMMA.split(str(value or ""))
+    while entries and not entries[-1]:
+        del entries[-1]  # as Java's String.split
+    for entry in entries:
+        host, colon, text = entry.rpartition(":")
+        number = parse_int(trimmed(text))
+        if not colon or number is None:
+            raise ConfigError(f"Error parsing configuration property '{name}': {entry}", name)
+        limits[trimmed(host)] = number
+    invalid = [host for host in limits if _HOST.fullmatch(host) is None]
+    if invalid:
+        raise ConfigError(f"{name} contains invalid addresses : {','.join(invalid)}", name)
+    return limits
+
+
+# --- All settings in force ----------------------------------------------------------------------------------
 
 REPLICA_SELECTOR = "replica.selector.class"
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -196,7 +351,7 @@ class BrokerConfig:
     def set_dynamic(self, *, broker: Mapping[str, str] | None, cluster: Mapping[str, str] | None) -> None:
         """Put the whole of what was altered for this broker, or for all, into force; None leaves a side as it is.
 
-        Everything in them has been checked: see `dynamic_settings.set_dynamic`.
+        Everything in them has been checked: see `alterations.set_dynamic`.
         """
         if cluster is not None:
             self.dynamic_cluster = cluster

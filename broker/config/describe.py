@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from broker.config.broker_config import SHOWN_AS_GIVEN
 from broker.config.broker_definitions import BROKER_ROWS, INTERNAL_BROKER_ROWS, broker_definition, synonyms_of
-from broker.config.definitions import ConfigType
-from broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
-from broker.config.single_node import SHOWN_AS_GIVEN
-from broker.config.topic_config import topic_values
-from broker.config.topic_definitions import TOPIC_SYNONYMS, topic_definition
-from broker.config.value_text import value_text
+from broker.config.definitions import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType, value_text
+from broker.config.topic_config import TOPIC_SYNONYMS, topic_definition, topic_values
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig

@@ -6,7 +6,7 @@ topic's text, with a word before it.
 
 from __future__ import annotations
 
-from broker.config.topic_definitions import TOPIC_SYNONYMS
+from broker.config.topic_config import TOPIC_SYNONYMS
 
 TOPIC: dict[str, str] = {
     "cleanup.policy": "What becomes of old records. delete: segments go by retention.ms and retention.bytes. "

@@ -1,4 +1,6 @@
-"""The two ways in which a setting is wrong: on its own, and as something the user has to be told."""
+"""What keeps a broker from starting: a value that a setting can't have, a mistake of whoever starts it, and what a
+start found.
+"""
 
 from __future__ import annotations
 
@@ -28,4 +30,13 @@ class UsageError(Exception):
 
     def __init__(self, message: str, exit_status: int = 2) -> None:
         super().__init__(" ".join(message.split("\n")))
+        self.exit_status = exit_status
+
+
+class StartError(Exception):
+    """One line for the user: what is wrong, and where. The exit status is 2 where a setting is to be written
+    otherwise, and 1 where a start may find it otherwise."""
+
+    def __init__(self, message: str, exit_status: int = 1) -> None:
+        super().__init__(message)
         self.exit_status = exit_status

@@ -10,16 +10,23 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from broker.config.definitions import Value, definition_of
+from broker.config.definitions import (
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    Value,
+    definition_of,
+    parse_value,
+    value_text,
+)
 from broker.config.describe import broker_synonyms
-from broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
 from broker.config.errors import ConfigError
-from broker.config.parsing import parse_value
-from broker.config.value_text import value_text
+from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.config.definitions import Row
+
 
 _RESET = "latest, earliest, or by_duration:PnDTnHnMn.nS"
 
@@ -202,3 +209,36 @@ def group_number(values: Mapping[str, Value], name: str) -> int:
     value = values[name]
     assert isinstance(value, int), f"{name} is {value!r}"
     return value
+
+
+# --- Checked: names, values, and the broker's bounds for them (GroupConfig.validate) ------------------------
+
+
+def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
+    """Names, values, and the broker's bounds for them. Raises KafkaError(INVALID_CONFIG)."""
+    for name in overrides:
+        if name not in GROUP_ROWS:
+            raise _invalid(f"Unknown group config name: {name}")
+    values = group_defaults(config)
+    try:
+        for name in GROUP_ROWS:
+            if name in overrides:
+                values[name] = parsed_group_value(name, overrides[name])
+    except ConfigError as error:
+        raise _invalid(str(error)) from None
+    for name, (lowest, highest) in GROUP_BOUNDS.items():
+        if name.endswith("assignment.interval.ms") and name not in overrides:
+            continue
+        value = group_number(values, name)
+        if lowest is not None and value < config.get_int(lowest):
+            raise _invalid(f"{name} must be greater than or equal to {lowest}")
+        if value > config.get_int(highest):
+            raise _invalid(f"{name} must be less than or equal to {highest}")
+    for kind in ("consumer", "share", "streams"):
+        session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
+        if group_number(values, session) <= group_number(values, heartbeat):
+            raise _invalid(f"{session} must be greater than {heartbeat}")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(Error.INVALID_CONFIG, message)

@@ -1,7 +1,9 @@
-"""A topic's configuration in force: its own settings over the broker's over the defaults.
+"""A topic's configuration: its 33 settings and `internal.segment.bytes`, what is legal, and what is in force.
 
-Kafka's LogConfig, KafkaConfig.extractLogConfigMap and KafkaConfigSchema. A topic's own settings are called
-overrides here: they are the ConfigRecords of the metadata log, by name, as text.
+What is in force is the topic's own settings over the broker's over the defaults. A topic's own are called overrides
+here: they are the ConfigRecords of the metadata log, by name, as text. The rows are in the order in which Kafka
+validates them, so that of several wrong values the same one is complained of.
+Source: LogConfig, ServerTopicConfigSynonyms, KafkaConfig.extractLogConfigMap, KafkaConfigSchema.
 """
 
 from __future__ import annotations
@@ -9,15 +11,126 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from broker.config.definitions import ConfigDef, Value
-from broker.config.entries import ConfigEntry, ConfigSource
+from broker.config.definitions import (
+    ConfigDef,
+    ConfigEntry,
+    ConfigSource,
+    Value,
+    definition_of,
+    parse_type,
+    parse_value,
+)
 from broker.config.errors import ConfigError
-from broker.config.parsing import parse_type, parse_value
-from broker.config.topic_definitions import TOPIC_ROWS, TOPIC_SYNONYMS, topic_definition
+from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
+    from broker.config.definitions import Row
     from storage.log.log_config import LogConfig
+
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
+
+TOPIC_ROWS: dict[str, Row] = {
+    "segment.bytes": ("INT", "1073741824", "[1048576,...]", "MEDIUM", "cluster-wide"),
+    "segment.ms": ("LONG", "604800000", "[1,...]", "MEDIUM", "cluster-wide"),
+    "segment.jitter.ms": ("LONG", "0", "[0,...]", "MEDIUM", "cluster-wide"),
+    "segment.index.bytes": ("INT", "10485760", "[4,...]", "MEDIUM", "cluster-wide"),
+    "flush.messages": ("LONG", "9223372036854775807", "[1,...]", "MEDIUM", "cluster-wide"),
+    "flush.ms": ("LONG", "9223372036854775807", "[0,...]", "MEDIUM", "cluster-wide"),
+    "retention.bytes": ("LONG", "-1", "", "MEDIUM", "cluster-wide"),
+    "retention.ms": ("LONG", "604800000", "[-1,...]", "MEDIUM", "cluster-wide"),
+    "max.message.bytes": ("INT", "1048588", "[0,...]", "MEDIUM", "cluster-wide"),
+    "index.interval.bytes": ("INT", "4096", "[0,...]", "MEDIUM", "cluster-wide"),
+    "delete.retention.ms": ("LONG", "86400000", "[0,...]", "MEDIUM", "cluster-wide"),
+    "min.compaction.lag.ms": ("LONG", "0", "[0,...]", "MEDIUM", "cluster-wide"),
+    "max.compaction.lag.ms": ("LONG", "9223372036854775807", "[1,...]", "MEDIUM", "cluster-wide"),
+    "file.delete.delay.ms": ("LONG", "60000", "[0,...]", "MEDIUM", "cluster-wide"),
+    "min.cleanable.dirty.ratio": ("DOUBLE", "0.5", "[0,...,1]", "MEDIUM", "cluster-wide"),
+    "cleanup.policy": ("LIST", "delete", "[compact, delete]", "MEDIUM", "cluster-wide"),
+    "unclean.leader.election.enable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
+    "min.insync.replicas": ("INT", "1", "[1,...]", "MEDIUM", "cluster-wide"),
+    "compression.type": (
+        "STRING",
+        "producer",
+        "[uncompressed, zstd, lz4, snappy, gzip, producer]",
+        "MEDIUM",
+        "cluster-wide",
+    ),
+    "compression.gzip.level": ("INT", "-1", "[1,...,9] or -1", "MEDIUM", "cluster-wide"),
+    "compression.lz4.level": ("INT", "9", "[1,...,17]", "MEDIUM", "cluster-wide"),
+    "compression.zstd.level": ("INT", "3", "[-131072,...,22]", "MEDIUM", "cluster-wide"),
+    "preallocate": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
+    "message.timestamp.type": (
+        "STRING",
+        "CreateTime",
+        "[CreateTime, LogAppendTime]",
+        "MEDIUM",
+        "cluster-wide",
+    ),
+    "message.timestamp.before.max.ms": ("LONG", "9223372036854775807", "[0,...]", "MEDIUM", "cluster-wide"),
+    "message.timestamp.after.max.ms": ("LONG", "3600000", "[0,...]", "MEDIUM", "cluster-wide"),
+    "leader.replication.throttled.replicas": ("LIST", "", "throttled replicas", "MEDIUM", "cluster-wide"),
+    "follower.replication.throttled.replicas": ("LIST", "", "throttled replicas", "MEDIUM", "cluster-wide"),
+    "remote.storage.enable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
+    "local.retention.ms": ("LONG", "-2", "[-2,...]", "MEDIUM", "cluster-wide"),
+    "local.retention.bytes": ("LONG", "-2", "[-2,...]", "MEDIUM", "cluster-wide"),
+    "remote.log.copy.disable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
+    "remote.log.delete.on.disable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
+}
+
+INTERNAL_TOPIC_ROWS: dict[str, Row] = {
+    "internal.segment.bytes": ("INT", None, "", "MEDIUM", "cluster-wide"),
+}
+
+TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
+    "segment.bytes": (("log.segment.bytes", 1),),
+    "segment.ms": (("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS)),
+    "segment.jitter.ms": (("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS)),
+    "segment.index.bytes": (("log.index.size.max.bytes", 1),),
+    "flush.messages": (("log.flush.interval.messages", 1),),
+    "flush.ms": (("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1)),
+    "retention.bytes": (("log.retention.bytes", 1),),
+    "retention.ms": (
+        ("log.retention.ms", 1),
+        ("log.retention.minutes", _MINUTE_MS),
+        ("log.retention.hours", _HOUR_MS),
+    ),
+    "max.message.bytes": (("message.max.bytes", 1),),
+    "index.interval.bytes": (("log.index.interval.bytes", 1),),
+    "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
+    "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
+    "max.compaction.lag.ms": (("log.cleaner.max.compaction.lag.ms", 1),),
+    "file.delete.delay.ms": (("log.segment.delete.delay.ms", 1),),
+    "min.cleanable.dirty.ratio": (("log.cleaner.min.cleanable.ratio", 1),),
+    "cleanup.policy": (("log.cleanup.policy", 1),),
+    "unclean.leader.election.enable": (("unclean.leader.election.enable", 1),),
+    "min.insync.replicas": (("min.insync.replicas", 1),),
+    "compression.type": (("compression.type", 1),),
+    "compression.gzip.level": (("compression.gzip.level", 1),),
+    "compression.lz4.level": (("compression.lz4.level", 1),),
+    "compression.zstd.level": (("compression.zstd.level", 1),),
+    "preallocate": (("log.preallocate", 1),),
+    "message.timestamp.type": (("log.message.timestamp.type", 1),),
+    "message.timestamp.before.max.ms": (("log.message.timestamp.before.max.ms", 1),),
+    "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
+    "local.retention.ms": (("log.local.retention.ms", 1),),
+    "local.retention.bytes": (("log.local.retention.bytes", 1),),
+}
+"""A topic's setting -> the broker's (name, factor to the topic's unit), the strongest first."""
+
+
+def topic_definition(name: str) -> ConfigDef | None:
+    """The definition of a topic's setting, the hidden one included; None for a name that isn't known."""
+    row = TOPIC_ROWS.get(name)
+    if row is not None:
+        return definition_of(name, row)
+    row = INTERNAL_TOPIC_ROWS.get(name)
+    return None if row is None else definition_of(name, row, internal=True)
+
+
+# --- In force -----------------------------------------------------------------------------------------------
 
 MOST_BETWEEN_INDEX_ENTRIES = 16 * 1024
 """Bytes of a log that an index leaves out, whatever index.interval.bytes says: a read may have to walk over so many in
@@ -167,3 +280,57 @@ def _definition(name: str) -> ConfigDef:
     definition = topic_definition(name)
     assert definition is not None
     return definition
+
+
+# --- Checked: names, values, and how they go with each other (LogConfig.validate) ---------------------------
+
+
+def check_topic_configs(config: BrokerConfig, overrides: Mapping[str, str | None]) -> None:
+    """What Kafka checks of the settings that a topic is created with. Raises KafkaError(INVALID_CONFIG)."""
+    nulls = [name for name, text in overrides.items() if text is None]
+    if nulls:
+        raise _invalid(f"Null value not supported for topic configs: {','.join(nulls)}")
+    check_overrides(config, {name: text for name, text in overrides.items() if text is not None})
+
+
+def check_overrides(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
+    """Names, values, and how they go with each other and with the broker's (LogConfig.validate).
+
+    Raises KafkaError(INVALID_CONFIG). As in Kafka, the broker's settings are only looked at where the topic
+    has any of its own.
+    """
+    if not overrides:
+        return
+    for name in overrides:
+        if name not in TOPIC_ROWS and name not in INTERNAL_TOPIC_ROWS:
+            raise _invalid(f"Unknown topic config name: {name}")
+    values = broker_log_defaults(config)
+    try:
+        for name in (*TOPIC_ROWS, *INTERNAL_TOPIC_ROWS):
+            if name in overrides:
+                values[name] = _parsed(name, overrides[name])
+    except ConfigError as error:
+        raise _invalid(str(error)) from None
+    lowest, highest = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
+    assert isinstance(lowest, int)
+    assert isinstance(highest, int)
+    if lowest > highest:
+        raise _invalid(
+            f"conflict topic config setting min.compaction.lag.ms ({lowest}) > "
+            f"max.compaction.lag.ms ({highest})"
+        )
+    if values["remote.storage.enable"]:
+        raise _invalid(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+
+
+def _parsed(name: str, text: str) -> Value:
+    definition = topic_definition(name)
+    assert definition is not None
+    return parse_value(definition, text)
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(Error.INVALID_CONFIG, message)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from broker.controller.directory_ids import MIGRATING, UNASSIGNED
-from broker.controller.image import ClusterImage, PartitionImage
-from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from broker.controller.image import MIGRATING, UNASSIGNED, ClusterImage, PartitionImage
+from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
 

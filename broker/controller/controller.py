@@ -14,10 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller_result import PER_STEP, ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
-from broker.controller.pause import PER_STEP
 from coordinator.commit_waiters import Failed
 from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.waiting import Waiting, at_once, turn

@@ -9,10 +9,15 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from broker.controller.config_decisions import MIN_INSYNC_REPLICAS
-from broker.controller.features import ELR_VERSION, FEATURES, KRAFT_VERSION, KRAFT_VERSION_RANGE
+from broker.controller.controller_result import Pause
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
-from broker.controller.pause import Pause
-from broker.controller.record_versions import METADATA_VERSION
+from broker.controller.metadata_versions import (
+    ELR_VERSION,
+    FEATURES,
+    KRAFT_VERSION,
+    KRAFT_VERSION_RANGE,
+    METADATA_VERSION,
+)
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records

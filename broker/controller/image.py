@@ -8,16 +8,201 @@ from the leader another image takes the place of all (`become`). A record that c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from broker.controller.broker_image import BrokerImage
-from broker.controller.features import KRAFT_VERSION, is_supported
-from broker.controller.kept_records import KEPT, KeptRecords
-from broker.controller.topic_names import collision_key
+from broker.controller.metadata_versions import KRAFT_VERSION, is_supported
 from protocol.errors import BrokenInvariantError
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
+
+MAX_NAME_LENGTH = 249
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def invalid_name_reason(name: str) -> str | None:
+    """Why a topic can't have this name; None where it can."""
+    if not name:
+        return "the topic name is empty"
+    if name in (".", ".."):
+        return f"the topic name can't be '{name}'"
+    if len(name) > MAX_NAME_LENGTH:
+        return f"the topic name is {len(name)} characters long; {MAX_NAME_LENGTH} are allowed"
+    if _LEGAL.fullmatch(name) is None:
+        return (
+            f"the topic name '{name}' has a character other than ASCII letters and digits, '.', '_' and '-'"
+        )
+    return None
+
+
+def collision_key(name: str) -> str | None:
+    """Two names with the same key would have the same metric names: Kafka allows one of them. None for a name that
+    collides with no other."""
+    return name.replace(".", "_") if "." in name or "_" in name else None
+
+
+def is_internal(name: str) -> bool:
+    return name in INTERNAL_TOPICS
+
+
+# --- Ids that stand for no log directory in particular (Kafka: `DirectoryId`; KIP-858) ----------------------
+
+MIGRATING = bytes(16)
+"""The broker has chosen a directory before records could say which."""
+
+UNASSIGNED = bytes(15) + b"\x01"
+"""The broker is yet to choose one, and will tell the controller."""
+
+LOST = bytes(15) + b"\x02"
+"""One that is offline, whichever it is."""
+
+
+# --- One broker ---------------------------------------------------------------------------------------------
+
+
+class BrokerNode(NamedTuple):
+    """Where clients of one listener find a broker (Kafka: `Node`)."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    fenced: bool = False
+
+
+class BrokerImage:
+    """One broker's registration (Kafka: `BrokerRegistration`)."""
+
+    __slots__ = (
+        "broker_epoch",
+        "cordoned_log_dirs",
+        "fenced",
+        "in_controlled_shutdown",
+        "log_dirs",
+        "record",
+    )
+
+    def __init__(self, record: records.RegisterBrokerRecord) -> None:
+        self.record = record
+        self.broker_epoch = record.broker_epoch
+        self.fenced = record.fenced
+        self.in_controlled_shutdown = record.in_controlled_shutdown
+        self.log_dirs = record.log_dirs
+        self.cordoned_log_dirs = record.cordoned_log_dirs
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it can be in sync and lead (Kafka: `ClusterControlManager.isActive`)."""
+        return not (self.fenced or self.in_controlled_shutdown)
+
+    def node(self, listener_name: str) -> BrokerNode | None:
+        """None where it isn't advertised to clients of the listener."""
+        record = self.record
+        for endpoint in record.end_points:
+            if endpoint.name == listener_name:
+                return BrokerNode(record.broker_id, endpoint.host, endpoint.port, record.rack, self.fenced)
+        return None
+
+    def has_online_dir(self, directory_id: bytes) -> bool:
+        """Whether it can have what is said to be in the directory. One that has registered none, by a metadata.version
+        that knows of none, has any (Kafka: `DirectoryId.isOnline`)."""
+        if directory_id in (UNASSIGNED, MIGRATING):
+            return True
+        return directory_id != LOST and (not self.log_dirs or directory_id in self.log_dirs)
+
+    def copy(self) -> BrokerImage:
+        """Another one that says the same."""
+        other = BrokerImage(self.record)
+        other.broker_epoch = self.broker_epoch
+        other.fenced = self.fenced
+        other.in_controlled_shutdown = self.in_controlled_shutdown
+        other.log_dirs = self.log_dirs
+        other.cordoned_log_dirs = self.cordoned_log_dirs
+        return other
+
+
+# --- Records that are held as they are, and that a snapshot must write out again ----------------------------
+#
+# The newest record of each identity is held. Source: Kafka's ClientQuotasImage, ScramImage, AclsImage,
+# DelegationTokenImage.
+
+
+def _quota(record: records.ClientQuotaRecord) -> Hashable:
+    return frozenset((part.entity_type, part.entity_name) for part in record.entity), record.key
+
+
+# In the order in which a snapshot has them.
+_IDENTITIES: dict[type[Message], Callable[[Any], Hashable]] = {
+    records.ClientQuotaRecord: _quota,
+    records.AccessControlEntryRecord: lambda record: record.id,
+    records.UserScramCredentialRecord: lambda record: (record.mechanism, record.name),
+    records.DelegationTokenRecord: lambda record: record.token_id,
+}
+
+_REMOVALS: dict[type[Message], tuple[type[Message], Callable[[Any], Hashable]]] = {
+    records.RemoveAccessControlEntryRecord: (records.AccessControlEntryRecord, lambda record: record.id),
+    records.RemoveUserScramCredentialRecord: (
+        records.UserScramCredentialRecord,
+        lambda record: (record.mechanism, record.name),
+    ),
+    records.RemoveDelegationTokenRecord: (records.DelegationTokenRecord, lambda record: record.token_id),
+}
+
+KEPT = frozenset({*_IDENTITIES, *_REMOVALS})
+
+
+class KeptRecords:
+    """The records in force, by type and identity."""
+
+    __slots__ = ("_by_type", "_quotas_changed")
+
+    def __init__(self) -> None:
+        self._quotas_changed = False
+        self._by_type: dict[type[Message], dict[Hashable, Message]] = {
+            record_type: {} for record_type in _IDENTITIES
+        }
+
+    def copy(self) -> KeptRecords:
+        """Another one that holds the same."""
+        other = KeptRecords()
+        other._by_type = {record_type: {**held} for record_type, held in self._by_type.items()}
+        return other
+
+    def follow_quotas(self) -> None:
+        """They may be others than whoever follows them knows."""
+        self._quotas_changed = True
+
+    def apply(self, record: Message) -> None:
+        """Hold a record in place of an earlier one of its identity, or drop the one that it removes."""
+        removal = _REMOVALS.get(type(record))
+        if removal is not None:
+            removed_type, identity_of = removal
+            self._by_type[removed_type].pop(identity_of(record), None)
+            return
+        if isinstance(record, records.ClientQuotaRecord):
+            self._quotas_changed = True
+        held = self._by_type[type(record)]
+        identity = _IDENTITIES[type(record)](record)
+        if isinstance(record, records.ClientQuotaRecord) and record.remove:
+            held.pop(identity, None)
+        else:
+            held[identity] = record
+
+    def take_quota_change(self) -> bool:
+        """Whether there were records of quotas since this was last asked."""
+        changed, self._quotas_changed = self._quotas_changed, False
+        return changed
+
+    def of_type(self, record_type: type[Message]) -> Iterator[Message]:
+        """Those of one type."""
+        return iter(self._by_type[record_type].values())
+
+
+# --- The whole image ----------------------------------------------------------------------------------------
 
 NO_LEADER = -1
 NO_LEADER_CHANGE = -2  # PartitionChangeRecord.leader where the leader stays

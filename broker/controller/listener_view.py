@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.controller.directory_ids import MIGRATING
-from broker.controller.image import NO_LEADER
+from broker.controller.image import MIGRATING, NO_LEADER
 
 if TYPE_CHECKING:
-    from broker.controller.broker_image import BrokerImage, BrokerNode
-    from broker.controller.image import ClusterImage, PartitionImage
+    from broker.controller.image import BrokerImage, BrokerNode, ClusterImage, PartitionImage
 
 
 class ListenerView:

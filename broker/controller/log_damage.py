@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.controller.quorum_state import LEADER_CHANGE, control_key
-from broker.controller.snapshot_file import newest_whole_snapshot
+from broker.controller.snapshots import newest_whole_snapshot
 from protocol.records.batch import (
     BATCH_OVERHEAD,
     LOG_OVERHEAD,

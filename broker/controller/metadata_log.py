@@ -10,40 +10,311 @@ are one object until a decision is taken while an earlier one isn't committed. F
 Whoever acts on a change, or tells a client of it, waits with `when_committed`. Kafka writes a decision's records as one
 batch where they are atomic, or between BeginTransaction and EndTransaction records (KIP-868); both are read. Its NoOp
 records, which move followers' high watermarks, are not written.
+
+Above the log stand its parts: what waits for a commit, what follows from it, records as batches, records back into an
+image, and an image as records.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller import quorum_state
-from broker.controller.deferred_events import DeferredEventQueue
-from broker.controller.followed_changes import Following
-from broker.controller.image import ClusterImage
-from broker.controller.image_records import image_records
+from broker.controller.controller_result import PER_STEP
+from broker.controller.image import BrokerImage, ClusterImage, MetadataContradictionError, PartitionImage
+from broker.controller.metadata_versions import (
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    decode_metadata_record,
+    encode_metadata_record,
+    fitted,
+    level_in,
+    written_version,
+)
 from broker.controller.quorum_state import Quorum
-from broker.controller.record_batches import batch_of, encoded, too_large_to_write
-from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, fitted, level_in
-from broker.controller.replaying import apply_batch, contradiction, replay_snapshot
-from broker.controller.snapshot_file import Snapshot
-from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
+from broker.controller.snapshots import MetadataSnapshots, Snapshot, SnapshotPolicy
+from coordinator.commit_waiters import CommitWaiters
 from coordinator.ports import WhenCommitted
-from protocol.errors import BrokenInvariantError, Error, KafkaError, cannot_apply
+from protocol.errors import BrokenInvariantError, CodecError, Error, KafkaError, cannot_apply, tell_each
 from protocol.messages import metadata_records as records
-from protocol.records.records import read_records
-from protocol.waiting import Waiting, at_once
+from protocol.records.batch import CorruptRecordError
+from protocol.records.records import build_batch, read_records
+from protocol.waiting import Waiting, at_once, turn
 from protocol.wire.schema import Message
 from storage.background import Lane
 from storage.log.log_state import AppendOrigin
 from storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Clock
     from protocol.messages.raft import Voter
+
+log = logging.getLogger("barnabas.controller")
+
+
+class DeferredEventQueue:
+    """By the offset that each waits for; those of one offset run in the order in which they came.
+
+    None runs within another one, and a failure of one harms none of the others: see `CommitWaiters`. A broken invariant
+    is raised behind the last of them, to whoever brought it about.
+    """
+
+    __slots__ = ("_broken", "_waiters", "committed_offset")
+
+    def __init__(self) -> None:
+        self.committed_offset = 0
+        """Everything below it is committed."""
+        self._broken: list[BaseException] = []
+        self._waiters = CommitWaiters(self._broken.append)
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def when_committed(self, end_offset: int, then: WhenCommitted) -> None:
+        """Run `then` once everything below `end_offset` is committed: in this call where it is already, unless others
+        are ahead."""
+        self._waiters.wait(end_offset, self.committed_offset, then)
+
+    def commit(self, end_offset: int) -> None:
+        """Everything below `end_offset` is committed."""
+        if end_offset > self.committed_offset:
+            self.committed_offset = end_offset
+        if self._waiters.heap:
+            self._waiters.tell_committed(self.committed_offset)
+            self._raise_broken()
+
+    def fail(self, error: KafkaError) -> None:
+        """Nobody here will learn what becomes of the rest: whoever waits for it is told so."""
+        failed, self._waiters = self._waiters, CommitWaiters(self._broken.append)
+        failed.tell_lost(error)
+        self._raise_broken()
+
+    def _raise_broken(self) -> None:
+        if self._broken:
+            broken = self._broken[0]
+            self._broken.clear()
+            raise broken
+
+
+# --- What follows from the metadata's changes: one after the other, in steps, while the image may change again ---
+
+
+class Following:
+    """How far a node has followed the image that its clients are told of."""
+
+    __slots__ = ("has_changed", "is_under_way", "told")
+
+    def __init__(self) -> None:
+        self.has_changed = False
+        """The image, and nothing follows that yet."""
+        self.is_under_way = False
+        self.told: list[Callable[[], None]] = []
+        """Called where the node begins to follow, and where nothing is left to follow."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the image says what isn't followed yet."""
+        return self.is_under_way or self.has_changed
+
+    async def follow(
+        self, one: Callable[[], Waiting[None]], followed: Callable[[int], None], offset: Callable[[], int]
+    ) -> None:
+        """`one` follows the image as it is then; `followed` is told of the `offset` that it was committed up to. What
+        one of those that are `told` fails with is raised once all is followed."""
+        try:
+            self._tell()
+        finally:
+            await self._follow_all(one, followed, offset)
+
+    async def _follow_all(
+        self, one: Callable[[], Waiting[None]], followed: Callable[[int], None], offset: Callable[[], int]
+    ) -> None:
+        while self.has_changed and not self.is_under_way:
+            self.has_changed = False
+            committed_offset = offset()
+            self.is_under_way = True
+            try:
+                await one()
+            finally:
+                self.is_under_way = False
+            followed(committed_offset)
+        self._tell()
+
+    def _tell(self) -> None:
+        tell_each(self.told, lambda told: told(), log, "it can't be told that metadata is followed")
+
+
+# --- Decided records as a batch of the metadata log ---------------------------------------------------------
+
+
+def encoded(decided: Iterable[Message], metadata_version: int) -> Iterator[bytes]:
+    """Each record as it is written at a metadata.version."""
+    for record in decided:
+        yield encode_metadata_record(record, written_version(type(record), metadata_version))
+
+
+async def batch_of(
+    decided: Sequence[Message], metadata_version: int, now_ms: int, most_bytes: int
+) -> bytearray:
+    """The records in a batch. Raises KafkaError (UNKNOWN_SERVER_ERROR) where it is larger than may be."""
+    values = []
+    for value in encoded(decided, metadata_version):
+        values.append((now_ms, None, value, ()))
+        if len(values) % PER_STEP == 0:
+            await turn()
+    batch = build_batch(values)
+    if len(batch) > most_bytes:
+        raise too_large_to_write(f"a batch of {len(batch)} bytes")
+    return batch
+
+
+def too_large_to_write(what: str) -> KafkaError:
+    """As in Kafka, whose controller begins a new epoch over it."""
+    return KafkaError(Error.UNKNOWN_SERVER_ERROR, f"{what}, which the metadata log doesn't take")
+
+
+# --- The records of the metadata log, brought back into an image --------------------------------------------
+
+_MARKS: set[type[Message]] = {
+    records.BeginTransactionRecord,
+    records.EndTransactionRecord,
+    records.AbortTransactionRecord,
+}
+
+
+def apply_batch(
+    image: ClusterImage, transaction: list[Message] | None, batch: memoryview
+) -> list[Message] | None:
+    """What `apply_in_force` returns after the last record. Raises MetadataContradictionError, CorruptRecordError.
+
+    Whatever a record does to the image that takes it, it is the record that is wrong.
+    """
+    for record in read_records(batch):
+        try:
+            if record.value is None:
+                raise MetadataContradictionError("it has no value")
+            transaction = apply_in_force(image, transaction, decode_metadata_record(bytes(record.value)))
+        except Exception as error:
+            raise MetadataContradictionError(
+                f"the record at offset {record.offset}: {_reason(error)}"
+            ) from error
+    return transaction
+
+
+def apply_in_force(
+    image: ClusterImage, transaction: list[Message] | None, record: Message
+) -> list[Message] | None:
+    """Records between Begin and End count together, or not at all. Returns those of a transaction without its end."""
+    if type(record) in _MARKS:
+        if isinstance(record, records.BeginTransactionRecord):
+            return []
+        if isinstance(record, records.EndTransactionRecord):
+            for each in transaction or ():
+                image.apply(each)
+        return None
+    if transaction is None:
+        image.apply(record)
+    else:
+        transaction.append(record)
+    return transaction
+
+
+def replay_snapshot(image: ClusterImage, held: Sequence[Message], path: str) -> None:
+    """Raises MetadataContradictionError, which says where."""
+    for number, record in enumerate(held):
+        try:
+            image.apply(record)
+        except Exception as error:
+            where = f"{path}: record {number}, {type(record).__name__}"
+            raise MetadataContradictionError(f"{where}: {_reason(error)}") from error
+
+
+def contradiction(log: PartitionLog, offset: int, error: Exception) -> MetadataContradictionError:
+    """What is wrong with a batch, and in which file. Kafka's MetadataLoader has a fault of it, which ends the
+    process."""
+    path = log.segments.row[log.segments.slot_of(offset)].log.path
+    where = "" if isinstance(error, MetadataContradictionError) else f"the batch at offset {offset}: "
+    return MetadataContradictionError(f"{path}: {where}{_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    known = isinstance(error, CodecError | CorruptRecordError | MetadataContradictionError)
+    return str(error) if known else f"{type(error).__name__} {error}".rstrip()
+
+
+# --- The image as records: what a snapshot holds, in Kafka's order (Kafka: `MetadataImage.write`) -----------
+
+
+def image_records(image: ClusterImage) -> Iterator[Message]:
+    """The records that make an image like this one from an empty one. The image must not change meanwhile."""
+    # metadata.version is the first, since a reader needs it to make sense of the rest
+    names = sorted(image.features, key=lambda name: name != METADATA_VERSION)
+    for name in names:
+        yield records.FeatureLevelRecord(name=name, feature_level=image.features[name])
+    for broker in image.brokers.values():
+        yield _broker_record(broker)
+    yield from image.controllers.values()
+    for topic in image.topics.values():
+        yield records.TopicRecord(name=topic.name, topic_id=topic.topic_id)
+        for index, partition in topic.partitions.items():
+            yield _partition_record(topic.topic_id, index, partition)
+    for (resource_type, resource_name), values in image.configs.items():
+        for name, value in values.items():
+            yield records.ConfigRecord(
+                resource_type=resource_type, resource_name=resource_name, name=name, value=value
+            )
+    yield from image.kept.of_type(records.ClientQuotaRecord)
+    if image.next_producer_id > 0:
+        yield records.ProducerIdsRecord(
+            broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id
+        )
+    yield from image.kept.of_type(records.AccessControlEntryRecord)
+    yield from image.kept.of_type(records.UserScramCredentialRecord)
+    yield from image.kept.of_type(records.DelegationTokenRecord)
+
+
+def _broker_record(broker: BrokerImage) -> records.RegisterBrokerRecord:
+    """The registration with what changed since."""
+    registered = broker.record
+    return records.RegisterBrokerRecord(
+        broker_id=registered.broker_id,
+        is_migrating_zk_broker=registered.is_migrating_zk_broker,
+        incarnation_id=registered.incarnation_id,
+        broker_epoch=registered.broker_epoch,
+        end_points=registered.end_points,
+        features=registered.features,
+        rack=registered.rack,
+        fenced=broker.fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=broker.log_dirs,
+        cordoned_log_dirs=broker.cordoned_log_dirs,
+    )
+
+
+def _partition_record(topic_id: bytes, index: int, partition: PartitionImage) -> records.PartitionRecord:
+    return records.PartitionRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=partition.replicas,
+        isr=partition.isr,
+        removing_replicas=partition.removing_replicas,
+        adding_replicas=partition.adding_replicas,
+        leader=partition.leader,
+        leader_recovery_state=partition.leader_recovery_state,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=partition.directories,
+        eligible_leader_replicas=partition.elr or None,
+        last_known_elr=partition.last_known_elr or None,
+    )
+
+
+# --- The log ------------------------------------------------------------------------------------------------
 
 METADATA_TOPIC_ID = bytes(15) + b"\x01"
 MAX_RECORDS_PER_BATCH = 10_000  # QuorumController.DEFAULT_MAX_RECORDS_PER_BATCH

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from broker.controller import quorum_state
 from broker.controller.image import NO_LEADER
 from broker.controller.metadata_log import METADATA_TOPIC_ID
-from broker.controller.snapshot_file import Snapshot, SnapshotError
-from broker.controller.snapshot_file import SnapshotId as LocalSnapshotId
+from broker.controller.snapshots import Snapshot, SnapshotError
+from broker.controller.snapshots import SnapshotId as LocalSnapshotId
 from protocol.errors import BrokenInvariantError, CodecError, Error, KafkaError, error_name
 from protocol.messages.fetch import (
     FetchPartition,
@@ -46,7 +46,7 @@ from storage.log.partition_log import append_as_follower
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
-    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Clock
 
 log = logging.getLogger("barnabas.metadata")
 

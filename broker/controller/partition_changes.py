@@ -1,23 +1,88 @@
 """What becomes of a partition: from its image and what is wanted of it to the record of the change.
 
 In Kafka's order: a reassignment is completed where it can be, those who leave the ISR stay eligible while it is too
-small (KIP-966), a leader is elected, and then it is told what differs. Pure functions.
-Source: `PartitionChangeBuilder`. Its setting `useLastKnownLeaderInBalancedRecovery` is always on outside of tests, so
-that LastKnownElr is never more than the last leader.
+small (KIP-966), a leader is elected, and then it is told what differs. Pure functions. Between the beginning of a
+reassignment and its end (KIP-455) a partition has the wanted replicas and, behind them, those that are to go; it is
+done when all that came are in sync.
+Source: `PartitionChangeBuilder`, `PartitionReassignmentReplicas`, `PartitionReassignmentRevert`. The builder's
+setting `useLastKnownLeaderInBalancedRecovery` is always on outside of tests, so that LastKnownElr is never more than
+the last leader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from broker.controller.directory_ids import MIGRATING
-from broker.controller.image import NO_LEADER, NO_LEADER_CHANGE, PartitionImage
-from broker.controller.reassignment_replicas import Reassignment
-from broker.controller.record_versions import DIRECTORIES_SINCE
+from broker.controller.image import MIGRATING, NO_LEADER, NO_LEADER_CHANGE, PartitionImage
+from broker.controller.metadata_versions import DIRECTORIES_SINCE
 from coordinator.java.maps import INITIAL_CAPACITY, JavaSet
 from protocol.messages.metadata_records import PartitionChangeRecord
+
+
+class Reassignment(NamedTuple):
+    """A partition's replicas on the way: all of them, and which of these come and go."""
+
+    replicas: list[int]
+    adding: list[int]
+    removing: list[int]
+
+    def completed(self, isr: Sequence[int]) -> Completed | None:
+        """What it comes to with these in sync; None where it isn't under way, or has to go on.
+
+        Where the partition is to have fewer replicas, all that stay have to be in sync: else it could end with fewer in
+        sync than there are now.
+        """
+        if not (self.adding or self.removing):
+            return None
+        left = Completed(
+            [replica for replica in self.replicas if replica not in self.removing],
+            [replica for replica in isr if replica not in self.removing],
+        )
+        if not left.replicas:
+            return None
+        awaited = [*self.adding]
+        if len(self.adding) < len(self.removing):
+            awaited += left.replicas
+        return left if {*left.isr}.issuperset(awaited) else None
+
+
+class Completed(NamedTuple):
+    """Replicas, and those in sync, of a partition that has been reassigned."""
+
+    replicas: list[int]
+    isr: list[int]
+
+
+class Reverted(NamedTuple):
+    """Replicas, and those in sync, of a partition that is what it was. `unclean`: nobody of these was in sync."""
+
+    replicas: list[int]
+    isr: list[int]
+    unclean: bool
+
+
+def is_under_way(partition: PartitionImage) -> bool:
+    """Whether the partition is being reassigned."""
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def towards(wanted: Sequence[int], replicas: Sequence[int]) -> Reassignment:
+    """From these replicas to the wanted ones."""
+    removing = sorted({*replicas}.difference(wanted))
+    return Reassignment([*wanted, *removing], sorted({*wanted}.difference(replicas)), removing)
+
+
+def reverted(partition: PartitionImage) -> Reverted:
+    """Without those that came; who was to go stays. With nobody of them in sync the first one is taken to be."""
+    came = partition.adding_replicas
+    replicas = [replica for replica in partition.replicas if replica not in came]
+    isr = [replica for replica in partition.isr if replica not in came]
+    return Reverted(replicas, isr or replicas[:1], unclean=not isr)
+
+
+# --- The change ---------------------------------------------------------------------------------------------
 
 _Entry = TypeVar("_Entry", int, bytes)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.broker_epochs import check_broker_epoch
 from broker.controller.controller_result import ControllerResult
+from broker.controller.registration import check_broker_epoch
 from coordinator.transaction.producer_ids import BLOCK_SIZE
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ProducerIdsRecord

@@ -1,19 +1,31 @@
-"""What the leader of the metadata log answers to those that fetch it, and its snapshots.
+"""What the leader of the metadata log answers: to those that fetch it and its snapshots, and of its quorum.
 
 Nothing waits here: who asks for what isn't there yet is told so by `Fetched.may_wait`, and asked for again by whoever
-holds the request once something is appended or committed, or its time is up.
+holds the request once something is appended or committed, or its time is up. The quorum is the leader itself, one
+voter.
 Source: `KafkaRaftClient` (handleFetchRequest, tryCompleteFetchRequest, handleFetchSnapshotRequest); KIP-595, KIP-630.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.controller.controller_result import Pause
 from broker.controller.metadata_log import METADATA_TOPIC_ID
 from broker.controller.observer import METADATA_TOPIC_NAME
-from broker.controller.snapshot_file import SnapshotId as LocalSnapshotId
-from protocol.errors import Error
+from broker.controller.snapshots import SnapshotId as LocalSnapshotId
+from protocol.errors import Error, KafkaError
+from protocol.messages.cluster_admin import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumListener,
+    QuorumNode,
+    QuorumPartition,
+    QuorumReplica,
+    QuorumTopic,
+)
 from protocol.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -34,10 +46,15 @@ from protocol.messages.raft import (
     QuorumNodeEndpoint,
     TopicSnapshot,
 )
+from protocol.waiting import turn
+from protocol.wire.primitives import uuid_to_text
+from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.observer import LeaderEndpoint
+    from protocol.messages.raft import AddRaftVoterRequest, RemoveRaftVoterRequest, Voter
+
 
 MOST_ANSWER_BYTES = 8 * 1024 * 1024
 """Whatever is asked for: of records, and of a snapshot, in one answer. Kafka gives as much as is asked for."""
@@ -267,3 +284,216 @@ class QuorumRequests:
             [] if here is None else [NodeEndpoint(node_id=here.node_id, host=here.host, port=here.port)]
         )
         return FetchResponse(responses=[topic], node_endpoints=endpoints)
+
+
+# --- DescribeQuorum: the leader, and those that fetch the log from it ---------------------------------------
+#
+# Versions 0 to 2 (KIP-595). v1: timestamps (KIP-836); v2: directory ids, texts, and where the voters are (KIP-853).
+# Source: `KafkaRaftClient.handleDescribeQuorumRequest`, `RaftUtil.singletonDescribeQuorumResponse`, `LeaderState`.
+
+DIRECTORY_IDS_SINCE = NODES_SINCE = 2  # versions; what an older one can't say is left out
+UNKNOWN = -1
+
+
+class QuorumOfOne(NamedTuple):
+    """This node, as the only voter."""
+
+    node_id: int
+    metadata: MetadataLog
+    replicas: Mapping[tuple[int, bytes], ReplicaProgress]
+    """Those that have fetched since it leads, by node and directory id (`QuorumRequests.replicas`)."""
+    listeners: Sequence[QuorumListener]
+    """Where it is to be reached by what is configured. A voter that the log names is where the log says."""
+
+
+async def describe_quorum(
+    quorum: QuorumOfOne, request: DescribeQuorumRequest, version: int, now_ms: int
+) -> DescribeQuorumResponse:
+    """The errors stand with the partitions: UNKNOWN_TOPIC_OR_PARTITION unless the metadata's partition alone is asked
+    for, NOT_LEADER_OR_FOLLOWER where this node doesn't lead (the forwarding broker asks another one then).
+
+    Observers come in the order in which they fetched first; in Kafka by a hash of their ids.
+    """
+    pause = Pause()
+    if not _asks_for_metadata(request):
+        return await _unknown(request, pause)
+    if not quorum.metadata.is_leader:
+        return _of_metadata(
+            QuorumPartition(
+                error_code=Error.NOT_LEADER_OR_FOLLOWER,
+                error_message="This node doesn't lead the metadata log.",
+            )
+        )
+    voter = _voter_in_log(quorum)
+    has_ids = version >= DIRECTORY_IDS_SINCE
+    own_id = ZERO_UUID if voter is None else voter.voter_directory_id
+    partition = QuorumPartition(
+        error_message="",
+        leader_id=quorum.node_id,
+        leader_epoch=quorum.metadata.epoch,
+        high_watermark=_high_watermark(quorum.metadata),
+        current_voters=[
+            QuorumReplica(
+                replica_id=quorum.node_id,
+                replica_directory_id=own_id if has_ids else ZERO_UUID,
+                log_end_offset=quorum.metadata.log.log_end_offset,
+                last_fetch_timestamp=now_ms,
+                last_caught_up_timestamp=now_ms,
+            )
+        ],
+    )
+    for (node_id, directory_id), replica in [*quorum.replicas.items()]:
+        if pause.is_due():
+            await turn()
+        is_observer = node_id >= 0 and node_id != quorum.node_id  # neither a consumer nor this node
+        if is_observer and now_ms - replica.fetched_ms < SILENT_MS:
+            partition.observers.append(
+                QuorumReplica(
+                    replica_id=node_id,
+                    replica_directory_id=directory_id if has_ids else ZERO_UUID,
+                    log_end_offset=replica.end_offset,
+                    last_fetch_timestamp=replica.fetched_ms,
+                    last_caught_up_timestamp=replica.caught_up_ms,
+                )
+            )
+    response = _of_metadata(partition)
+    if version >= NODES_SINCE:
+        listeners = [*quorum.listeners]
+        if voter is not None:
+            listeners = [
+                QuorumListener(name=each.name, host=each.host, port=each.port) for each in voter.endpoints
+            ]
+        response.nodes = [QuorumNode(node_id=quorum.node_id, listeners=listeners)]
+    return response
+
+
+def _asks_for_metadata(request: DescribeQuorumRequest) -> bool:
+    """And for nothing else."""
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return False
+    (topic,) = request.topics
+    return topic.topic_name == METADATA_TOPIC_NAME and topic.partitions[0].partition_index == 0
+
+
+async def _unknown(request: DescribeQuorumRequest, pause: Pause) -> DescribeQuorumResponse:
+    response = DescribeQuorumResponse(error_message="")
+    for topic in request.topics:
+        if pause.is_due():
+            await turn()
+        found = QuorumTopic(topic_name=topic.topic_name)
+        response.topics.append(found)
+        for partition in topic.partitions:
+            if pause.is_due():
+                await turn()
+            found.partitions.append(
+                QuorumPartition(
+                    partition_index=partition.partition_index,
+                    error_code=Error.UNKNOWN_TOPIC_OR_PARTITION,
+                    error_message="This server does not host this topic-partition.",
+                )
+            )
+    return response
+
+
+def _of_metadata(partition: QuorumPartition) -> DescribeQuorumResponse:
+    topic = QuorumTopic(topic_name=METADATA_TOPIC_NAME, partitions=[partition])
+    return DescribeQuorumResponse(error_message="", topics=[topic])
+
+
+def _voter_in_log(quorum: QuorumOfOne) -> Voter | None:
+    """Its entry among the voters that the log names (`kraft.version` 1)."""
+    named = quorum.metadata.quorum.voters
+    if named is None:
+        return None
+    return next((voter for voter in named.voters if voter.voter_id == quorum.node_id), None)
+
+
+def _high_watermark(metadata: MetadataLog) -> int:
+    """−1 until something of this epoch is committed: what was committed before it isn't known by that (KIP-595)."""
+    high_watermark = metadata.log.high_watermark
+    entries = metadata.log.leader_epochs.entries
+    began = entries[-1][1] if entries else 0
+    return high_watermark if high_watermark > began else UNKNOWN
+
+
+# --- AddRaftVoter, RemoveRaftVoter: refused, since a quorum is one voter here -------------------------------
+#
+# With what Kafka's leader of a quorum of one says as far as there is such a thing. Source: `KafkaRaftClient`
+# (handleAddVoterRequest, handleRemoveVoterRequest), `AddVoterHandler`, `RemoveVoterHandler`; KIP-853.
+
+
+def refusal_to_add(
+    metadata: MetadataLog, cluster_id: str, listener_name: str, request: AddRaftVoterRequest
+) -> KafkaError:
+    """`listener_name`: by which controllers speak to each other."""
+    refused = _not_asked_well(metadata, cluster_id, request, "Add")
+    if refused is not None:
+        return refused
+    if all(each.name != listener_name for each in request.listeners):
+        endpoints = ", ".join(f"{each.name}={each.host}:{each.port}" for each in request.listeners)
+        return KafkaError(
+            Error.INVALID_REQUEST,
+            f"Add voter request didn't include the endpoint (Endpoints(endpoints={{{endpoints}}})) for the "
+            f"default listener ListenerName({listener_name})",
+        )
+    refused = _not_dynamic(metadata, "adding")
+    if refused is not None:
+        return refused
+    voters = _voters(metadata)
+    if request.voter_id in [voter.voter_id for voter in voters]:
+        return KafkaError(
+            Error.DUPLICATE_VOTER,
+            f"The voter id for {_key(request.voter_id, request.voter_directory_id)} is already part of the "
+            f"set of voters {_keys(voters)}.",
+        )
+    return KafkaError(
+        Error.UNSUPPORTED_VERSION, "The quorum of a cluster that barnabas controls has one voter."
+    )
+
+
+def refusal_to_remove(metadata: MetadataLog, cluster_id: str, request: RemoveRaftVoterRequest) -> KafkaError:
+    """The only voter can't be removed, in Kafka either."""
+    refused = _not_asked_well(metadata, cluster_id, request, "Remove") or _not_dynamic(metadata, "removing")
+    if refused is not None:
+        return refused
+    key = _key(request.voter_id, request.voter_directory_id)
+    return KafkaError(
+        Error.VOTER_NOT_FOUND, f"Cannot remove voter {key} from the set of voters {_keys(_voters(metadata))}"
+    )
+
+
+def _not_asked_well(
+    metadata: MetadataLog, cluster_id: str, request: AddRaftVoterRequest | RemoveRaftVoterRequest, verb: str
+) -> KafkaError | None:
+    if request.cluster_id is not None and request.cluster_id != cluster_id:
+        return KafkaError(
+            Error.INCONSISTENT_CLUSTER_ID,
+            f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{cluster_id}"',
+        )
+    if not metadata.is_leader:
+        return KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+    if request.voter_id < 0 or request.voter_directory_id == ZERO_UUID:
+        return KafkaError(Error.INVALID_REQUEST, f"{verb} voter request didn't include a valid voter")
+    return None
+
+
+def _not_dynamic(metadata: MetadataLog, doing: str) -> KafkaError | None:
+    if metadata.quorum.kraft_version > 0:
+        return None
+    return KafkaError(
+        Error.UNSUPPORTED_VERSION,
+        f"Cluster doesn't support {doing} voter because the kraft.version feature is 0",
+    )
+
+
+def _voters(metadata: MetadataLog) -> Collection[Voter]:
+    named = metadata.quorum.voters
+    return () if named is None else named.voters
+
+
+def _keys(voters: Collection[Voter]) -> str:
+    return f"[{', '.join(_key(voter.voter_id, voter.voter_directory_id) for voter in voters)}]"
+
+
+def _key(voter_id: int, directory_id: bytes) -> str:
+    return f"ReplicaKey(id={voter_id}, directoryId={uuid_to_text(directory_id)})"

@@ -9,9 +9,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from broker.controller.controller_result import Pause, check_records
 from broker.controller.image import ClusterImage
-from broker.controller.pause import Pause
-from broker.controller.record_bounds import check_records
 from broker.quotas.client_quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,

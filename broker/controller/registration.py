@@ -1,19 +1,68 @@
-"""A broker's registration: what it says of itself, and the records that are made of it and of its fence.
+"""A broker's registration: what it says of itself and its log directories, the records that are made of it and of its
+fence, and which run of it the controller listens to: the one that registered last.
 
-Source: `ClusterControlManager`, `BrokerRegistrationRequest`.
+Source: `ClusterControlManager`, `BrokerRegistrationRequest`, `BrokerRegistration`, `DirectoryId`; KIP-858.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.assigned_directories import is_online
-from broker.controller.features import FEATURES, KRAFT_VERSION, KRAFT_VERSION_RANGE, SHARE_VERSION
-from broker.controller.image import BROKER_RESOURCE, NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from broker.controller.image import (
+    BROKER_RESOURCE,
+    LOST,
+    MIGRATING,
+    NO_LEADER,
+    UNASSIGNED,
+    ClusterImage,
+    PartitionImage,
+    TopicImage,
+)
+from broker.controller.metadata_versions import FEATURES, KRAFT_VERSION, KRAFT_VERSION_RANGE, SHARE_VERSION
+from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_to_controller import AdvertisedListener, SupportedFeature
 from protocol.wire.schema import Message
+
+if TYPE_CHECKING:
+    from broker.controller.image import BrokerImage
+
+
+RESERVED = 100
+"""Ids below it stand for no directory of a broker."""
+
+
+def is_reserved(directory_id: bytes) -> bool:
+    """Whether no directory may have the id. Its second half counts as a signed number, as in Kafka."""
+    upper, lower = _halves(directory_id)
+    return upper == 0 and lower < RESERVED
+
+
+def in_order(directory_ids: Iterable[bytes]) -> list[bytes]:
+    """As Kafka orders uuids: by two signed numbers."""
+    return sorted(directory_ids, key=_halves)
+
+
+def has_online(registered: Collection[bytes], directory_id: bytes) -> bool:
+    """Whether a broker that has registered these can have a partition in the directory. One that has named none, since
+    it registered before metadata.version knew of directories, is taken to have each."""
+    if directory_id in (UNASSIGNED, MIGRATING):
+        return True
+    if directory_id == LOST:
+        return False
+    return not registered or directory_id in registered
+
+
+def _halves(directory_id: bytes) -> tuple[int, int]:
+    return (
+        int.from_bytes(directory_id[:8], "big", signed=True),
+        int.from_bytes(directory_id[8:], "big", signed=True),
+    )
+
+
+# --- What is said, and the records of it --------------------------------------------------------------------
 
 PLAINTEXT = 0  # SecurityProtocol.PLAINTEXT.id
 
@@ -135,3 +184,22 @@ def _partitions(image: ClusterImage) -> Iterable[tuple[TopicImage, int, Partitio
     for topic in image.topics.values():
         for index, partition in topic.partitions.items():
             yield topic, index, partition
+
+
+# --- Which run it is ----------------------------------------------------------------------------------------
+
+
+def check_broker_epoch(image: ClusterImage, broker: BrokerIncarnation) -> BrokerImage:
+    """The broker that asks. Raises KafkaError (STALE_BROKER_EPOCH) where this run of it isn't the one that is
+    registered (Kafka: `ClusterControlManager.checkBrokerEpoch`)."""
+    registered = image.brokers.get(broker.node_id)
+    if registered is None:
+        raise KafkaError(
+            Error.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker.node_id}"
+        )
+    if registered.broker_epoch != broker.broker_epoch:
+        raise KafkaError(
+            Error.STALE_BROKER_EPOCH,
+            f"Expected broker epoch {registered.broker_epoch}, but got broker epoch {broker.broker_epoch}",
+        )
+    return registered

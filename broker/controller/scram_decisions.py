@@ -11,8 +11,8 @@ import hmac
 from collections.abc import Container, Sequence
 from typing import TypeAlias
 
+from broker.controller.controller_result import Pause
 from broker.controller.image import ClusterImage
-from broker.controller.pause import Pause
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.security import ScramCredentialDeletion, ScramCredentialUpsertion

@@ -1,35 +1,223 @@
 """Topics as they are asked for: by clients, and by the broker itself where one is used that isn't there.
 
-Decided by `controller.topic_decisions`, brought to the metadata log by the controller. The partitions follow what is
-committed; see `partitions.Partitions.follow`.
+Decided by `topic_decisions`, brought to the metadata log by the controller. The partitions follow what is committed;
+see `partitions.Partitions.follow`. A topic that is used and isn't there is created once, while any number wait for
+it: the internal ones with settings of their own, all others with the defaults. Source: `AutoTopicCreationManager`,
+whose `inflightTopics` are asked for once. Kafka answers whoever asks meanwhile UNKNOWN_TOPIC_OR_PARTITION; here they
+wait, too.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from broker.config.checks.table import Occasion, Proposal, check
+from broker.config.setting_checks import Occasion, Proposal, check
 from broker.controller import topic_decisions
-from broker.controller.auto_topic_creation import AutoTopicCreation, Created
-from broker.controller.controller_result import ControllerResult, by_item
-from broker.controller.partition_assignments import NewPartitions, TopicDefaults, more_partitions_of_topic
-from broker.controller.pause import Pause
-from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST, check_records, too_many_records
-from broker.controller.topic_decisions import TakeQuota
+from broker.controller.controller_result import (
+    MAX_RECORDS_PER_REQUEST,
+    ControllerResult,
+    Pause,
+    by_item,
+    check_records,
+    too_many_records,
+)
+from broker.controller.topic_decisions import (
+    NewPartitions,
+    TakeQuota,
+    TopicDefaults,
+    more_partitions_of_topic,
+)
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import PartitionRecord
-from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreatePartitionsTopic
 from protocol.waiting import turn
 from protocol.wire.schema import ZERO_UUID, Message
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.auto_topic_creation import Create
     from broker.controller.controller import Controller, Withdraw
     from broker.controller.image import ClusterImage, TopicImage
     from broker.controller.replica_placer import ReplicaPlacer
     from coordinator.commit_waiters import Failed
+
+    Create: TypeAlias = Callable[
+        [Sequence[CreatableTopic], "Callable[[Created | KafkaError], None]", Failed], Withdraw | None
+    ]
+
+log = logging.getLogger("barnabas.topics")
+
+
+def creatable_topic(config: BrokerConfig, name: str) -> CreatableTopic:
+    """The topic as it would be asked for."""
+    if name == "__consumer_offsets":
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.get_int("offsets.topic.num.partitions"),
+            replication_factor=config.get_int("offsets.topic.replication.factor"),
+            configs=_configs(
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(config.get_int("offsets.topic.segment.bytes")),
+                }
+            ),
+        )
+    if name == "__transaction_state":
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.get_int("transaction.state.log.num.partitions"),
+            replication_factor=config.get_int("transaction.state.log.replication.factor"),
+            configs=_configs(
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "uncompressed",
+                    "min.insync.replicas": str(config.get_int("transaction.state.log.min.isr")),
+                    "segment.bytes": str(config.get_int("transaction.state.log.segment.bytes")),
+                    "unclean.leader.election.enable": "false",
+                }
+            ),
+        )
+    if name == "__share_group_state":
+        return CreatableTopic(
+            name=name,
+            num_partitions=config.get_int("share.coordinator.state.topic.num.partitions"),
+            replication_factor=config.get_int("share.coordinator.state.topic.replication.factor"),
+            configs=_configs(
+                {
+                    "cleanup.policy": "delete",
+                    "compression.type": "producer",
+                    "retention.ms": "-1",
+                    "min.insync.replicas": str(config.get_int("share.coordinator.state.topic.min.isr")),
+                    "segment.bytes": str(config.get_int("share.coordinator.state.topic.segment.bytes")),
+                }
+            ),
+        )
+    return CreatableTopic(name=name, num_partitions=-1, replication_factor=-1)
+
+
+def _configs(values: dict[str, str]) -> list[CreatableTopicConfig]:
+    return [CreatableTopicConfig(name=name, value=value) for name, value in values.items()]
+
+
+# --- Created where they are used ----------------------------------------------------------------------------
+
+
+Created: TypeAlias = list[tuple[CreatableTopic, bytes | KafkaError]]
+"""Each topic with its new id, or with what speaks against it."""
+
+
+class _Waiter:
+    """Who waits for some creations."""
+
+    __slots__ = ("_failed", "_left", "_then")
+
+    def __init__(self, creations: int, then: Callable[[], None], failed: Failed) -> None:
+        self._left = creations
+        self._then = then
+        self._failed = failed
+
+    def one_is_over(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._then()
+
+    def one_failed(self, error: BaseException) -> None:
+        if self._left > 0:
+            self._left = 0
+            self._failed(error)
+
+
+class _Creation:
+    """Topics that one decision creates, and who waits for them."""
+
+    __slots__ = ("names", "waiters", "withdraw")
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        self.waiters: dict[_Waiter, None] = {}
+        self.withdraw: Withdraw | None = None
+
+
+class AutoTopicCreation:
+    """Creates what is missing, with the defaults. What can't be created is logged."""
+
+    def __init__(self, config: BrokerConfig, create: Create) -> None:
+        self._config = config
+        self._create = create
+        self._under_way: dict[str, _Creation] = {}
+
+    def create(
+        self, names: Sequence[str], then: Callable[[], None], failed: Failed
+    ) -> Callable[[], None] | None:
+        """`then`, which does no more than take note, is called once each of them is decided and committed, or refused,
+        in this call where it can be. `failed` is told of an error of ours, as by `Controller.submit`.
+
+        Returns what is called where nobody waits any more, None where nobody has to: a creation that all have given up
+        and that isn't begun is taken back.
+        """
+        creations: dict[_Creation, None] = {}
+        missing: list[str] = []
+        for name in names:
+            under_way = self._under_way.get(name)
+            if under_way is None:
+                missing.append(name)
+            else:
+                creations[under_way] = None
+        new = None
+        if missing:
+            new = _Creation(missing)
+            creations[new] = None
+        waiter = _Waiter(len(creations), then, failed)
+        for creation in creations:
+            creation.waiters[waiter] = None
+        if new is not None:
+            self._begin(new)
+        waits_for = [creation for creation in creations if waiter in creation.waiters]
+        return partial(self._give_up, waiter, waits_for) if waits_for else None
+
+    def _begin(self, creation: _Creation) -> None:
+        def created(outcome: Created | KafkaError) -> None:
+            if isinstance(outcome, KafkaError):
+                outcome = [(topic, outcome) for topic in wanted]
+            for topic, result in outcome:
+                if isinstance(result, KafkaError):
+                    if result.error is not Error.TOPIC_ALREADY_EXISTS:  # others may have asked for it
+                        log.info("topic %s is not created automatically: %s", topic.name, result)
+                else:
+                    log.info("created topic %s automatically", topic.name)
+            for waiter in self._end(creation):
+                waiter.one_is_over()
+
+        def failed(error: BaseException) -> None:
+            for waiter in self._end(creation):
+                waiter.one_failed(error)
+
+        wanted = [creatable_topic(self._config, name) for name in creation.names]
+        self._under_way.update(dict.fromkeys(creation.names, creation))
+        try:
+            creation.withdraw = self._create(wanted, created, failed)
+        except Exception:
+            self._end(creation)
+            raise
+
+    def _end(self, creation: _Creation) -> Sequence[_Waiter]:
+        """Nothing of it is under way any more. Returns who waited."""
+        for name in creation.names:
+            self._under_way.pop(name, None)
+        waiters, creation.waiters = [*creation.waiters], {}
+        return waiters
+
+    def _give_up(self, waiter: _Waiter, creations: Sequence[_Creation]) -> None:
+        for creation in creations:
+            creation.waiters.pop(waiter, None)
+            if not creation.waiters and creation.withdraw is not None and creation.withdraw():
+                self._end(creation)
+
+
+# --- Asked for ----------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 

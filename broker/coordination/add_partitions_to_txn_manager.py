@@ -21,7 +21,7 @@ from protocol.waiting import turn
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.coordination.transactions import Transactions
-    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Clock
     from broker.replicas.partition import Partition
     from protocol.topic_partition import TopicPartition
     from storage.producer_state import VerificationGuard

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from broker.controller.features import TRANSACTION_VERSION
+from broker.controller.metadata_versions import TRANSACTION_VERSION
 from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from broker.coordination.groups import OFFSETS_TOPIC, Groups
 from broker.coordination.internal_topics import InternalTopics
@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     from broker.coordination.hosted_shard import PartitionRuntime
     from broker.coordination.hosted_shards import HostedShards
     from broker.coordination.share_persister import SharePersister
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduler
-    from broker.environment.timers import LoopTimers
+    from broker.environment.scheduler import Clock, LoopTimers, Scheduler
     from broker.network.turns import Turns
-    from broker.peers.cluster import Cluster
+    from broker.peers.own_cluster import Cluster
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from broker.shares.share_partition_manager import SharePartitionManager

@@ -12,8 +12,8 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.config.group_config import group_timeouts, streams_config
+from broker.controller.controller_result import Pause
 from broker.controller.image import GROUP_RESOURCE
-from broker.controller.pause import Pause
 from broker.controller.registration import serves_share_groups
 from broker.coordination.cluster_topics import ClusterTopics
 from broker.coordination.hosted_shards import HostedShards

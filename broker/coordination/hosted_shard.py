@@ -36,8 +36,7 @@ from storage.log.log_state import COORDINATOR
 from storage.producer_state import VerificationGuard
 
 if TYPE_CHECKING:
-    from broker.environment.clock import Clock
-    from broker.environment.timers import LoopTimers
+    from broker.environment.scheduler import Clock, LoopTimers
     from broker.replicas.partition import Partition
 
 

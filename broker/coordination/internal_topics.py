@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from broker.controller.auto_topic_creation import Create, Created
-    from broker.environment.clock import Clock
+    from broker.controller.topic_requests import Create, Created
+    from broker.environment.scheduler import Clock
     from coordinator.commit_waiters import Failed
     from protocol.messages.topics import CreatableTopic
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
-from broker.environment.watchdog import TURN_S
+from broker.environment.scheduler import TURN_S
 from protocol.errors import NO_ERROR, Error, KafkaError, stops_the_broker
 from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
 from protocol.records.records import ABORT, COMMIT, EndTransactionMarker, build_end_txn_marker
@@ -24,8 +24,7 @@ from storage.log.log_state import COORDINATOR
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.coordination.groups import Groups
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.environment.scheduler import Clock, Scheduled, Scheduler
     from broker.replicas.leader import Leader
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions

@@ -30,8 +30,7 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.environment.clock import Clock
-    from broker.environment.timers import LoopTimers
+    from broker.environment.scheduler import Clock, LoopTimers
     from broker.replicas.partition import Partition
 
 _ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class DirectoryLosses(Protocol):
-    """The way to the controller: `RecordedLosses` to that of this node, `peers.told_losses.ToldLosses` to another's."""
+    """The way to the controller: `RecordedLosses` to that of this node, `ToldLosses` to another's."""
 
     @property
     def others_take_over(self) -> bool:

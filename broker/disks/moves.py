@@ -1,10 +1,12 @@
-"""Partitions that are on their way from one log directory to another (KIP-113; Kafka: `ReplicaAlterLogDirsThread`).
+"""Partitions and this node's log directories: which replica is in which, or goes to, and how it goes there (KIP-113).
 
 A move is decided by AlterReplicaLogDirs, or found at the start by its `-future` folder. The future log is filled on the
 loop in slices, each of a few milliseconds, between which everybody else is served; appends go on meanwhile. Once it has
 caught up and is synced as far as the present one, the controller is asked to record the new directory (Kafka:
 `AssignmentsManager`). When that is committed the two logs change places, unless more has been appended since: then the
 future one catches up first.
+Source: `ReplicaAlterLogDirsThread`, `Partition.createLogInAssignedDirectoryId`, `LogManager.getOrCreateLog`,
+`ReplicaManager.maybeUpdateTopicAssignment`; KIP-858.
 """
 
 from __future__ import annotations
@@ -12,26 +14,86 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.disks.log_dir_move import LogDirMove
+from broker.controller.assigned_directories import actual_directory, directory_of
+from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from broker.disks.log_dirs import LogDirMove
 from broker.replicas.partitions import FAULTS
 from protocol.errors import Error, KafkaError
 from storage.directory import future_log_copying
 from storage.log.partition_log import sync_cut
 
 if TYPE_CHECKING:
-    from broker.controller.own_assignments import AssignDirectory
+    from collections.abc import Mapping
+
+    from broker.controller.image import ClusterImage, PartitionImage
+    from broker.controller.own_broker import AssignDirectory
+    from broker.controller.replica_placer import Placement
     from broker.disks.log_dirs import LogDirs
-    from broker.environment.chance import Chance
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.environment.environment import Chance
+    from broker.environment.scheduler import Clock, Scheduled, Scheduler
     from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from storage.directory.log_directory import LogDirectory
 
 log = logging.getLogger("barnabas.log_dir_moves")
+
+
+class ReplicaDirectories:
+    """The folder that a start finds counts before what the record says, and that before a choice."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        log_dirs: LogDirs,
+        placement: Placement,
+        assign: AssignDirectory,
+        found: Mapping[tuple[bytes, int], bytes],
+    ) -> None:
+        """`found`: the directory id of each replica that has a folder, by topic id and number."""
+        self._image = image
+        self._log_dirs = log_dirs
+        self._placement = placement
+        self._assign = assign
+        self._found = found
+
+    def directory_of(
+        self, topic: str, topic_id: bytes, index: int, wanted: PartitionImage
+    ) -> LogDirectory | None:
+        """None where it may be in one that is offline. Raises what `AssignDirectory` raises."""
+        online = self._log_dirs.online
+        named = directory_of(wanted, self._placement.node_id)
+        actual = actual_directory(
+            named,
+            self._found_in(topic, topic_id, index),
+            online,
+            bool(self._log_dirs.offline_paths),
+            partial(self._choose, topic, index),
+        )
+        if actual is None:
+            return None
+        if actual != named and self._image.features.get(METADATA_VERSION, 0) >= DIRECTORIES_SINCE:
+            self._assign((topic_id, index), actual, lambda error: None)
+        return online[actual]
+
+    def _choose(self, topic: str, index: int) -> bytes:
+        """For a replica that comes here: where AlterReplicaLogDirs has sent it, or whichever is next."""
+        chosen = self._placement.directory_of(topic, index)
+        self._placement.forget_preferred(topic, (index,))
+        return chosen
+
+    def _found_in(self, topic: str, topic_id: bytes, index: int) -> bytes | None:
+        """Not once its log was opened: a replica that has left since, and comes again, is a new one."""
+        found = self._found.get((topic_id, index))
+        directory = None if found is None else self._log_dirs.online.get(found)
+        return found if directory is not None and directory.has_unopened_folder(topic, index) else None
+
+
+# --- Moves --------------------------------------------------------------------------------------------------
+
 
 SLICE_BYTES = 512 * 1024
 SLICE_BATCHES = 128

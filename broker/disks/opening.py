@@ -1,29 +1,236 @@
-"""Opening the log directories of a node: each is locked and read (`open_log_dirs`), and once what is in them is found
-in order this run goes on with them (`begin_run`).
+"""Opening the log directories of a node: each is locked and read (`open_log_dirs`), its partitions' folders are
+found, and once all is in order this run goes on with them (`begin_run`).
 
-As in Kafka a folder of `log.dirs` that can't be used is left out with a line in the log, and its partitions have no
-leader; without the metadata's folder, or without any, nothing starts. Source: LogManager, KafkaRaftServer.
+A folder says by `meta.properties` (node id, cluster id, directory id; KIP-631, KIP-858) who it belongs to: one
+without becomes this node's; one of another node, cluster or version is not touched. As in Kafka a folder of
+`log.dirs` that can't be used is left out with a line in the log, and its partitions have no leader; without the
+metadata's folder, or without any, nothing starts. Source: LogManager, KafkaRaftServer.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from broker.config.errors import StartError
+from broker.controller.assigned_directories import directory_of
+from broker.controller.image import LOST, MIGRATING, UNASSIGNED
 from broker.disks.log_dirs import LogDirs
-from broker.disks.node_identity import identify
-from broker.process.start_error import StartError
 from protocol.errors import KafkaError
+from protocol.wire.primitives import uuid_from_text, uuid_to_text
+from storage.checkpoints import META_PROPERTIES, META_PROPERTIES_FILE, META_PROPERTIES_TODO
 from storage.directory.log_directory import METADATA_TOPIC, LogDirectory
 from storage.files import LockedError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
+    from broker.controller.image import ClusterImage, PartitionImage
     from storage.background import Background
+    from storage.directory.log_directory import PartitionFolder
     from storage.files import Files
 
+folders_log = logging.getLogger("barnabas.folders")
 log = logging.getLogger("barnabas.directories")
+
+
+VERSION = "1"
+
+
+def identify(
+    directories: Iterable[LogDirectory],
+    *,
+    node_id: int,
+    cluster_id: str | None,
+    joins: bool,
+    new_id: Callable[[], bytes],
+) -> tuple[str, dict[bytes, LogDirectory]]:
+    """The cluster id, and the directories by directory id. New folders are given what they lack.
+
+    `cluster_id` is what the user asks for, or None; who joins a cluster has to know which. Raises StartError for a
+    folder that is somebody else's.
+    """
+    directories = [*directories]
+    for directory in directories:
+        found = directory.meta_properties
+        if found is None:
+            continue
+        where = f"{directory.path}/{META_PROPERTIES_FILE}"
+        if found.get("version", VERSION) != VERSION:
+            raise StartError(f"{where}: version {found['version']}, and this broker knows version {VERSION}")
+        missing = [name for name in META_PROPERTIES if not found.get(name)]
+        if missing:
+            are = "is" if len(missing) == 1 else "are"
+            raise StartError(f"{where}: {', '.join(missing)} {are} missing; {META_PROPERTIES_TODO}")
+        if found["node.id"] != str(node_id):
+            raise StartError(f"{where}: the folder is node {found['node.id']}'s, and node.id is {node_id}")
+        theirs = found["cluster.id"]
+        if cluster_id is not None and theirs != cluster_id:
+            raise StartError(f"{where}: the folder is of cluster {theirs}, not of {cluster_id}")
+        cluster_id = theirs
+    if cluster_id is None and joins:
+        raise StartError(
+            f"{directories[0].path} isn't formatted, and a broker joins a cluster by its id: format the folder by "
+            "kafka-storage format -t ID, or start with --cluster-id ID"
+        )
+    cluster_id = cluster_id or uuid_to_text(new_id())
+    by_id: dict[bytes, LogDirectory] = {}
+    for directory in directories:
+        if directory.meta_properties is None:
+            directory.write_meta_properties(
+                cluster_id=cluster_id, node_id=node_id, directory_id=uuid_to_text(new_id())
+            )
+        assert directory.meta_properties is not None
+        directory_id = directory.meta_properties["directory.id"]
+        try:
+            key = uuid_from_text(directory_id)
+        except ValueError:
+            where = f"{directory.path}/{META_PROPERTIES_FILE}"
+            raise StartError(
+                f"{where}: directory.id {directory_id} is no id; {META_PROPERTIES_TODO}"
+            ) from None
+        if key in by_id:
+            raise StartError(
+                f"{by_id[key].path} and {directory.path} have the same directory.id {directory_id}"
+            )
+        by_id[key] = directory
+    return cluster_id, by_id
+
+
+# --- Which partitions have a folder, and where: what a start finds before it opens any log ------------------
+
+
+def settle_moves(
+    image: ClusterImage,
+    directories: Mapping[bytes, LogDirectory],
+    found: dict[tuple[str, int], bytes],
+    any_failed: bool,
+    new_folder_name: Callable[[], str],
+) -> list[tuple[str, int, bytes]]:
+    """What becomes of the `-future` folders: the moves that are to go on, by topic, partition and directory id.
+
+    One without another folder of the partition takes its place, as a move that was interrupted between the two renames
+    leaves it, and is added to `found`. While a log directory has failed the other folder may be in that one: only a
+    record that names the future one's directory says that it isn't.
+    """
+    ids = {topic.name: uuid_to_text(topic.topic_id) for topic in image.topics.values()}
+    moves: dict[tuple[str, int], bytes] = {}
+    for directory_id, directory in directories.items():
+        for folder in directory.future_folders():
+            key = (folder.topic, folder.partition)
+            topic = image.topics.get(folder.topic)
+            partition = None if topic is None else topic.partitions.get(folder.partition)
+            if partition is None or folder.topic_id not in (None, ids[folder.topic]):
+                stray = directory.set_aside(folder, new_folder_name())
+                folders_log.warning("%s belongs to no topic: renamed to %s", folder.path, stray)
+            elif key not in found and (not any_failed or directory_id in partition.directories):
+                folders_log.warning("%s takes the place of the folder that it was to replace", folder.path)
+                directory.promote_folder(folder)
+                found[key] = directory_id
+            elif key in moves or found.get(key) == directory_id:
+                folders_log.warning("%s is of a move that another one came after: deleted", folder.path)
+                directory.discard_future(folder, new_folder_name())
+            elif key in found:
+                moves[key] = directory_id
+    return [(*key, directory_id) for key, directory_id in moves.items()]
+
+
+def find_folders(
+    image: ClusterImage,
+    node_id: int,
+    directories: Mapping[bytes, LogDirectory],
+    new_folder_name: Callable[[], str],
+) -> dict[tuple[str, int], bytes]:
+    """The directory id of each partition that has a folder; `directories` are by directory id.
+
+    Folders that are no topic's of ours, or an earlier one's of the same name, are renamed, never deleted
+    (Kafka: `LogManager.isStrayReplica`); `new_folder_name()` is 32 hex digits, for their names. So are all but one of a
+    partition that has several: where a directory failed, the partition may have gone to other brokers and come back to
+    another directory. Raises StartError where nobody knows which one counts (Kafka: always).
+    """
+    found: dict[tuple[str, int], dict[bytes, PartitionFolder]] = {}
+    ids = {topic.name: uuid_to_text(topic.topic_id) for topic in image.topics.values()}
+    for directory_id, directory in directories.items():
+        for folder in directory.folders():
+            if folder.topic == METADATA_TOPIC:
+                continue
+            key = (folder.topic, folder.partition)
+            topic = image.topics.get(folder.topic)
+            if (
+                topic is None
+                or folder.partition not in topic.partitions
+                or folder.topic_id not in (None, ids[folder.topic])
+            ):
+                stray = directory.set_aside(folder, new_folder_name())
+                folders_log.warning("%s belongs to no topic: renamed to %s", folder.path, stray)
+            else:
+                found.setdefault(key, {})[directory_id] = folder
+    return {
+        key: next(iter(folders))
+        if len(folders) == 1
+        else _one_of(folders, image.topics[key[0]].partitions[key[1]], node_id, directories, new_folder_name)
+        for key, folders in found.items()
+    }
+
+
+def say_missing(
+    image: ClusterImage, node_id: int, online: Collection[bytes], found: Container[tuple[str, int]]
+) -> None:
+    """Tell of partitions that were in a directory of this node which isn't there, as where its disk isn't mounted: they
+    are about to begin anew elsewhere. (Kafka refuses a directory that nobody has formatted.)"""
+    accounted_for = {UNASSIGNED, MIGRATING, LOST, *online}
+    missing = [
+        (topic.name, index)
+        for topic in image.topics.values()
+        for index, partition in topic.partitions.items()
+        if node_id in partition.replicas
+        and (topic.name, index) not in found
+        and directory_of(partition, node_id) not in accounted_for
+    ]
+    if missing:
+        folders_log.error(
+            "partitions that were in a log directory which isn't there any more: %d, the first %s-%d. They begin anew,"
+            " without what they had here; stop and put that directory back if it is to be had",
+            len(missing),
+            *missing[0],
+        )
+
+
+def _one_of(
+    folders: Mapping[bytes, PartitionFolder],
+    partition: PartitionImage,
+    node_id: int,
+    directories: Mapping[bytes, LogDirectory],
+    new_folder_name: Callable[[], str],
+) -> bytes:
+    """The directory id of the folder that counts: the record's. Where that names none of them, and nobody takes this
+    replica for whole, it may be any of them: what it lacks, or has too much, its leader knows. Raises StartError where
+    nobody else has what would be lost with the wrong one, or would say that it is."""
+    named = directory_of(partition, node_id) if node_id in partition.replicas else None
+    whole = {*partition.isr, *partition.elr, *partition.last_known_elr}
+    counts, other, *_ = folders
+    if node_id in whole and (named not in folders or len(whole) == 1):
+        folder = folders[counts]
+        raise StartError(
+            f"{folder.topic}-{folder.partition} is both in {directories[counts].path} and in "
+            f"{directories[other].path}: move the one away that is out of date"
+        )
+    if named is not None and named in folders:
+        counts = named
+    for directory_id, folder in folders.items():
+        if directory_id != counts:
+            stray = directories[directory_id].set_aside(folder, new_folder_name())
+            folders_log.warning(
+                "%s is out of date, its partition being in %s: renamed to %s",
+                folder.path,
+                directories[counts].path,
+                stray,
+            )
+    return counts
+
+
+# --- All directories ----------------------------------------------------------------------------------------
+
 
 _METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 

@@ -1,4 +1,7 @@
-"""What a process that the broker started has of it: messages to it and from it. See `workers`."""
+"""What a process that the broker started has of it: messages each way, a length, then plain data, pickled.
+
+Apart from `workers`, so that such a process needn't load what the broker needs to have it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,34 @@ import threading
 from queue import SimpleQueue
 from typing import Any
 
-from broker.environment.framing import framed, taken
+_LENGTH_BYTES = 4
+
+
+def framed(message: object) -> bytes:
+    """A message as both ends write it."""
+    import pickle  # with the first message: most brokers send none in their first seconds
+
+    data = pickle.dumps(message, protocol=5)
+    return len(data).to_bytes(_LENGTH_BYTES, "big") + data
+
+
+def taken(unread: bytearray) -> list[Any]:
+    """Takes the messages that are whole out of what was read."""
+    import pickle
+
+    messages = []
+    start = 0
+    while len(unread) - start >= _LENGTH_BYTES:
+        end = start + _LENGTH_BYTES + int.from_bytes(unread[start : start + _LENGTH_BYTES], "big")
+        if end > len(unread):
+            break
+        messages.append(pickle.loads(memoryview(unread)[start + _LENGTH_BYTES : end]))
+        start = end
+    del unread[:start]
+    return messages
+
+
+# --- The process's end --------------------------------------------------------------------------------------
 
 _RECEIVED_BYTES = 1 << 18
 

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from broker.environment.framing import framed, taken
+from broker.environment.worker_channel import framed, taken
 
 log = logging.getLogger("barnabas.workers")
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.pause import Pause
-from broker.controller.topic_names import is_internal
+from broker.controller.controller_result import Pause
+from broker.controller.image import is_internal
 from broker.coordination.fencing import as_known
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns

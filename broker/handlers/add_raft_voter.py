@@ -1,16 +1,15 @@
 """AddRaftVoter (80), versions 0 to 1 (KIP-853): a voter is to join the quorum. v1: whether the answer waits until that
 is committed.
 
-Conscious gap: a quorum has one voter here, and none is added: `controller.quorum_voters`.
+Conscious gap: a quorum has one voter here, and none is added: `controller.quorum_requests`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.quorum_voters import refusal_to_add
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.controller.quorum_requests import refusal_to_add
+from broker.security.authorizer import Operation, cluster_refusal
 from protocol.messages.raft import AddRaftVoterRequest, AddRaftVoterResponse
 
 if TYPE_CHECKING:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from broker.controller.producer_id_allocation import allocate_producer_ids
 from broker.controller.registration import BrokerIncarnation
 from broker.network.later import Later
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import Operation, cluster_refusal
 from coordinator.transaction.producer_ids import BLOCK_SIZE
 from protocol.errors import KafkaError
 from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse

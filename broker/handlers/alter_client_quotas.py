@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import ControllerResult
-from broker.controller.pause import Pause
+from broker.controller.controller_result import ControllerResult, Pause
 from broker.controller.quota_decisions import IP, Outcomes, altered
 from broker.network.addresses import Addresses
 from broker.network.later import Later

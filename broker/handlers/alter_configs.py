@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from broker.config.alterations import Alteration, AlterConfigOp, check_request, replace_broker
 from broker.controller import config_decisions
-from broker.controller.config_requests import ConfigRequest, check_resource
+from broker.controller.config_decisions import ConfigRequest, check_resource
 from broker.controller.image import BROKER_RESOURCE
 from broker.handlers.altered_resources import alter_remaining
 from broker.security import authorizer as security
-from broker.security.config_resources import ConfigRights
+from broker.security.authorizer import ConfigRights
 from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.alter_partition import altered_partitions
+from broker.controller.partition_requests import altered_partitions
 from broker.network.later import Later
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import AlterPartitionRequest, AlterPartitionResponse
 

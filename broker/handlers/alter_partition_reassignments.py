@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.reassignments import reassigned_partitions
+from broker.controller.partition_requests import reassigned_partitions
 from broker.network.later import Later
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     AlterPartitionReassignmentsRequest,

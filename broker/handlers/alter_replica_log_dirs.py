@@ -12,11 +12,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.pause import Pause
+from broker.controller.controller_result import Pause
 from broker.network.turns import runs_to_its_end
 from broker.replicas.partitions import FAULTS
-from broker.security.authorizer import Operation
-from broker.security.denials import allows_on_cluster
+from broker.security.authorizer import Operation, allows_on_cluster
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     AlterReplicaLogDirPartitionResult,
@@ -27,7 +26,7 @@ from protocol.messages.cluster_admin import (
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from broker.controller.placement import Placement
+    from broker.controller.replica_placer import Placement
     from broker.disks.log_dirs import LogDirs
     from broker.disks.moves import LogDirMoves
     from broker.handlers.node_ports import BrokerPorts

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from broker.controller.controller_result import ControllerResult
 from broker.controller.scram_decisions import Outcomes, altered
 from broker.network.later import Later
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.security import (
     AlterUserScramCredentialsRequest,

@@ -9,10 +9,10 @@ from broker.network.deciding import decided
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.controller.config_requests import ConfigRequest, R
+    from broker.controller.config_decisions import ConfigRequest, R
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
-    from broker.security.config_resources import ConfigRights
+    from broker.security.authorizer import ConfigRights
     from protocol.wire.schema import Message
 
 

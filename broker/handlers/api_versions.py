@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from broker.controller.features import FEATURES, KRAFT_VERSION, KRAFT_VERSION_RANGE
+from broker.controller.metadata_versions import FEATURES, KRAFT_VERSION, KRAFT_VERSION_RANGE
 from protocol.apis import API_VERSIONS_KEY, APIS
 from protocol.errors import Error
 from protocol.messages.metadata import (

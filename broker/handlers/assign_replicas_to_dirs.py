@@ -7,12 +7,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller.partition_changes import TopicIdPartition, Wish, partition_change
-from broker.controller.partition_terms import PartitionTerms
-from broker.controller.partition_updates import leader_and_isr_updates
-from broker.controller.replica_directories import ReplicaDirectory, assign_replicas
+from broker.controller.partition_requests import ReplicaDirectory, assign_replicas
+from broker.controller.partition_updates import PartitionTerms, leader_and_isr_updates
 from broker.network.later import Later
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 

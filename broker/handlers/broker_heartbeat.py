@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.controller.broker_fencing import BrokerHeartbeatReply
+    from broker.controller.broker_registration import BrokerHeartbeatReply
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.config_requests import ConfigRequest, check_controllers_resource
+from broker.controller.config_decisions import ConfigRequest, check_controllers_resource
 from broker.handlers.alter_configs import replaced_here
-from broker.security.authorizer import Operation
-from broker.security.config_resources import ConfigRights
+from broker.security.authorizer import ConfigRights, Operation
 from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResponse
 
 if TYPE_CHECKING:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_registration import register_controller
+from broker.controller.broker_registration import register_controller
 from broker.network.later import Later
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import (
     ControllerRegistrationRequest,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import NO_AUTHORIZER_FOR_CHANGES, Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import NO_AUTHORIZER_FOR_CHANGES, Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.security import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 

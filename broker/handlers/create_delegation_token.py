@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import USER, Operation
-from broker.security.principal import Principal
+from broker.security.authorizer import USER, Operation, Principal
 from protocol.errors import Error
 from protocol.messages.security import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.controller.pause import Pause
+from broker.controller.controller_result import Pause
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.denials import denied
+from broker.security.authorizer import Operation, ResourceType, denied
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (

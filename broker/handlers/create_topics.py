@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.config.topic_config import effective_topic_configs
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.denials import allows_on_cluster
+from broker.security.authorizer import Operation, ResourceType, allows_on_cluster
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
     CreatableTopic,
@@ -28,7 +27,7 @@ from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.auto_topic_creation import Created
+    from broker.controller.topic_requests import Created
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 

@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.controller.pause import Pause
+from broker.controller.controller_result import Pause
 from broker.network.later import Later
-from broker.security.authorizer import Operation, ResourceType
-from broker.security.denials import allows_on_cluster, denied
+from broker.security.authorizer import Operation, ResourceType, allows_on_cluster, denied
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
     DeletableTopicResult,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import NO_AUTHORIZER, Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import NO_AUTHORIZER, Operation, cluster_refusal
 from protocol.errors import Error
 from protocol.messages.security import DescribeAclsRequest, DescribeAclsResponse
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.pause import Pause
+from broker.controller.controller_result import Pause
 from broker.controller.quota_decisions import matching
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error, KafkaError

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.listener_view import ListenerView
-from broker.security.authorized_operations import authorized_operations
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
 from protocol.errors import Error
 from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 

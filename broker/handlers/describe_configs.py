@@ -13,18 +13,20 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.config.client_metrics_config import describe_client_metrics
-from broker.config.definitions import ConfigType
+from broker.config.definitions import ConfigEntry, ConfigSource, ConfigType
 from broker.config.describe import describe_broker, describe_cluster_defaults, describe_topic
-from broker.config.entries import ConfigEntry, ConfigSource
 from broker.config.group_config import describe_group
 from broker.config.logger_levels import logger_levels
-from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
-from broker.controller.config_requests import check_broker_name
-from broker.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from broker.controller.topic_names import invalid_name_reason
+from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES, check_broker_name
+from broker.controller.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    invalid_name_reason,
+)
 from broker.network.repeats import answered
-from broker.security.authorizer import Operation
-from broker.security.config_resources import ConfigRights
+from broker.security.authorizer import ConfigRights, Operation
 from protocol.errors import Error, KafkaError
 from protocol.messages.configs import (
     DescribeConfigsRequest,

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.handlers.describe_cluster import BROKERS, CONTROLLERS
-from broker.security.authorized_operations import authorized_operations
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import (
+    CLUSTER_NAME,
+    Operation,
+    ResourceType,
+    authorized_operations,
+    cluster_refusal,
+)
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from broker.controller.pause import Pause
-from broker.security.authorizer import Operation
-from broker.security.denials import allows_on_cluster
+from broker.controller.controller_result import Pause
+from broker.security.authorizer import Operation, allows_on_cluster
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     DescribeLogDirsPartition,

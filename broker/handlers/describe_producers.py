@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.topic_names import invalid_name_reason
+from broker.controller.image import invalid_name_reason
 from broker.network.repeats import Repeats
 from broker.network.turns import in_turns
 from broker.security.authorizer import AUTHORIZATION_FAILED, Operation, ResourceType

@@ -1,11 +1,11 @@
 """DescribeQuorum (55), versions 0 to 2 (KIP-595): who leads and who votes over the cluster's metadata. There is one
-voter: we. See `controller.quorum_description`."""
+voter: we. See `controller.quorum_requests`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.quorum_description import QuorumOfOne, describe_quorum
+from broker.controller.quorum_requests import QuorumOfOne, describe_quorum
 from broker.security.authorizer import AUTHORIZATION_FAILED, CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.controller.controller_result import Pause
+from broker.controller.image import invalid_name_reason, is_internal
 from broker.controller.listener_view import ListenerView
-from broker.controller.pause import Pause
-from broker.controller.topic_names import invalid_name_reason, is_internal
-from broker.security.authorized_operations import authorized_operations
-from broker.security.authorizer import Operation, ResourceType
+from broker.security.authorizer import Operation, ResourceType, authorized_operations
 from protocol.errors import Error
 from protocol.messages.metadata import (
     Cursor,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.leader_elections import PREFERRED, elected_leaders, election_of_type
+from broker.controller.partition_requests import PREFERRED, elected_leaders, election_of_type
 from broker.network.later import Later
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     ElectLeadersRequest,

@@ -41,8 +41,7 @@ from protocol.messages.fetch import (
 from protocol.waiting import Waiting, turn
 
 if TYPE_CHECKING:
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduler
+    from broker.environment.scheduler import Clock, Scheduler
     from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns

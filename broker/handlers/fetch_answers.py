@@ -22,7 +22,7 @@ from protocol.waiting import turn
 from protocol.wire.codec import encoder, encoder_in_steps
 
 if TYPE_CHECKING:
-    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Clock
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas

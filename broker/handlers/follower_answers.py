@@ -11,7 +11,7 @@ from broker.handlers.fetch_answers import FetchAnswers, Listed, news_of
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Clock
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas

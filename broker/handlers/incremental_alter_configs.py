@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from broker.config import logger_levels
 from broker.config.alterations import Alteration, AlterConfigOp, alter_broker, check_request
 from broker.controller import config_decisions
-from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE
-from broker.controller.config_requests import ConfigRequest, check_resource
+from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, ConfigRequest, check_resource
 from broker.controller.image import BROKER_RESOURCE
 from broker.handlers.altered_resources import alter_remaining
 from broker.security import authorizer as security
-from broker.security.config_resources import ConfigRights
+from broker.security.authorizer import ConfigRights
 from protocol.errors import Error, KafkaError
 from protocol.messages.configs import (
     IncrementalAlterConfigsRequest,

@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
+from broker.controller.controller_result import Pause
 from broker.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from broker.controller.listener_view import ListenerView
-from broker.controller.pause import Pause
-from broker.security.authorizer import Operation
-from broker.security.denials import allows_on_cluster
+from broker.security.authorizer import Operation, allows_on_cluster
 from protocol.errors import Error
 from protocol.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 from protocol.waiting import turn

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.reassignments import ongoing_reassignments
+from broker.controller.partition_requests import ongoing_reassignments
 from broker.network.repeats import Repeats
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import Operation, cluster_refusal
 from protocol.messages.cluster_admin import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

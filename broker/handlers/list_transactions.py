@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.pause import Pause
+from broker.controller.controller_result import Pause
 from broker.network.turns import PER_TURN
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern

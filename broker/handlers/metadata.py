@@ -12,14 +12,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from broker.controller.image import NO_LEADER, PartitionImage, TopicImage
+from broker.controller.controller_result import Pause
+from broker.controller.image import NO_LEADER, PartitionImage, TopicImage, invalid_name_reason, is_internal
 from broker.controller.listener_view import ListenerView
-from broker.controller.pause import Pause
-from broker.controller.topic_names import invalid_name_reason, is_internal
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns, portions
-from broker.security.authorized_operations import authorized_operations
-from broker.security.authorizer import CLUSTER, CLUSTER_NAME, CREATE, DESCRIBE, TOPIC, Operation
+from broker.security.authorizer import (
+    CLUSTER,
+    CLUSTER_NAME,
+    CREATE,
+    DESCRIBE,
+    TOPIC,
+    Operation,
+    authorized_operations,
+)
 from protocol.errors import Error
 from protocol.messages.metadata import (
     MetadataRequest,

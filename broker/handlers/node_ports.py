@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.controller import Controller
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.partition_terms import OwnSettings
-    from broker.controller.placement import Placement
+    from broker.controller.partition_updates import OwnSettings
     from broker.controller.quorum_requests import QuorumRequests, ReplicaProgress
+    from broker.controller.replica_placer import Placement
     from broker.controller.topic_requests import TopicRequests
     from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from broker.coordination.groups import Groups
@@ -23,19 +23,18 @@ if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.disks.log_dirs import LogDirs
     from broker.disks.moves import LogDirMoves
-    from broker.environment.chance import Chance
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduler
+    from broker.environment.environment import Chance
+    from broker.environment.scheduler import Clock, Scheduler
     from broker.network.addresses import HostNames
     from broker.network.answers import Answer, PendingAnswer
     from broker.network.connection import Connection
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints
     from broker.network.turns import Turns
-    from broker.peers.cluster import Cluster
+    from broker.peers.forwarding import Sender
+    from broker.peers.own_cluster import Cluster
     from broker.quorum.cluster_control import ClusterControl
     from broker.quorum.delayed_metadata_fetches import DelayedMetadataFetches
-    from broker.quorum.forwarded_context import Sender
     from broker.quotas.client_quotas import ClientQuotas
     from broker.quotas.replication_quotas import ReplicationQuotas
     from broker.replicas.current_leaders import CurrentLeaders

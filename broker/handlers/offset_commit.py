@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from broker.controller.pause import Pause
+from broker.controller.controller_result import Pause
 from broker.network.later import Later
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from broker.coordination.produce_verification import is_transactional, sender_of, told_to_producer
-from broker.environment.computing import Alone, Brief
+from broker.environment.threads import Alone, Brief
 from broker.network.answers import CloseConnectionError
 from broker.network.pieces import EntryList, pieces, produced
 from broker.network.turns import PER_TURN, in_turns, portions, runs_to_its_end
@@ -51,7 +51,7 @@ from protocol.waiting import compute, turn
 
 if TYPE_CHECKING:
     from broker.coordination.add_partitions_to_txn_manager import Verified
-    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Clock
     from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext
     from broker.replicas.current_leaders import CurrentLeaders

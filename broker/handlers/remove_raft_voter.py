@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.quorum_voters import refusal_to_remove
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.controller.quorum_requests import refusal_to_remove
+from broker.security.authorizer import Operation, cluster_refusal
 from protocol.messages.raft import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from protocol.messages.share_fetch import (
 from protocol.wire.codec import encoder
 
 if TYPE_CHECKING:
-    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Clock
     from broker.network.context import RequestContext
     from broker.quotas.client_quotas import ClientQuotas
     from broker.replicas.current_leaders import CurrentLeaders

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from broker.network.later import Later
-from broker.security.authorizer import CLUSTER_ACTION, CLUSTER_NAME, ResourceType
-from broker.security.denials import denied
+from broker.security.authorizer import CLUSTER_ACTION, CLUSTER_NAME, ResourceType, denied
 from coordinator.java.maps import JavaMap
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import KafkaError

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.controller.topic_names import invalid_name_reason, is_internal
+from broker.controller.image import invalid_name_reason, is_internal
 from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
 from broker.handlers.consumer_group_heartbeat import check_text, invalid
-from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC, Operation
-from broker.security.denials import allows_on_cluster
+from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC, Operation, allows_on_cluster
 from coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_STATIC_EPOCH
 from coordinator.group.streams.states import StatusCode
 from protocol.errors import Error, KafkaError, answered_text

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from broker.controller.pause import Pause
+from broker.controller.controller_result import Pause
 from broker.coordination.add_partitions_to_txn_manager import TransactionSupportedOperation
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from broker.controller.broker_registration import unregister
 from broker.controller.partition_updates import updates_of_unregistered
 from broker.network.later import Later
-from broker.security.authorizer import Operation
-from broker.security.denials import cluster_refusal
+from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import UnregisterBrokerRequest, UnregisterBrokerResponse
 

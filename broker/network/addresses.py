@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from broker.environment.computing import Asker, Computing, ComputingAtOnce, Outside
-from broker.environment.names import Names
+from broker.environment.network import Names
+from broker.environment.threads import Asker, Computing, ComputingAtOnce, Outside
 
 log = logging.getLogger("barnabas.server")
 

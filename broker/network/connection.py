@@ -15,14 +15,14 @@ import logging
 import struct
 from typing import TYPE_CHECKING, Protocol, cast
 
-from broker.environment.watchdog import IN_A_ROW_S, LONGEST_HOLD_S, TURN_S
+from broker.environment.scheduler import IN_A_ROW_S, LONGEST_HOLD_S, TURN_S
 from broker.network.answers import Chunk, CloseConnectionError
 from broker.network.connection_states import Action, ConnectionState, Event
 from broker.network.frames import MAX_CONTROL_REQUEST_BYTES, hint
 from broker.network.left_behind import LeftBehind
 from broker.network.receiving_side import INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES, ReceivingSide
 from broker.network.sending_side import WRITE_HIGH_WATER_BYTES, Requests
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from protocol.errors import CodecError
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from protocol.apis import APIS
 
 if TYPE_CHECKING:
     from broker.network.connection import Connection
-    from broker.security.principal import Principal
+    from broker.security.authorizer import Principal
 
 
 class RequestContext:

@@ -12,7 +12,7 @@ from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
-from broker.environment.watchdog import LONGEST_HOLD_S
+from broker.environment.scheduler import LONGEST_HOLD_S
 from broker.handlers import HANDLERS
 from broker.network import request_log
 from broker.network.answers import Answer, CloseConnectionError, NotAdmittedError
@@ -24,19 +24,17 @@ from broker.network.receiving_side import most_produced
 from broker.network.routes import PRODUCE_KEY, Route, frame_answer, framed_in_steps
 from broker.network.turns import PER_TURN
 from broker.network.unhandled_requests import DecodingRequest, EarlyRequest
-from broker.quotas.charging import charge
+from broker.quotas.client_quotas import charge
 from protocol.apis import API_VERSIONS_KEY, APIS, decode_request_header
 from protocol.errors import CodecError, KafkaError, stops_the_broker
 
 if TYPE_CHECKING:
     from broker.early_requests import EarlyRequests
-    from broker.environment.clock import Clock
-    from broker.environment.watchdog import Watchdog
+    from broker.environment.scheduler import Clock, Watchdog
     from broker.network.answers import PendingAnswer
     from broker.network.connection import Connection
     from broker.network.turns import Turns
-    from broker.peers.forwarding import Forwarding
-    from broker.quorum.forwarded_context import Sender
+    from broker.peers.forwarding import Forwarding, Sender
     from broker.quotas.client_quotas import ClientQuotas
 
 log = logging.getLogger("barnabas.dispatch")

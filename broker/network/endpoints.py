@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from broker.process.start_error import StartError
+from broker.config.errors import StartError
 
 if TYPE_CHECKING:
     from broker.config.listeners import ListenerConfig

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.environment.watchdog import IN_A_ROW_S
+from broker.environment.scheduler import IN_A_ROW_S
 from broker.network.answers import Answer, CloseConnectionError, PendingAnswer
 from protocol.errors import CodecError
 

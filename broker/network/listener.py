@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.network.connection import Connection
 
 if TYPE_CHECKING:
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduler
+    from broker.environment.scheduler import Clock, Scheduler
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.dispatch import Dispatcher
     from broker.network.endpoints import BoundEndpoint
     from broker.network.memory import Memory
-    from broker.quotas.connection_rates import ConnectionRates
+    from broker.quotas.client_quotas import ConnectionRates
 
 log = logging.getLogger("barnabas.connection")
 

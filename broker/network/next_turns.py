@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.environment.watchdog import TURN_S
+from broker.environment.scheduler import TURN_S
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler

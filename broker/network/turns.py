@@ -26,14 +26,13 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.environment.computing import Computing, ComputingAtOnce, TakeBack
-from broker.environment.watchdog import LONGEST_HOLD_S, TURN_S
+from broker.environment.scheduler import LONGEST_HOLD_S, TURN_S
+from broker.environment.threads import Computing, ComputingAtOnce, TakeBack
 from broker.network.later import Later
 from protocol.waiting import Compute, Waiting, turn
 
 if TYPE_CHECKING:
-    from broker.environment.scheduler import Scheduled, Scheduler
-    from broker.environment.watchdog import Watchdog
+    from broker.environment.scheduler import Scheduled, Scheduler, Watchdog
     from broker.network.context import RequestContext
 
 Handle = TypeVar("Handle", bound=Callable[..., Any])

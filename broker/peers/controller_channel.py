@@ -1,22 +1,40 @@
-"""The way to the controller, whoever it is by now: a request goes to it again until it is answered, or its time is up.
+"""The way to the controller, whoever it is by now, and what goes by it for clients of this broker: blocks of producer
+ids, topics that are used and aren't there.
 
+A request goes to it again until it is answered, or its time is up.
 Source: `NodeToControllerChannelManager`, `NodeToControllerRequestThread`.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.peers.peer import OnePeer, PeerReply, PeerSettings
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, error_name, error_of, tell_each
+from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.wire.schema import error_codes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.controller.controller import Withdraw
+    from broker.controller.metadata_log import MetadataLog
     from broker.controller.observer import LeaderEndpoint
+    from broker.controller.registration import BrokerIncarnation
+    from broker.controller.topic_requests import Created
     from broker.environment.network import Network
     from broker.environment.scheduler import Scheduled, Scheduler
+    from coordinator.commit_waiters import Failed
+    from protocol.messages.topics import CreatableTopic
     from protocol.wire.schema import Message
+
+log = logging.getLogger("barnabas.peers")
+
 
 CONTROLLER_RETRY_MS = 50
 """How soon it is tried again, without growth."""
@@ -121,3 +139,153 @@ class ControllerChannel:
         if self._asked.peer is not None:
             self._asked.peer.forget()
         return reply or (lambda answer: None)
+
+
+# --- Blocks of producer ids, asked of a controller elsewhere (Kafka: `RPCProducerIdManager`) ------------------
+
+
+class ProducerIdRequests:
+    """One at a time, as `ProducerIds` asks."""
+
+    def __init__(self, to_controller: ToController, broker: BrokerIncarnation) -> None:
+        self._to_controller = to_controller
+        self._broker = broker
+
+    def allocate(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
+        """`then` is told the first id of a new block of such a size, or a KafkaError where none is to be had."""
+
+        def answered(answer: Message | KafkaError) -> None:
+            then(_first_of(answer, size))
+
+        request = AllocateProducerIdsRequest(
+            broker_id=self._broker.node_id, broker_epoch=self._broker.broker_epoch
+        )
+        self._to_controller.ask(request, answered, timeout_ms=None)
+
+
+def _first_of(answer: Message | KafkaError, size: int) -> int | KafkaError:
+    if isinstance(answer, KafkaError):
+        refusal = answer
+    else:
+        assert isinstance(answer, AllocateProducerIdsResponse)
+        if not answer.error_code and answer.producer_id_len >= size:
+            return answer.producer_id_start
+        told = f"{error_name(answer.error_code)}, a block of {answer.producer_id_len}"
+        refusal = KafkaError(Error.UNKNOWN_SERVER_ERROR, told)
+    log.error("the controller gives out no producer ids: %s", refusal)
+    return refusal
+
+
+# --- Topics that are used and aren't there (Kafka: `AutoTopicCreationManager`) ------------------------------
+#
+# Who asks is told once they are there here, too: the metadata that has them comes by itself. Kafka doesn't wait for
+# that, since it has sent its client away before.
+
+
+TIMEOUT_MS = 30_000
+"""`request.timeout.ms`."""
+LONGEST_WAIT_S = 3.0
+"""For the metadata of topics that the controller has created."""
+
+
+class _Wanted:
+    __slots__ = ("reply", "topics")
+
+    def __init__(
+        self, topics: Sequence[CreatableTopic], reply: Callable[[Created | KafkaError], None]
+    ) -> None:
+        self.topics = topics
+        self.reply = reply
+
+
+class TopicCreationRequests:
+    """One after the other. Each waits in the name of clients that have one request in work; the same topic isn't asked
+    for twice (`AutoTopicCreation`)."""
+
+    def __init__(self, to_controller: ToController, metadata: MetadataLog, scheduler: Scheduler) -> None:
+        self._to_controller = to_controller
+        self._metadata = metadata
+        self._scheduler = scheduler
+        self._waiting: deque[_Wanted] = deque()
+        self._created: dict[_Wanted, tuple[Created, Scheduled]] = {}
+        metadata.following.told.append(self._look)
+
+    def create(
+        self,
+        topics: Sequence[CreatableTopic],
+        reply: Callable[[Created | KafkaError], None],
+        failed: Failed,
+    ) -> Withdraw | None:
+        """`reply` is told what the controller has made of each; this broker learns of the topics from the metadata."""
+        wanted = _Wanted(topics, reply)
+        self._waiting.append(wanted)
+        self._go_on()
+        return partial(self._withdraw, wanted)
+
+    def _withdraw(self, wanted: _Wanted) -> bool:
+        """Whether it hasn't been sent."""
+        found = [each for each in self._waiting if each is not wanted]
+        still_waited = len(found) < len(self._waiting)
+        self._waiting = deque(found)
+        return still_waited
+
+    def _go_on(self) -> None:
+        if self._waiting and not self._to_controller.is_busy:
+            wanted = self._waiting.popleft()
+            request = CreateTopicsRequest(topics=[*wanted.topics], timeout_ms=TIMEOUT_MS)
+            self._to_controller.ask(request, partial(self._answered, wanted), timeout_ms=TIMEOUT_MS)
+
+    def _answered(self, wanted: _Wanted, answer: Message | KafkaError) -> None:
+        self._go_on()
+        if isinstance(answer, KafkaError):
+            wanted.reply(answer)
+            return
+        created = _outcomes(wanted.topics, answer)
+        if self._are_here(created):
+            wanted.reply(created)
+        else:
+            late = self._scheduler.call_later(LONGEST_WAIT_S, partial(self._tell, wanted))
+            self._created[wanted] = created, late
+
+    def _are_here(self, created: Created) -> bool:
+        image = self._metadata.image
+        return not self._metadata.following.is_behind and all(
+            result in image.topics_by_id
+            if not isinstance(result, KafkaError)
+            else topic.name in image.topics or result.error is not Error.TOPIC_ALREADY_EXISTS
+            for topic, result in created
+        )
+
+    def _look(self) -> None:
+        """The metadata is followed, or begins to be. Who is told may have it looked again, and others told in that."""
+        tell_each([*self._created], self._tell_if_here, log, "it can't be told that a topic is there")
+
+    def _tell_if_here(self, wanted: _Wanted) -> None:
+        if wanted in self._created and self._are_here(self._created[wanted][0]):
+            self._tell(wanted)
+
+    def _tell(self, wanted: _Wanted) -> None:
+        created, late = self._created.pop(wanted)
+        late.cancel()
+        wanted.reply(created)
+
+    def stop(self) -> None:
+        """Nobody is told anything any more."""
+        for _, late in self._created.values():
+            late.cancel()
+        self._created.clear()
+
+
+def _outcomes(topics: Sequence[CreatableTopic], answer: Message) -> Created:
+    assert isinstance(answer, CreateTopicsResponse)
+    told = {result.name: result for result in answer.topics}
+    found: Created = []
+    for topic in topics:
+        result = told.get(topic.name)
+        if result is None:
+            found.append((topic, KafkaError(Error.UNKNOWN_SERVER_ERROR, "the controller says nothing of it")))
+        elif result.error_code:
+            found.append((topic, KafkaError(error_of(result.error_code), result.error_message)))
+        else:
+            found.append((topic, result.topic_id))
+    return found

@@ -5,47 +5,140 @@ Source: `BrokerServer.startup`, `shutdown`; KIP-631.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from broker.config.errors import StartError
 from broker.controller.assigned_directories import directory_of
-from broker.controller.observer import Observer, ObserverIdentity
-from broker.controller.record_versions import CORDONED_SINCE, METADATA_VERSION
+from broker.controller.metadata_versions import CORDONED_SINCE, METADATA_VERSION
+from broker.controller.observer import AfterAnswer, Observer, ObserverIdentity
 from broker.controller.registration import BrokerIncarnation
 from broker.fault_handler import Milestone
-from broker.peers.assignments_manager import Assignment, AssignmentsManager
-from broker.peers.controller_channel import ControllerChannel
+from broker.peers.assignments_manager import Assignment, AssignmentsManager, ToldLosses
+from broker.peers.controller_channel import ControllerChannel, ProducerIdRequests, TopicCreationRequests
 from broker.peers.forwarding import Forwarding
 from broker.peers.lifecycle import BrokerLifecycle, Listening
-from broker.peers.metadata_fetcher import MetadataFetcher
 from broker.peers.other_brokers import OtherBrokers, software_version
-from broker.peers.peer import PeerSettings
-from broker.peers.producer_id_requests import ProducerIdRequests
-from broker.peers.told_losses import ToldLosses
-from broker.peers.topic_creation_requests import TopicCreationRequests
-from broker.process.start_error import StartError
+from broker.peers.peer import OnePeer, PeerSettings
 from broker.registration_request import registration_request
+from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.auto_topic_creation import Create
     from broker.controller.image import TopicChanges
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.own_assignments import AnsweredLater
+    from broker.controller.own_broker import AnsweredLater
+    from broker.controller.topic_requests import Create
     from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
     from broker.coordination.latest_offsets import AskLatestOffset
     from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
+    from broker.environment.network import Network
+    from broker.environment.scheduler import Scheduled, Scheduler
     from broker.fault_handler import FaultHandler
-    from broker.network.endpoints import Endpoints
+    from broker.network.endpoints import Address, Endpoints
     from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
-    from protocol.errors import KafkaError
+    from protocol.wire.schema import Message
+
+
+BACK_OFF_MS = 20
+"""`controller.quorum.retry.backoff.ms`."""
+REQUEST_TIMEOUT_MS = 2_000
+"""`controller.quorum.request.timeout.ms`."""
+
+
+class MetadataFetcher:
+    """Asks the leader where it is known, else the addresses in turn that the quorum may be found at."""
+
+    def __init__(
+        self,
+        observer: Observer,
+        bootstrap: Sequence[Address],
+        *,
+        settings: PeerSettings,
+        network: Network,
+        scheduler: Scheduler,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """`failed` is told why it goes on no more: a broken invariant, or the disk."""
+        self._observer = observer
+        self._bootstrap = [*bootstrap]
+        self._next = 0
+        self._scheduler = scheduler
+        self._failed = failed
+        self._asked = OnePeer(settings, network, scheduler)
+        self._timer: Scheduled | None = None
+        self._is_stopped = False
+        self._unreachable = ""  # by the last request
+        observer.resume = self._go_on
+        observer.failed = self._fail
+
+    def start(self) -> None:
+        """The first request goes."""
+        self._ask()
+
+    def stop(self) -> None:
+        """Nothing is asked any more."""
+        self._is_stopped = True
+        self._observer.stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._asked.stop()
+
+    @property
+    def trouble(self) -> str:
+        """What keeps the metadata from coming, with the address that was asked last; empty where nothing does, or
+        nobody has been asked yet."""
+        if self._unreachable or not self._observer.complaint:
+            return self._unreachable
+        host, port = self._address()
+        return f"{host}:{port}: {self._observer.complaint}"
+
+    def _ask(self) -> None:
+        if not self._is_stopped:
+            peer = self._asked.at(*self._address())
+            peer.ask(self._observer.request(), self._answered, timeout_ms=REQUEST_TIMEOUT_MS)
+
+    def _address(self) -> Address:
+        leader = self._observer.leader
+        if leader is not None and leader.host and not self._observer.is_leader_lost:
+            return leader.host, leader.port
+        return self._bootstrap[self._next % len(self._bootstrap)]
+
+    def _answered(self, answer: Message | KafkaError) -> None:
+        self._unreachable = ""
+        if isinstance(answer, KafkaError):
+            self._unreachable = answer.message or answer.error.name
+            self._observer.lost()
+            self._next += 1
+        try:
+            then = self._observer.answered(answer)  # type: ignore[arg-type]
+        except Exception as error:
+            self._fail(error)
+            return
+        self._go_on(then)
+
+    def _fail(self, error: Exception) -> None:
+        self.stop()
+        self._failed(error)
+
+    def _go_on(self, then: AfterAnswer) -> None:
+        if self._is_stopped:
+            return
+        if then is AfterAnswer.ASK:
+            self._ask()
+        elif then is AfterAnswer.BACK_OFF:
+            self._timer = self._scheduler.call_later(BACK_OFF_MS / 1000, self._ask)
+
+
+# --- All of it ----------------------------------------------------------------------------------------------
 
 
 class JoinedCluster:

@@ -1,35 +1,506 @@
-"""The cluster's other brokers, as one broker speaks to them: leaders that it follows, those that markers go to, and the
-coordinators of transactions."""
+"""The cluster's other brokers, as one broker speaks to them: leaders that it follows and asks for ends, those that
+markers go to, and the coordinators of transactions and share groups.
+
+For each purpose there are channels of its own: to each broker one request at a time, and all that comes up meanwhile in
+the next.
+Source: `InterBrokerSendThread`, of `TransactionMarkerChannelManager` and `AddPartitionsToTxnManager`.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from broker.peers.broker_channels import BrokerChannels
-from broker.peers.latest_offset_channels import LatestOffsetChannels
-from broker.peers.marker_channels import MarkerChannels
-from broker.peers.peer import PeerSettings
+from broker.controller.image import NO_LEADER
+from broker.controller.listener_view import alive_node
+from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.peers.peer import OnePeer, PeerSettings
 from broker.peers.replica_fetchers import ReplicaFetchers
-from broker.peers.share_state_channels import ShareStateChannels
-from broker.peers.transaction_channels import TransactionChannels
 from broker.replicas.fetch_settings import FetchSettings
+from protocol.errors import Error, KafkaError, error_of, tell_each
+from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from protocol.topic_partition import indexes_by_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Hashable
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage, TopicChanges
     from broker.controller.registration import BrokerIncarnation
     from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
-    from broker.coordination.latest_offsets import AskLatestOffset
+    from broker.coordination.latest_offsets import AskLatestOffset, Told
     from broker.coordination.share_persister import AskShareStates
+    from broker.coordination.share_state_asks import ShareStateAsk
     from broker.environment.environment import Environment
+    from broker.environment.network import Network
+    from broker.environment.scheduler import Scheduler
     from broker.fault_handler import FaultHandler
     from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
-    from coordinator.ports import Markers
+    from coordinator.ports import MarkerAnswers, Markers, TxnMarker
+    from coordinator.transaction.producer_ids import TransactionalProducer
+    from protocol.topic_partition import TopicPartition
+    from protocol.wire.schema import Message, Struct
+
+    Errors = Mapping[TopicPartition, Error]
+
+log = logging.getLogger("barnabas.peers")
+
+
+T = TypeVar("T")
+
+MOST_SAID_AT_ONCE = 1_000
+"""So many items are in one request. Kafka has no limit."""
+
+
+class _Channel(Generic[T]):
+    """To one broker."""
+
+    __slots__ = ("is_busy", "peer", "waiting")
+
+    def __init__(self, peer: OnePeer) -> None:
+        self.peer = peer
+        self.waiting: dict[Hashable, T] = {}
+        self.is_busy = False
+
+
+class BrokerChannels(Generic[T]):
+    """For one purpose."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        listener_name: str,
+        settings: PeerSettings,
+        network: Network,
+        scheduler: Scheduler,
+        *,
+        request_of: Callable[[Sequence[T]], Message],
+        answered: Callable[[Sequence[T], Message | KafkaError], None],
+        together: Callable[[Sequence[T]], int] = len,
+    ) -> None:
+        """`listener_name` is the one that brokers speak to each other by. `answered` is told in a later turn of the
+        answer to some items, or of a KafkaError: NETWORK_EXCEPTION, also where the broker isn't alive,
+        REQUEST_TIMED_OUT, UNSUPPORTED_VERSION. `together`: how many of the first of these items go into one request,
+        one at least."""
+        self._image = image
+        self._listener_name = listener_name
+        self._settings = settings
+        self._network = network
+        self._scheduler = scheduler
+        self._request_of = request_of
+        self._answered = answered
+        self._together = together
+        self._channels: dict[int, _Channel[T]] = {}
+        self._is_stopped = False
+
+    def waiting(self, node_id: int, key: Hashable) -> T | None:
+        """What was said with this key, and isn't sent yet."""
+        channel = self._channels.get(node_id)
+        return None if channel is None else channel.waiting.get(key)
+
+    def say(self, node_id: int, item: T, key: Hashable | None = None) -> None:
+        """To this broker, as soon as it has answered what was said before. It takes the place of what is waiting with
+        the same key, of which nobody is told any more; None: of nothing."""
+        if self._is_stopped:
+            return
+        channel = self._channels.get(node_id)
+        if channel is None:
+            peer = OnePeer(self._settings, self._network, self._scheduler)
+            channel = self._channels[node_id] = _Channel(peer)
+        channel.waiting[object() if key is None else key] = item
+        if not channel.is_busy:
+            channel.is_busy = True
+            self._scheduler.call_soon(self._send, node_id, channel)  # with what else comes up in this turn
+
+    def stop(self) -> None:
+        """Nobody is told of anything any more."""
+        self._is_stopped = True
+        for channel in self._channels.values():
+            channel.peer.stop()
+        self._channels.clear()
+
+    def _send(self, node_id: int, channel: _Channel[T]) -> None:
+        if self._is_stopped:
+            return
+        items = [*islice(channel.waiting.values(), MOST_SAID_AT_ONCE)]
+        if not items:
+            channel.is_busy = False
+            return
+        items = items[: self._together(items)]
+        for key in [*islice(channel.waiting, len(items))]:
+            del channel.waiting[key]
+
+        def answered(answer: Message | KafkaError) -> None:
+            if self._is_stopped:
+                return
+            try:
+                self._answered(items, answer)
+            finally:
+                self._send(node_id, channel)
+
+        node = alive_node(self._image, node_id, self._listener_name)
+        if node is None:
+            error = KafkaError(Error.NETWORK_EXCEPTION, f"broker {node_id} isn't alive")
+            self._scheduler.call_soon(answered, error)
+        else:
+            channel.peer.at(node.host, node.port).ask(self._request_of(items), answered)
+
+
+# --- Where partitions end, of their leaders (`NetworkPartitionMetadataClient`) ------------------------------
+
+
+_CONSUMER = -1
+_LATEST_TIMESTAMP = -1
+
+
+class _AskedFor(NamedTuple):
+    partition: TopicPartition
+    then: Told
+
+
+class LatestOffsetChannels:
+    """To the leaders of partitions."""
+
+    def __init__(self, channels: Callable[..., BrokerChannels[_AskedFor]]) -> None:
+        self._channels = channels(request_of=_offsets_request, answered=_offsets_answered)
+
+    def ask(self, node_id: int, partition: TopicPartition, then: Told) -> None:
+        """See `AskLatestOffset`."""
+        self._channels.say(node_id, _AskedFor(partition, then))
+
+    def stop(self) -> None:
+        """Nobody is told of anything any more."""
+        self._channels.stop()
+
+
+def _offsets_request(asked: Sequence[_AskedFor]) -> ListOffsetsRequest:
+    wanted = dict.fromkeys(each.partition for each in asked)
+    return ListOffsetsRequest(
+        replica_id=_CONSUMER,
+        topics=[
+            ListOffsetsTopic(
+                name=name,
+                partitions=[
+                    ListOffsetsPartition(partition_index=index, timestamp=_LATEST_TIMESTAMP)
+                    for index in indexes
+                ],
+            )
+            for name, indexes in indexes_by_topic(wanted).items()
+        ],
+    )
+
+
+def _offsets_answered(asked: Sequence[_AskedFor], answer: Any) -> None:
+    told: dict[TopicPartition, int | KafkaError] = {}
+    otherwise = KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, "The leader doesn't know the partition.")
+    if isinstance(answer, KafkaError):
+        otherwise = answer
+    else:
+        for topic in answer.topics:
+            for found in topic.partitions:
+                said: int | KafkaError = found.offset
+                if found.error_code:
+                    said = KafkaError(error_of(found.error_code), "The leader can't tell.")
+                told[topic.name, found.partition_index] = said
+    tell_each(
+        asked,
+        lambda each: each.then(told.get(each.partition, otherwise)),
+        log,
+        "somebody can't be told where a partition ends",
+    )
+
+
+# --- Markers for partitions that other brokers lead ---------------------------------------------------------
+#
+# Source: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
+
+
+class _Sent(NamedTuple):
+    marker: TxnMarker
+    partitions: Sequence[TopicPartition]
+    done: Callable[[MarkerAnswers], None]
+
+
+class MarkerChannels:
+    """The port `coordinator.ports.Markers` of a node among others: each marker goes to whoever leads the partition."""
+
+    def __init__(
+        self,
+        node_id: int,
+        image: ClusterImage,
+        own: Markers,
+        channels: Callable[..., BrokerChannels[_Sent]],
+    ) -> None:
+        self._node_id = node_id
+        self._image = image
+        self._own = own
+        self._channels = channels(request_of=_markers_request, answered=_markers_answered)
+
+    def write(
+        self,
+        marker: TxnMarker,
+        partitions: Sequence[TopicPartition],
+        done: Callable[[MarkerAnswers], None],
+    ) -> None:
+        """See the port."""
+        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
+        for name in partitions:
+            by_leader[self._leader_of(name)].append(name)
+        without = by_leader.pop(NO_LEADER, ())
+        own = by_leader.pop(self._node_id, ())
+        for leader_id, some in by_leader.items():
+            self._channels.say(leader_id, _Sent(marker, some, done))
+        try:
+            if without:
+                done(dict.fromkeys(without, Error.NOT_LEADER_OR_FOLLOWER))
+        finally:
+            if own:
+                self._own.write(marker, own, done)
+
+    def stop(self) -> None:
+        """Nothing is sent any more."""
+        self._channels.stop()
+
+    def _leader_of(self, name: TopicPartition) -> int:
+        topic, index = name
+        image = self._image.topics.get(topic)
+        partition = None if image is None else image.partitions.get(index)
+        return self._node_id if partition is None else partition.leader  # what is gone is told here
+
+
+def _markers_request(sent: Sequence[_Sent]) -> WriteTxnMarkersRequest:
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=each.marker.producer_id,
+                producer_epoch=each.marker.producer_epoch,
+                transaction_result=each.marker.commit,
+                topics=[
+                    WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+                    for name, indexes in indexes_by_topic(each.partitions).items()
+                ],
+                coordinator_epoch=each.marker.coordinator_epoch,
+                transaction_version=each.marker.transaction_version,
+            )
+            for each in sent
+        ]
+    )
+
+
+def _markers_answered(sent: Sequence[_Sent], answer: Message | KafkaError) -> None:
+    """What has no answer is asked again after a while (`marker_reactions`)."""
+    told: dict[tuple[int, str, int], Error] = {}
+    if isinstance(answer, WriteTxnMarkersResponse):
+        for marker in answer.markers:
+            for topic in marker.topics:
+                for partition in topic.partitions:
+                    key = marker.producer_id, topic.name, partition.partition_index
+                    told[key] = error_of(partition.error_code)
+
+    def tell(each: _Sent) -> None:
+        of = each.marker.producer_id
+        each.done({name: told.get((of, *name), Error.REQUEST_TIMED_OUT) for name in each.partitions})
+
+    tell_each(sent, tell, log, "a transaction can't be told what became of its markers")
+
+
+# --- Share states -------------------------------------------------------------------------------------------
+#
+# What is asked of the share coordinators on other nodes: in one request is one group, with all share partitions of it
+# that are asked for in a row. Source: `PersisterStateManager`; KIP-932.
+
+
+class _Said(NamedTuple):
+    asked: ShareStateAsk[Any]
+    answered: Callable[[Any], None]
+
+
+class ShareStateChannels:
+    """To the share coordinators."""
+
+    def __init__(self, channels: Callable[..., BrokerChannels[_Said]]) -> None:
+        self._channels = channels(
+            request_of=_share_states_request, answered=_share_states_answered, together=_together
+        )
+
+    def ask(self, node_id: int, asked: ShareStateAsk[Any], answered: Callable[[Any], None]) -> None:
+        """See `AskShareStates`."""
+        self._channels.say(node_id, _Said(asked, answered))
+
+    def stop(self) -> None:
+        """Nobody is told of anything any more."""
+        self._channels.stop()
+
+
+def _together(said: Sequence[_Said]) -> int:
+    """How many of the first go in one request: the same question, about one group, and no share partition twice."""
+    first = said[0].asked
+    seen = set()
+    for count, (asked, _) in enumerate(said):
+        if asked.kind is not first.kind or asked.key.group_id != first.key.group_id or asked.key in seen:
+            return count
+        seen.add(asked.key)
+    return len(said)
+
+
+def _share_states_request(said: Sequence[_Said]) -> Message:
+    by_topic: dict[bytes, list[Struct]] = {}
+    for asked, _ in said:
+        by_topic.setdefault(asked.key.topic_id, []).append(asked.part())
+    first = said[0].asked
+    kind = first.kind
+    topics = [kind.of_topic(topic_id=topic_id, partitions=parts) for topic_id, parts in by_topic.items()]
+    return kind.request(group_id=first.key.group_id, topics=topics)
+
+
+def _share_states_answered(said: Sequence[_Said], answer: Any) -> None:
+    if isinstance(answer, KafkaError):
+        if answer.error is Error.UNSUPPORTED_VERSION:  # of that node, which is nothing that passes
+            answer = KafkaError(Error.UNKNOWN_SERVER_ERROR, answer.message)
+        _tell(said, lambda _: answer)
+        return
+    results = {
+        (topic.topic_id, result.partition): result for topic in answer.results for result in topic.partitions
+    }
+    _tell(said, lambda asked: asked.answer_in(results))
+
+
+def _tell(said: Sequence[_Said], answer_to: Callable[[ShareStateAsk[Any]], Any]) -> None:
+    tell_each(
+        said,
+        lambda each: each.answered(answer_to(each.asked)),
+        log,
+        "somebody can't be told what the share coordinator said",
+    )
+
+
+# --- Transactions -------------------------------------------------------------------------------------------
+#
+# What a partition's leader asks of a transaction's coordinator elsewhere: whether the partition is in the
+# transaction, or to add it. Source: `AddPartitionsToTxnManager`; AddPartitionsToTxn v4, v5.
+
+
+class _Asked(NamedTuple):
+    producer: TransactionalProducer
+    partitions: Sequence[TopicPartition]
+    verify_only: bool
+    then: Callable[[Errors], None]
+
+
+class TransactionChannels:
+    """To the coordinators of transactions."""
+
+    def __init__(
+        self,
+        node_id: int,
+        image: ClusterImage,
+        partition_of: Callable[[str], int],
+        channels: Callable[..., BrokerChannels[_Asked]],
+    ) -> None:
+        """`partition_of`: the partition of `__transaction_state` that a transactional id is in."""
+        self._node_id = node_id
+        self._image = image
+        self._partition_of = partition_of
+        self._channels = channels(request_of=_partitions_request, answered=_partitions_answered)
+
+    def ask(
+        self,
+        producer: TransactionalProducer,
+        partitions: Sequence[TopicPartition],
+        verify_only: bool,
+        then: Callable[[Errors], None],
+    ) -> bool:
+        """Whether the coordinator is on another node: then `then` is told each partition's error.
+
+        Of one transactional id one ask waits to be sent, as the answer tells them apart by it: an older producer is
+        fenced, INVALID_PRODUCER_EPOCH, and who asks again takes the place of what it asked before, NETWORK_EXCEPTION.
+        Both are told in this call; else it is a later turn.
+        """
+        topic = self._image.topics.get(TRANSACTION_TOPIC)
+        index = self._partition_of(producer.transactional_id)
+        partition = None if topic is None else topic.partitions.get(index)
+        if partition is None or partition.leader in (self._node_id, NO_LEADER):
+            return False
+        asked = _Asked(producer, partitions, verify_only, then)
+        before = self._channels.waiting(partition.leader, producer.transactional_id)
+        if before is not None and before.producer.producer_epoch > producer.producer_epoch:
+            _refuse(asked, Error.INVALID_PRODUCER_EPOCH)
+            return True
+        self._channels.say(partition.leader, asked, producer.transactional_id)
+        if before is not None:
+            is_fenced = before.producer.producer_epoch < producer.producer_epoch
+            _refuse(before, Error.INVALID_PRODUCER_EPOCH if is_fenced else Error.NETWORK_EXCEPTION)
+        return True
+
+    def stop(self) -> None:
+        """Nobody is told of anything any more."""
+        self._channels.stop()
+
+
+def _refuse(asked: _Asked, error: Error) -> None:
+    asked.then(dict.fromkeys(asked.partitions, error))
+
+
+def _partitions_request(asked: Sequence[_Asked]) -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=each.producer.transactional_id,
+                producer_id=each.producer.producer_id,
+                producer_epoch=each.producer.producer_epoch,
+                verify_only=each.verify_only,
+                topics=[
+                    AddPartitionsToTxnTopic(name=name, partitions=indexes)
+                    for name, indexes in indexes_by_topic(each.partitions).items()
+                ],
+            )
+            for each in asked
+        ]
+    )
+
+
+def _partitions_answered(asked: Sequence[_Asked], answer: Message | KafkaError) -> None:
+    told: dict[tuple[str, str, int], Error] = {}
+    error = Error.NETWORK_EXCEPTION
+    if not isinstance(answer, KafkaError):
+        assert isinstance(answer, AddPartitionsToTxnResponse)
+        if answer.error_code:
+            error = error_of(answer.error_code)
+        if error is Error.CLUSTER_AUTHORIZATION_FAILED:
+            error = Error.INVALID_TXN_STATE  # of this broker, which is no client's business
+        told = {
+            (result.transactional_id, topic.name, partition.partition_index): error_of(
+                partition.partition_error_code
+            )
+            for result in answer.results_by_transaction
+            for topic in result.topic_results
+            for partition in topic.results_by_partition
+        }
+
+    def tell(each: _Asked) -> None:
+        of = each.producer.transactional_id
+        each.then({name: told.get((of, *name), error) for name in each.partitions})
+
+    tell_each(asked, tell, log, "a producer can't be told whether its transaction has the partitions")
+
+
+# --- All of them --------------------------------------------------------------------------------------------
 
 
 class OtherBrokers:

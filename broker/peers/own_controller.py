@@ -1,4 +1,6 @@
-"""The controller in this process: its broker asks it as it would another node's, without a connection."""
+"""The controller in this process, of whose cluster others are, too: its broker asks it as it would another node's,
+without a connection, and leaves once others lead what it led, and know it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.alter_partition import MEMBERS_HAVE_EPOCHS_SINCE, altered_partitions
+from broker.controller.own_broker import leaving
+from broker.controller.partition_requests import MEMBERS_HAVE_EPOCHS_SINCE, altered_partitions
+from broker.controller.partition_updates import leader_and_isr_updates
+from broker.fault_handler import Milestone
+from broker.peers.other_brokers import OtherBrokers
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import AlterPartitionRequest, AlterPartitionResponse
 
@@ -15,11 +21,15 @@ if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.controller_result import ControllerResult
     from broker.controller.image import ClusterImage
-    from broker.controller.partition_terms import OwnSettings
+    from broker.controller.partition_updates import OwnSettings
     from broker.environment.scheduler import Scheduler
+    from broker.opened import Opened
     from broker.peers.peer import PeerReply
     from protocol.waiting import Waiting
     from protocol.wire.schema import Message
+
+server_log = logging.getLogger("barnabas.server")
+
 
 log = logging.getLogger("barnabas.peers")
 
@@ -72,3 +82,60 @@ class OwnController:
         reply, self._reply = self._reply, None
         if reply is not None:
             reply(answer)
+
+
+# --- Controlled shutdown ------------------------------------------------------------------------------------
+
+
+MOST_LEAVE_S = 5.0
+"""How long a stop waits for others. Kafka's brokers wait five minutes for a controller that may come back; this one is
+here."""
+CHECK_S = 0.02
+
+
+class ControlledShutdown:
+    """Of one run; `others` are whom the broker speaks to meanwhile."""
+
+    def __init__(
+        self,
+        opened: Opened,
+        controller: Controller,
+        settings: Callable[[], OwnSettings],
+        others_know: Callable[[], bool],
+    ) -> None:
+        """`others_know`: whether every active broker knows the metadata as it is written now."""
+        image = opened.metadata.image
+        self.others = OtherBrokers(opened.config, opened.environment, image, opened.faults)
+        self._broker = opened.incarnation
+        self._controller = controller
+        self._scheduler = opened.environment.scheduler
+        self._settings = settings
+        self._others_know = others_know
+        self._has_left = Milestone(opened.faults)
+        self._until_s = 0.0
+
+    async def leave(self) -> None:
+        """Returns once others know, or it isn't waited for."""
+        self._until_s = self._scheduler.time() + MOST_LEAVE_S
+        updates = partial(leader_and_isr_updates, own=self._settings())
+        self._controller.submit_own(
+            lambda image: leaving(image, self._broker, updates), self._written, self._failed
+        )
+        await self._has_left.wait()
+
+    def _written(self, failure: KafkaError | None) -> None:
+        if failure is not None:
+            server_log.warning("others can't be told that this broker leaves: %s", failure)
+            self._has_left.reached()
+        else:
+            self._check()
+
+    def _failed(self, error: BaseException) -> None:
+        server_log.error("what becomes of what this broker leads can't be decided", exc_info=error)
+        self._has_left.reached()
+
+    def _check(self) -> None:
+        if self._others_know() or self._scheduler.time() > self._until_s:
+            self._has_left.reached()
+        else:
+            self._scheduler.call_later(CHECK_S, self._check)

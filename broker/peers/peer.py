@@ -2,20 +2,22 @@
 
     peer.ask(request, reply)    # reply(answer), or reply(KafkaError)
 
+Below stands the connection: frames go out, answers come in, in a buffer that grows as their bytes arrive.
 Source: `NetworkClient` with one request in flight, `InterBrokerSendThread`, `BrokerBlockingSender`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import struct
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from broker.peers.peer_connection import PeerConnection
 from protocol.apis import encode_request_frame, response_body
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -27,6 +29,138 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
 
 log = logging.getLogger("barnabas.peers")
+
+
+_SIZE = struct.Struct(">i")
+
+INITIAL_BUFFER_BYTES = 16 * 1024
+RETAINED_BUFFER_BYTES = 4 * 1024 * 1024
+"""A buffer that once held a larger answer is let go."""
+MOST_ANSWER_BYTES = 1024 * 1024 * 1024
+"""One batch may be larger than any `fetch.max.bytes`. Kafka's clients among brokers have no limit."""
+
+
+class AnswerFrames:
+    """The bytes of one connection. An answer is read before more bytes are asked for."""
+
+    __slots__ = ("_buffer", "_end", "_view")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray(INITIAL_BUFFER_BYTES)
+        self._view = memoryview(self._buffer)
+        self._end = 0
+
+    def room(self) -> memoryview:
+        """Where the next bytes go: at most to the end of the frame at hand."""
+        if self._end == len(self._buffer):
+            self._grow()
+        if self._end < _SIZE.size:
+            return self._view[self._end : _SIZE.size]
+        frame_end = _SIZE.size + self._size()
+        return self._view[self._end : min(frame_end, len(self._buffer))]
+
+    def came(self, count: int) -> memoryview | None:
+        """So many bytes more are there. Returns the frame behind its size, if it is whole: its bytes are the caller's.
+
+        Raises ValueError where the size makes no sense.
+        """
+        self._end += count
+        if self._end < _SIZE.size:
+            return None
+        size = self._size()
+        if not _SIZE.size <= size <= MOST_ANSWER_BYTES:
+            raise ValueError(f"an answer of {size} bytes")
+        if self._end < _SIZE.size + size:
+            return None
+        frame = self._view[_SIZE.size : self._end]
+        fresh = INITIAL_BUFFER_BYTES if len(self._buffer) > RETAINED_BUFFER_BYTES else len(self._buffer)
+        self._buffer = bytearray(fresh)
+        self._view = memoryview(self._buffer)
+        self._end = 0
+        return frame
+
+    def _size(self) -> int:
+        size: int = _SIZE.unpack_from(self._buffer)[0]
+        return size
+
+    def _grow(self) -> None:
+        """By doubling while a frame's bytes really arrive: the announced size alone allocates nothing."""
+        size = min(2 * len(self._buffer), _SIZE.size + self._size())
+        fresh = bytearray(size)
+        fresh[: self._end] = self._view[: self._end]
+        self._buffer, self._view = fresh, memoryview(fresh)
+
+
+# --- A connection: frames go out, answers come in, and its end is told once ---------------------------------
+
+
+class PeerConnection(asyncio.BufferedProtocol):
+    """`made` is told that it stands, `answered` each answer's frame, `ended` why it is over; nothing comes after that,
+    and nothing after `close`."""
+
+    def __init__(
+        self,
+        made: Callable[[], None],
+        answered: Callable[[memoryview], None],
+        ended: Callable[[str], None],
+    ) -> None:
+        self._made = made
+        self._answered = answered
+        self._ended = ended
+        self._frames = AnswerFrames()
+        self._transport: asyncio.Transport | None = None
+        self._is_over = False
+
+    def send(self, frame: bytes) -> None:
+        """A whole frame, its size in front. It goes nowhere once this is over."""
+        if not self._is_over:
+            assert self._transport is not None
+            self._transport.write(frame)
+
+    def close(self) -> None:
+        """Nobody is told. Nothing is asked of the transport from now on: uvloop's raises what a closed one can't do."""
+        self._is_over = True
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
+
+    # --- asyncio's side -------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        made = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        if self._is_over:
+            made.abort()
+        else:
+            self._transport = made
+            self._made()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._frames.room()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frame = self._frames.came(nbytes)
+        except ValueError as error:
+            self._end(str(error))
+            return
+        if frame is not None and not self._is_over:
+            self._answered(frame)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end("it closed the connection" if exc is None else str(exc))
+
+    def _end(self, reason: str) -> None:
+        if self._is_over:
+            return
+        self.close()
+        self._ended(reason)
+
+
+# --- The node -----------------------------------------------------------------------------------------------
+
 
 PeerReply = Callable[[Message | KafkaError], None]
 

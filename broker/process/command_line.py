@@ -7,7 +7,7 @@ The stronger, the further up:
 3. the environment: `KAFKA_NUM_PARTITIONS` and so on (not read with `--control-fd`: whoever starts the broker
    from a program says everything)
 4. `--config server.properties`
-5. the defaults: Kafka's, but for `broker.config.single_node`
+5. the defaults: Kafka's, but for `broker.config.broker_config`
 
 A name that isn't Kafka's is refused where somebody typed it for this broker, in `-o`. In a file or the environment,
 which may be written for others too, it has a warning, as in Kafka.
@@ -31,17 +31,18 @@ from broker.config.assembly import (
     settings_of,
     usage_error,
 )
-from broker.config.broker_config import BrokerConfig
-from broker.config.environment_variables import (
+from broker.config.broker_config import DEFAULTS, BrokerConfig
+from broker.config.errors import ConfigError, UsageError
+from broker.config.given_settings import (
     CREATE_TOPICS,
     EnvironmentVariables,
     FirstTopic,
+    Layer,
+    Setting,
+    layered,
     read_environment,
 )
-from broker.config.errors import ConfigError, UsageError
 from broker.config.listeners import moved
-from broker.config.settings import Layer, Setting, layered
-from broker.config.single_node import DEFAULTS
 
 HELP_COLUMNS = 100
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -214,7 +215,7 @@ def _port(text: str) -> int:
 def _file_layer(path: str | None) -> Layer:
     if path is None:
         return {}
-    from broker.config.properties import read_properties
+    from broker.config.given_settings import read_properties
 
     return {found.name: Setting(found.value, f"{path}:{found.line}") for found in read_properties(path)}
 

@@ -4,27 +4,268 @@
     {"id": 7, "answer": {"leader": 2, "replicas": [2, 3, 1], "isr": [2, 3]}}
     {"id": 8, "error": "there is no partition orders-9"}
 
-What there is to ask is in `QUESTIONS`, and of the cluster in `broker.process.cluster_questions`. What was asked before
-the node has started is done as soon as the process listens, and told before it says that it is ready.
+When the broker is ready it writes one line there; when the other end is closed, by a death of any kind of the
+parent's, the broker stops. What there is to ask is in `QUESTIONS`, and of the cluster in `CLUSTER_QUESTIONS`. What
+was asked before the node has started is done as soon as the process listens, and told before it says that it is
+ready.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import logging
-from collections.abc import Callable
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.process.question import Question, QuestionError, TellAnswer
-from protocol.errors import stops_the_broker
+from broker.controller.image import NO_LEADER
+from broker.coordination.groups import OFFSETS_TOPIC
+from broker.coordination.transactions import TRANSACTION_TOPIC
+from coordinator.java.maps import partition_of_key
+from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 
 if TYPE_CHECKING:
+    from broker.controller.image import PartitionImage
     from broker.environment.cut_network import CuttableNetwork
     from broker.quorum.controller_node import ControllerNode
     from broker.server import Server
+    from protocol.messages.cluster_admin import AlterPartitionReassignmentsResponse, ElectLeadersResponse
+
+    AnyNode = Server | ControllerNode
 
 log = logging.getLogger("barnabas.server")
+
+
+Question = Mapping[str, Any]
+"""As it came: what is asked stands under `ask`, what it takes under other names."""
+
+
+class QuestionError(Exception):
+    """The question can't be answered; why, in one line."""
+
+
+TellAnswer = Callable[[Any], None]
+"""Called once: with the answer, anything that JSON has, or with a QuestionError."""
+
+
+# --- The socket ---------------------------------------------------------------------------------------------
+
+LONGEST_LINE_BYTES = 65_536
+"""Of a question, with its end. What is longer isn't one, and is passed over."""
+
+
+class ParentTie:
+    """The broker's end. Raises OSError where the descriptor isn't an open socket."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._socket.setblocking(False)
+        self._line = bytearray()  # as far as it came
+
+    @property
+    def gone(self) -> bool:
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def watch(self, on_parent_gone: Callable[[], None], asked: Callable[[bytes], None]) -> None:
+        """`asked` is called on the loop with each line that comes, without its end; `on_parent_gone` once, when the
+        parent's end is closed, since it has died. What the parent has said before is heard in this call."""
+        loop = asyncio.get_running_loop()
+
+        def readable() -> None:
+            try:
+                data = self._socket.recv(4096)
+            except BlockingIOError:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                loop.remove_reader(self._socket.fileno())
+                on_parent_gone()
+                return
+            for line in self._lines(data):
+                asked(line)
+
+        loop.add_reader(self._socket.fileno(), readable)
+        readable()
+
+    def _lines(self, data: bytes) -> Iterator[bytes]:
+        """Those that have come whole with the data. One that is too long comes as far as it may, which is no JSON."""
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            line = bytes(self._line + piece)[:LONGEST_LINE_BYTES]
+            self._line.clear()
+            yield line
+        self._line += rest[: max(LONGEST_LINE_BYTES - len(self._line), 0)]
+
+    def tell_ready(self, bootstrap: str, listeners: Mapping[str, str]) -> None:
+        self.tell(json.dumps({"bootstrap": bootstrap, "listeners": dict(listeners), "pid": os.getpid()}))
+
+    def tell(self, line: str) -> None:
+        """A line, without its end."""
+        with contextlib.suppress(OSError):  # it's gone already, as `watch` will notice
+            self._socket.sendall(line.encode() + b"\n")
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+# --- What a test asks a node of its cluster -----------------------------------------------------------------
+#
+# Who leads, what is in sync; and what it has the controller do. Of anything that the metadata says any node may be
+# asked, and answers by what it knows itself.
+
+_SOME = 5  # partitions that are named, where there are many
+
+
+def _partition(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """`topic`, `partition` → `leader` (-1: none), `replicas`, `isr`, ids of brokers; whether it `is_moving`."""
+    partition = _found(node, question)
+    reply(
+        {
+            "leader": partition.leader,
+            "replicas": [*partition.replicas],
+            "isr": [*partition.isr],
+            "is_moving": bool(partition.adding_replicas or partition.removing_replicas),
+        }
+    )
+
+
+def _coordinator(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """`group` or `transactional_id` → `topic`, `partition`: the one whose leader is the coordinator. The topic is made
+    where somebody first asks for a coordinator: until then there is none."""
+    name, key = (OFFSETS_TOPIC, "group") if "group" in question else (TRANSACTION_TOPIC, "transactional_id")
+    topic = node.metadata.image.topics.get(name)
+    if topic is None:
+        raise QuestionError(f"there is no coordinator yet: {name} isn't there")
+    reply({"topic": name, "partition": partition_of_key(question[key], len(topic.partitions))})
+
+
+def _brokers(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """→ ids of the brokers that are registered and not fenced."""
+    reply(sorted(each for each, broker in node.metadata.image.brokers.items() if not broker.fenced))
+
+
+def _out_of_sync(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """→ how many partitions (`count`) have no leader, or not all of their replicas in sync, and `some` of them. Nothing
+    that is on the brokers in `absent` is in sync, though the metadata may not have heard of that yet."""
+    found = [*_lagging(node, {*map(int, question.get("absent", ()))})]
+    reply({"count": len(found), "some": found[:_SOME]})
+
+
+def _lagging(node: AnyNode, absent: set[int]) -> Iterator[str]:
+    for name, topic in node.metadata.image.topics.items():
+        for index, partition in topic.partitions.items():
+            if partition.leader == NO_LEADER or {*partition.isr} - absent != {*partition.replicas}:
+                yield f"{name}-{index}"
+
+
+def _reassign(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """`topic`, `partition`, `replicas`: begin to have the partition on these brokers, the preferred leader first. Of
+    the controller."""
+    from broker.controller.partition_requests import reassigned_partitions
+    from protocol.messages.cluster_admin import (
+        AlterPartitionReassignmentsRequest,
+        ReassignablePartition,
+        ReassignableTopic,
+    )
+
+    _found(node, question)
+    request = AlterPartitionReassignmentsRequest(
+        topics=[
+            ReassignableTopic(
+                name=question["topic"],
+                partitions=[
+                    ReassignablePartition(
+                        partition_index=question["partition"], replicas=[*map(int, question["replicas"])]
+                    )
+                ],
+            )
+        ]
+    )
+
+    def decided(answer: AlterPartitionReassignmentsResponse | KafkaError) -> None:
+        if isinstance(answer, KafkaError):
+            reply(_refusal(answer.error, answer.message))
+            return
+        result = answer.responses[0].partitions[0]
+        reply(_outcome(result.error_code, result.error_message))
+
+    _controller(node).submit_own(
+        lambda image: reassigned_partitions(image, request, node.own_settings()), decided, _failed(reply)
+    )
+
+
+def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """`topic`, `partition`: the preferred leader is to lead, if it doesn't. Of the controller."""
+    from broker.controller.partition_requests import PREFERRED, elected_leaders
+    from protocol.messages.cluster_admin import ElectLeadersRequest, ElectLeadersTopic
+
+    _found(node, question)
+    request = ElectLeadersRequest(
+        election_type=PREFERRED,
+        topic_partitions=[ElectLeadersTopic(topic=question["topic"], partitions=[question["partition"]])],
+    )
+
+    def decided(answer: ElectLeadersResponse | KafkaError) -> None:
+        if isinstance(answer, KafkaError):
+            reply(_refusal(answer.error, answer.message))
+            return
+        result = answer.replica_election_results[0].partition_result[0]
+        needless = result.error_code == Error.ELECTION_NOT_NEEDED
+        reply(True if needless else _outcome(result.error_code, result.error_message))
+
+    _controller(node).submit_own(
+        lambda image: elected_leaders(image, request, node.own_settings()), decided, _failed(reply)
+    )
+
+
+def _found(node: AnyNode, question: Question) -> PartitionImage:
+    topic = node.metadata.image.topics.get(question["topic"])
+    partition = None if topic is None else topic.partitions.get(question["partition"])
+    if partition is None:
+        raise QuestionError(f"there is no partition {question['topic']}-{question['partition']}")
+    return partition
+
+
+def _controller(node: AnyNode) -> Any:
+    if not node.metadata.is_leader:
+        raise QuestionError("this node isn't the controller")
+    return node.controller
+
+
+def _outcome(code: int, message: str | None) -> Any:
+    return True if code == Error.NONE else _refusal(error_of(code), message)
+
+
+def _refusal(error: Error, message: str | None) -> QuestionError:
+    return QuestionError(f"{error.name}: {message}" if message else error.name)
+
+
+def _failed(reply: TellAnswer) -> Callable[[BaseException], None]:
+    return lambda error: reply(QuestionError(repr(error)))
+
+
+CLUSTER_QUESTIONS: Mapping[str, Callable[[AnyNode, Question, TellAnswer], None]] = {
+    "brokers": _brokers,
+    "coordinator": _coordinator,
+    "elect": _elect,
+    "out_of_sync": _out_of_sync,
+    "partition": _partition,
+    "reassign": _reassign,
+}
+"""By name. Each raises QuestionError, KeyError where something isn't said, and TypeError where it makes no sense."""
+
+
+# --- What is asked of the process ---------------------------------------------------------------------------
 
 
 class Control:
@@ -71,9 +312,6 @@ def _answer(control: Control, question: Question, reply: TellAnswer) -> None:
     if ask is not None:
         ask(control, question, reply)
         return
-    # Here, so that no start waits for it.
-    from broker.process.cluster_questions import CLUSTER_QUESTIONS
-
     of_cluster = CLUSTER_QUESTIONS.get(name) if isinstance(name, str) else None
     if of_cluster is None:
         known = ", ".join(sorted([*QUESTIONS, *CLUSTER_QUESTIONS]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 from typing import NamedTuple
 
-from broker.process.start_error import StartError
+from broker.config.errors import StartError
 from storage.files import MOST_RETIRED_FILES
 
 LEAST_DESCRIPTORS = 512

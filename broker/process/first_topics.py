@@ -10,13 +10,13 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.config.environment_variables import CREATE_TOPICS
+from broker.config.given_settings import CREATE_TOPICS
 from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
-    from broker.config.environment_variables import FirstTopic
-    from broker.controller.auto_topic_creation import Created
+    from broker.config.given_settings import FirstTopic
+    from broker.controller.topic_requests import Created
     from broker.server import Server
 
 log = logging.getLogger("barnabas.topics")

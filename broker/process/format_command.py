@@ -1,43 +1,263 @@
 """`barnabas format`: makes log directories those of a node and a cluster, as `kafka-storage format` does.
 
 What it writes is Kafka's: `meta.properties` and `bootstrap.checkpoint` in each directory, and where voters are given
-the first snapshot of the metadata log, with them. Source: `StorageTool.runFormatCommand`, `Formatter`.
+the first snapshot of the metadata log, with them. Source: `StorageTool.runFormatCommand`, `Formatter`; of levels
+`MetadataVersion` and `Feature.defaultLevel`.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import binascii
+import hashlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv6Address
 from typing import NamedTuple, NoReturn
 
 from broker.config.assembly import assemble
-from broker.config.broker_config import BrokerConfig
+from broker.config.broker_config import VOTERS, BrokerConfig, controls
 from broker.config.errors import UsageError
-from broker.config.properties import read_properties
-from broker.config.roles import VOTERS, controls
-from broker.config.settings import Setting
-from broker.controller.features import KRAFT_VERSION
-from broker.controller.initial_voters import voters_of
+from broker.config.given_settings import Setting, read_properties
+from broker.controller.metadata_versions import (
+    ELR_VERSION,
+    FEATURES,
+    KRAFT_VERSION,
+    KRAFT_VERSION_RANGE,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    OLDEST_METADATA_VERSION,
+    SHARE_VERSION,
+    TRANSACTION_VERSION,
+    encode_metadata_record,
+    written_version,
+)
 from broker.controller.quorum_state import KRAFT_VERSION_OF_VOTERS, Quorum
-from broker.controller.record_serde import encode_metadata_record
-from broker.controller.record_versions import LATEST_METADATA_VERSION, METADATA_VERSION, written_version
-from broker.controller.release_versions import SCRAM_NEEDS, initial_levels, metadata_version_of, release_of
-from broker.controller.scram_arguments import credential
-from broker.controller.snapshot_file import BOOTSTRAP_FILE, SUFFIX, SnapshotId, encode_snapshot
-from broker.disks.node_identity import VERSION
-from broker.environment.chance import Chance
+from broker.controller.scram_decisions import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, derived_keys
+from broker.controller.snapshots import BOOTSTRAP_FILE, SUFFIX, SnapshotId, encode_snapshot
+from broker.disks.opening import VERSION
+from broker.environment.environment import Chance
 from broker.environment.threads import only_in_this_thread
-from protocol.messages.metadata_records import FeatureLevelRecord
-from protocol.messages.raft import VotersRecord
+from protocol.messages.metadata_records import FeatureLevelRecord, UserScramCredentialRecord
+from protocol.messages.raft import Endpoint, KRaftVersionFeature, Voter, VotersRecord
 from protocol.waiting import at_once
-from protocol.wire.primitives import uuid_to_text
+from protocol.wire.primitives import uuid_from_text, uuid_to_text
 from protocol.wire.schema import Message
 from storage.checkpoints import META_PROPERTIES_FILE, encode_properties, read_meta_properties
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.disk_files import DiskFiles
 from storage.files import Files
+
+_IV = {  # the metadata versions of each release, by their number in it
+    "3.3": range(3, 4),
+    "3.4": range(1),
+    "3.5": range(3),
+    "3.6": range(3),
+    "3.7": range(5),
+    "3.8": range(1),
+    "3.9": range(1),
+    "4.0": range(4),
+    "4.1": range(2),
+    "4.2": range(2),
+    "4.3": range(1),
+}
+_NAMES = [f"{release}-IV{number}" for release, numbers in _IV.items() for number in numbers]
+
+_LEVELS = dict(zip(_NAMES, range(OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION + 1), strict=True))
+
+# feature → from which metadata.version on a new cluster has its latest level
+_LATEST_FROM = {
+    ELR_VERSION: _LEVELS["4.1-IV0"],
+    "group.version": _LEVELS["4.0-IV0"],
+    SHARE_VERSION: _LEVELS["4.2-IV0"],
+    "streams.version": _LEVELS["4.2-IV1"],
+    TRANSACTION_VERSION: _LEVELS["4.0-IV2"],
+}
+
+_ELR_NEEDS = _LEVELS["4.0-IV1"]
+SCRAM_NEEDS = _LEVELS["3.5-IV2"]
+"""The metadata.version that knows credentials."""
+
+
+def metadata_version_of(release: str) -> int:
+    """Of `4.3-IV0`, or of a release such as `4.3` or `4.3.1`: its last one. Raises ValueError."""
+    key = ".".join(release.split(".")[:2])
+    of_release = [level for name, level in _LEVELS.items() if name.partition("-")[0] == key]
+    level = _LEVELS.get(key) or (of_release or [0])[-1]
+    if not level:
+        raise ValueError(
+            f"Unknown metadata.version '{release}'. Supported metadata.version are: {', '.join(_NAMES)}"
+        )
+    return level
+
+
+def release_of(metadata_version: int) -> str:
+    """Its name. Raises ValueError where there is none, or none yet."""
+    if not OLDEST_METADATA_VERSION <= metadata_version <= LATEST_METADATA_VERSION:
+        raise ValueError(
+            f"No MetadataVersion with feature level {metadata_version}. Valid feature levels are from "
+            f"{OLDEST_METADATA_VERSION} to {LATEST_METADATA_VERSION}."
+        )
+    return _NAMES[metadata_version - OLDEST_METADATA_VERSION]
+
+
+def initial_levels(metadata_version: int, wished: Mapping[str, int]) -> dict[str, int]:
+    """Of each feature by name, but for those at level 0: what is wished, or else what goes with the metadata.version.
+    Raises ValueError for a feature or a level that there isn't."""
+    release_of(metadata_version)
+    levels = {METADATA_VERSION: metadata_version}
+    for name, level in wished.items():
+        if name not in FEATURES:
+            supported = ", ".join(sorted([*_LATEST_FROM, KRAFT_VERSION]))
+            raise ValueError(f"Unsupported feature: {name}. Supported features are: {supported}")
+        lowest, highest, _ = FEATURES[name]
+        if not lowest <= level <= highest:
+            raise ValueError(f"No feature:{name} with feature level {level}")
+    for name, since in sorted(_LATEST_FROM.items()):
+        _, _, latest = FEATURES[name]
+        levels[name] = wished.get(name, latest if metadata_version >= since else 0)
+    if levels[ELR_VERSION] and metadata_version < _ELR_NEEDS:
+        raise ValueError(
+            f"{ELR_VERSION} could not be set to {levels[ELR_VERSION]} because it depends on {METADATA_VERSION} level "
+            f"{_ELR_NEEDS}"
+        )
+    return {name: level for name, level in levels.items() if level}
+
+
+# --- The first voters: `0@host:9093:DIRECTORY_ID,…` (KIP-853; `DynamicVoters`) ------------------------------
+
+
+def voters_of(text: str, listener_name: str) -> VotersRecord:
+    """Each at a controller's listener of this name, in the order of their ids. Raises ValueError."""
+    voters: dict[int, Voter] = {}
+    for entry in text.strip().split(","):
+        if entry:
+            voter = _voter(entry.strip(), listener_name.upper())
+            if voter.voter_id in voters:
+                raise ValueError(f"Node id {voter.voter_id} was specified more than once.")
+            voters[voter.voter_id] = voter
+    if not voters:
+        raise ValueError("No voters given.")
+    return VotersRecord(version=0, voters=[voters[voter_id] for voter_id in sorted(voters)])
+
+
+def _voter(entry: str, listener_name: str) -> Voter:
+    node_id, at, rest = entry.partition("@")
+    if not at:
+        raise ValueError("No @ found in dynamic voter string.")
+    if rest.startswith("["):
+        host, bracket, rest = rest[1:].partition("]")
+        if not bracket:
+            raise ValueError("Hostname began with left bracket, but no right bracket was found.")
+    else:
+        host, colon, rest = rest.partition(":")
+        rest = colon + rest
+    if not host:
+        raise ValueError("No hostname found after node id.")
+    if not rest.startswith(":"):
+        raise ValueError("Port section must start with a colon.")
+    port, colon, directory_id = rest[1:].partition(":")
+    if not colon:
+        raise ValueError("No colon following port could be found.")
+    if not (node_id.isascii() and node_id.isdigit() and int(node_id) < 1 << 31):
+        raise ValueError("Failed to parse node id in dynamic voter string.")
+    if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
+        raise ValueError(f"Invalid port {port} in dynamic voter string.")
+    try:
+        directory = uuid_from_text(directory_id)
+    except ValueError:
+        raise ValueError("Failed to parse directory ID in dynamic voter string.") from None
+    if ":" in host:
+        host = ":".join(
+            f"{int(group, 16):x}" for group in IPv6Address(host).exploded.split(":")
+        )  # as Java does
+    low, high = KRAFT_VERSION_RANGE
+    return Voter(
+        voter_id=int(node_id),
+        voter_directory_id=directory,
+        endpoints=[Endpoint(name=listener_name, host=host, port=int(port))],
+        kraft_version_feature=KRaftVersionFeature(min_supported_version=low, max_supported_version=high),
+    )
+
+
+# --- Credentials: `SCRAM-SHA-256=[name=alice,password=secret]` (`ScramParser`) ------------------------------
+
+_MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+_DEFAULT_ITERATIONS = 4096
+
+
+def credential(argument: str, new_salt: Callable[[], bytes]) -> UserScramCredentialRecord:
+    """Raises ValueError, which says nothing of a password."""
+    mechanism, equals, given = argument.strip().partition("=")
+    if not equals:
+        raise ValueError(f"Failed to find equals sign in SCRAM argument '{mechanism}'")
+    if mechanism not in _MECHANISMS:
+        raise ValueError(f"The add-scram mechanism {mechanism} is not supported.")
+    if not given.startswith("["):
+        raise ValueError("Expected configuration string to start with [")
+    if not given.endswith("]"):
+        raise ValueError("Expected configuration string to end with ]")
+    parts = dict(_part(part) for part in given[1:-1].split(","))
+    name = parts.pop("name", None)
+    if name is None:
+        raise ValueError("You must supply 'name' to add-scram")
+    said_salt = parts.pop("salt", None)
+    salt = new_salt() if said_salt is None else _decoded("salt", said_salt)
+    iterations = _iterations(parts.pop("iterations", str(_DEFAULT_ITERATIONS)), mechanism)
+    password, salted = parts.pop("password", None), parts.pop("saltedpassword", None)
+    if password is None and salted is None:
+        raise ValueError("You must supply one of 'password' or 'saltedpassword' to add-scram")
+    if password is None and said_salt is None:
+        raise ValueError("You must supply 'salt' with 'saltedpassword' to add-scram")
+    if parts:
+        raise ValueError(f"Unknown SCRAM configurations: {', '.join(sorted(parts))}")
+    number = _MECHANISMS[mechanism]
+    if password is None:
+        assert salted is not None
+        salted_password = _decoded("saltedPassword", salted)
+    else:
+        salted_password = hashlib.pbkdf2_hmac(HASHES[number], password.encode(), salt, iterations)
+    stored_key, server_key = derived_keys(number, salted_password)
+    return UserScramCredentialRecord(
+        name=name,
+        mechanism=number,
+        salt=salt,
+        stored_key=stored_key,
+        server_key=server_key,
+        iterations=iterations,
+    )
+
+
+def _part(part: str) -> tuple[str, str]:
+    name, equals, value = part.partition("=")
+    if not equals:
+        raise ValueError("No equals sign found in SCRAM component")
+    if len(value) >= 2 and value[0] == value[-1] == '"':
+        value = value[1:-1]
+    return name, value
+
+
+def _decoded(name: str, text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise ValueError(f"Failed to decode given {name}") from None
+
+
+def _iterations(text: str, mechanism: str) -> int:
+    try:
+        iterations = int(text)
+    except ValueError:
+        raise ValueError(f"Failed to parse iterations count: {text}") from None
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        bound = f">= {MIN_ITERATIONS}" if iterations < MIN_ITERATIONS else f"<= {MAX_ITERATIONS}"
+        raise ValueError(f"The 'iterations' value must be {bound} for add-scram using {mechanism}")
+    return iterations
+
+
+# --- The command --------------------------------------------------------------------------------------------
 
 SALT_BYTES = 16
 

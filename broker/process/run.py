@@ -8,31 +8,58 @@ import gc
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.environment.computing import SWITCH_INTERVAL_S
+from broker.config.errors import StartError
 from broker.environment.environment import Environment
+from broker.environment.threads import SWITCH_INTERVAL_S
 from broker.fault_handler import either
 from broker.process.descriptors import raise_limit
-from broker.process.log_lines import LineFormatter
-from broker.process.log_stream import LogStream
+from broker.process.log_stream import LineFormatter, LogStream
 from broker.process.printable import printable
-from broker.process.readiness import READY, STOPPING, notify
-from broker.process.start_error import StartError
 from broker.server import Server
 from broker.starting import start
 
 if TYPE_CHECKING:
-    from broker.config.environment_variables import FirstTopic
+    from broker.config.given_settings import FirstTopic
     from broker.process.command_line import Options
-    from broker.process.control import Control
-    from broker.process.parent import ParentTie
+    from broker.process.control import Control, ParentTie
     from broker.quorum.controller_node import ControllerNode
 
+
 log = logging.getLogger("barnabas")
+
+READY = "READY=1"
+STOPPING = "STOPPING=1"
+
+
+PATIENCE_S = 1.0
+"""With a service manager that doesn't read what it is told: the loop stands still meanwhile."""
+
+
+def notify(environ: Mapping[str, str], *lines: str) -> None:
+    """Tell the service manager that started this process, where one did. A name that begins with @ is an abstract one.
+    See sd_notify(3)."""
+    address = environ.get("NOTIFY_SOCKET", "")
+    if not address.startswith(("/", "@")):
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as manager:
+            manager.settimeout(PATIENCE_S)
+            manager.connect(address)
+            manager.sendall("\n".join(lines).encode())
+    except OSError as error:
+        log.warning("the service manager can't be told %s: %s", lines[0], error)
+
+
+# --- A run --------------------------------------------------------------------------------------------------
+
 
 _STANDARD_ERROR = 2
 
@@ -57,7 +84,7 @@ def run(options: Options) -> int:
         log.warning("%s", warning)
     parent = None
     if options.control_fd is not None:
-        from broker.process.parent import ParentTie
+        from broker.process.control import ParentTie
 
         parent = ParentTie(options.control_fd)
     try:

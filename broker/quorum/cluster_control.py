@@ -10,10 +10,15 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.broker_fencing import BrokerHeartbeatReply, fence_stale_broker, heartbeat
 from broker.controller.broker_heartbeats import BrokerHeartbeats
-from broker.controller.broker_registration import RegistrationTerms, register
-from broker.controller.leader_elections import balanced_leaders, unclean_leaders
+from broker.controller.broker_registration import (
+    BrokerHeartbeatReply,
+    RegistrationTerms,
+    fence_stale_broker,
+    heartbeat,
+    register,
+)
+from broker.controller.partition_requests import balanced_leaders, unclean_leaders
 from broker.controller.partition_updates import leader_and_isr_updates
 from broker.controller.registration import (
     FENCED,
@@ -28,14 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.broker_change import LeaderAndIsrUpdates
     from broker.controller.controller import Controller, Decide, Withdraw
     from broker.controller.controller_result import ControllerResult
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.partition_terms import OwnSettings
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.controller.partition_updates import LeaderAndIsrUpdates, OwnSettings
+    from broker.environment.scheduler import Clock, Scheduled, Scheduler
     from coordinator.commit_waiters import Failed
     from protocol.messages.broker_to_controller import BrokerHeartbeatRequest, BrokerRegistrationRequest
     from protocol.waiting import Waiting
@@ -191,7 +194,7 @@ class ClusterControl:
         reply: Callable[[BrokerHeartbeatReply | KafkaError], None],
         failed: Failed,
     ) -> Withdraw | None:
-        """The broker is heard in this call; `reply` is told what comes of it (`broker_fencing.heartbeat`)."""
+        """The broker is heard in this call; `reply` is told what comes of it (`broker_registration.heartbeat`)."""
         broker = BrokerIncarnation(request.broker_id, request.broker_epoch)
         self._heartbeats.heard(broker, request.current_metadata_offset, self._now_ms())
         self._hear_own()

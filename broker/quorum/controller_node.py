@@ -5,12 +5,14 @@ How it is opened stands in `broker.starting_controller`.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.controller import Controller
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_requests import TopicRequests
-from broker.environment.watchdog import Watchdog
+from broker.environment.scheduler import Watchdog
+from broker.housekeeping import DELETED_CHECK_MS, MAKE_UP_MS, METADATA_CLEANING_MS
 from broker.metadata_publisher import SettingsPublisher
 from broker.network.addresses import HostNames
 from broker.network.listener import Admission, Listener
@@ -18,9 +20,9 @@ from broker.network.memory import Memory
 from broker.network.turns import Turns
 from broker.own_settings import own_settings
 from broker.quorum.controller_server import ControllerServer
-from broker.quorum.controller_upkeep import ControllerUpkeep
 from broker.quotas.client_quotas import ClientQuotas
 from broker.security.authorizer import AllowEverything
+from broker.upkeep import Upkeep
 from protocol.waiting import Waiting, at_once
 
 if TYPE_CHECKING:
@@ -29,14 +31,33 @@ if TYPE_CHECKING:
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.partition_terms import OwnSettings
+    from broker.controller.partition_updates import OwnSettings
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.fault_handler import FaultHandler
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
     from broker.security.authorizer import Authorizer
-    from protocol.waiting import Waiting
+
+
+class ControllerUpkeep(Upkeep):
+    """Runs the periodic tasks."""
+
+    def start(self) -> None:
+        """Begins all of it, at the intervals of the settings."""
+        checkpoint_ms = self._config.get_int("log.flush.offset.checkpoint.interval.ms")
+        self._every("recovery points", checkpoint_ms, self.checkpoint_recovery_points)
+        self._every("metadata cleaning", METADATA_CLEANING_MS, self.clean_metadata)
+        self._every("deleted directories", DELETED_CHECK_MS, self._log_dirs.find_deleted)
+        self._every("made up", MAKE_UP_MS, self._make_up)
+        self._begin_closing_idle()
+
+    def _make_up(self) -> None:
+        with suppress(MemoryError):
+            self._metadata_log.go_on_flushing()
+
+
+# --- The node -----------------------------------------------------------------------------------------------
 
 
 class OpenedController(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from broker.controller.controller_registration import register_controller
+from broker.controller.broker_registration import register_controller
 from broker.controller.observer import LeaderEndpoint
 from broker.controller.quorum_requests import QuorumRequests
 from broker.controller.registration import advertised_listeners, feature_ranges
@@ -27,13 +27,11 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.controller import Controller
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.partition_terms import OwnSettings
+    from broker.controller.partition_updates import OwnSettings
     from broker.controller.registration import BrokerIncarnation
     from broker.controller.topic_requests import TopicRequests
-    from broker.environment.chance import Chance
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduler
-    from broker.environment.watchdog import Watchdog
+    from broker.environment.environment import Chance
+    from broker.environment.scheduler import Clock, Scheduler, Watchdog
     from broker.network.addresses import HostNames
     from broker.network.endpoints import Endpoints
     from broker.network.memory import Memory

@@ -6,14 +6,13 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.environment.watchdog import TURN_S
+from broker.environment.scheduler import TURN_S
 from broker.network.later import Later
 from protocol.messages.fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
     from broker.controller.quorum_requests import Fetched, QuorumRequests
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.environment.scheduler import Clock, Scheduled, Scheduler
 
 MOST_WAIT_MS = 30_000
 """Whatever is asked for: Kafka's observers ask for 500, and Kafka waits as long as is asked for."""

@@ -1,7 +1,8 @@
 """The quotas of clients, enforced: bytes produced and fetched, request time, changes of topics, new connections.
 
 A client above its quota is answered at once, and told for how long its connection won't be read (KIP-219). Where
-there is no quota nothing is measured. Source: `ClientQuotaManager` and its kin; KIP-13, KIP-124, KIP-599, KIP-612.
+there is no quota nothing is measured. Of those that there are the most specific one holds (`DefaultQuotaCallback`).
+Source: `ClientQuotaManager` and its kin, `ConnectionQuotas`; KIP-13, KIP-124, KIP-599, KIP-612.
 """
 
 from __future__ import annotations
@@ -9,14 +10,11 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.controller.pause import Pause
+from broker.controller.controller_result import Pause
 from broker.network.addresses import Addresses, HostNames
-from broker.quotas.connection_rates import ConnectionRates
-from broker.quotas.limits import MISSING, Limits, Name
-from broker.quotas.measures import Measures
-from broker.quotas.rates import Rate, TokenBucket, Windows
+from broker.quotas.rates import Measures, Rate, TokenBucket, Windows
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ClientQuotaRecord
 from protocol.waiting import turn
@@ -27,6 +25,91 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
 
 log = logging.getLogger("barnabas.quotas")
+
+
+class _Missing:
+    """The entity that a quota doesn't name at all; None stands for the default entity."""
+
+    __slots__ = ()
+
+
+MISSING = _Missing()
+
+Name = str | None | _Missing
+
+
+class Found(NamedTuple):
+    """A quota, and who shares it: (user, client id), "" where either doesn't matter."""
+
+    limit: float
+    sharers: tuple[str, str]
+
+
+class Limits:
+    """The quotas of one kind by (user, client id)."""
+
+    __slots__ = ("_limits",)
+
+    def __init__(self) -> None:
+        self._limits: dict[tuple[Name, Name], float] = {}
+
+    def __len__(self) -> int:
+        return len(self._limits)
+
+    def set(self, user: Name, client_id: Name, limit: float) -> None:
+        self._limits[user, client_id] = limit
+
+    def find(self, user: str, client_id: str) -> Found | None:
+        """The first that there is, in Kafka's order: a user with a client id, a user, a client id; each time
+        the one that is named before the default."""
+        limits = self._limits
+        both, of_user, of_client = (user, client_id), (user, ""), ("", client_id)
+        wanted: tuple[tuple[tuple[Name, Name], tuple[str, str]], ...] = (
+            ((user, client_id), both),
+            ((user, None), both),
+            ((user, MISSING), of_user),
+            ((None, client_id), both),
+            ((None, None), both),
+            ((None, MISSING), of_user),
+            ((MISSING, client_id), of_client),
+            ((MISSING, None), of_client),
+        )
+        for entity, sharers in wanted:
+            limit = limits.get(entity)
+            if limit is not None:
+                return Found(limit, sharers)
+        return None
+
+
+# --- Addresses that connect too often -----------------------------------------------------------------------
+
+
+class ConnectionRates:
+    """How many connections per second an address may make (KIP-612)."""
+
+    __slots__ = ("_measures", "_window_ms", "default", "limits")
+
+    def __init__(self, windows: Windows) -> None:
+        self.limits: dict[str, float] = {}
+        self.default: float | None = None
+        self._window_ms = windows.window_ms
+        self._measures = Measures(lambda: Rate(windows))
+
+    def charge(self, address: str, now_ms: int) -> int:
+        """For how long a new connection of this address is kept before it is closed; 0 lets it in."""
+        limit = self.limits.get(address, self.default)
+        if limit is None:
+            return 0
+        rate = self._measures.of(address, now_ms)
+        rate.record(1, now_ms)
+        throttle_ms = min(rate.throttle_ms(limit, now_ms), self._window_ms)
+        if throttle_ms > 0:
+            rate.record(-1, now_ms)  # it isn't let in
+        return throttle_ms
+
+
+# --- All quotas ---------------------------------------------------------------------------------------------
+
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -232,3 +315,42 @@ class ClientQuotas:
 def _whole(value: float) -> int:
     """Java's narrowing of a double to an int."""
     return 0 if math.isnan(value) else int(min(max(value, -(2**31)), 2**31 - 1))
+
+
+# --- What a request is charged for once it is handled, and for how long its connection waits then -----------
+
+_PRODUCE_KEY = 0
+_EXEMPT = frozenset({27, 56, 59})
+"""WriteTxnMarkers, AlterPartition, FetchSnapshot: nodes alone ask these of each other, and are never throttled (Kafka:
+`RequestHandlerHelper.sendResponseExemptThrottle`). Of a Fetch its handler says so."""
+
+FULL_TIME_PERCENT = 100.0
+
+
+def charge(
+    quotas: ClientQuotas,
+    context: RequestContext,
+    response: Any,
+    request_bytes: int,
+    handling_s: float,
+    now_ms: int,
+) -> None:
+    """Say in the response how long the client is throttled, and mute its connection for as long.
+
+    `response` is None where nothing is answered (acks=0): such a Produce is charged for its bytes alone. What a
+    handler has put in already (a Fetch above its quota, a change of too many partitions) counts as well.
+    """
+    user, client_id = context.principal.name, context.client_id or ""
+    throttle_ms = 0
+    if context.api_key == _PRODUCE_KEY:
+        throttle_ms = quotas.produce.charge(user, client_id, request_bytes, now_ms)
+    if response is not None and not context.is_between_nodes and context.api_key not in _EXEMPT:
+        used = handling_s * FULL_TIME_PERCENT
+        request_ms = min(quotas.request.charge(user, client_id, used, now_ms), quotas.max_request_throttle_ms)
+        throttle_ms = max(throttle_ms, request_ms)
+    told_ms = getattr(response, "throttle_time_ms", None)
+    if told_ms is not None:
+        throttle_ms = max(throttle_ms, told_ms)
+        response.throttle_time_ms = throttle_ms
+    if throttle_ms > 0:
+        context.mute(throttle_ms)

@@ -7,7 +7,10 @@ Both say how long a client has to be kept waiting for its average to be back wit
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 MAX_THROTTLE_MS = 2**31 - 1  # an answer has no room for more; Kafka's number would turn negative
 
@@ -130,3 +133,37 @@ class TokenBucket:
 
 def _milliseconds(value: float) -> int:
     return min(int(min(value, MAX_THROTTLE_MS) + 0.5), MAX_THROTTLE_MS)
+
+
+# --- What each client used lately, and until when that is kept ----------------------------------------------
+
+IDLE_MS = 3_600_000  # ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
+MOST_MEASURED = 5_000
+"""Clients of one quota: who comes is measured, and who was idle for the longest isn't any more."""
+
+M = TypeVar("M", Rate, TokenBucket)
+
+
+class Measures(Generic[M]):
+    """What each client used lately."""
+
+    __slots__ = ("_by_client", "_make")
+
+    def __init__(self, make: Callable[[], M]) -> None:
+        self._make: Callable[[], M] = make
+        self._by_client: OrderedDict[Hashable, tuple[M, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    def of(self, client: Hashable, now_ms: int) -> M:
+        """The measure of a client; those that weren't looked at for an hour are forgotten in time."""
+        clients = self._by_client
+        found = clients.get(client)
+        measure = self._make() if found is None else found[0]
+        clients[client] = measure, now_ms
+        clients.move_to_end(client)
+        idle = next(iter(clients))  # the longest
+        if now_ms - clients[idle][1] >= IDLE_MS or len(clients) > MOST_MEASURED:
+            del clients[idle]
+        return measure

@@ -14,7 +14,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.pause import Pause
+from broker.controller.controller_result import Pause
 from broker.quotas.rates import SimpleRate, Windows
 from protocol.waiting import turn
 from storage.log.log_config import LONG_MAX
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage, TopicChanges
-    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Clock
 
 log = logging.getLogger("barnabas.quotas")
 

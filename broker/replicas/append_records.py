@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from broker.environment.watchdog import IN_A_ROW_S
+from broker.environment.scheduler import IN_A_ROW_S
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns
 from broker.replicas.leader import Leader
@@ -20,8 +20,7 @@ from protocol.records.checks import CheckedBatch, RecordValidationError, stamped
 from protocol.records.validation_budget import LITTLE, Effort, TooMuchEffortError, Unpacked
 
 if TYPE_CHECKING:
-    from broker.environment.clock import Clock
-    from broker.environment.scheduler import Scheduler
+    from broker.environment.scheduler import Clock, Scheduler
     from broker.network.turns import Turns
     from broker.replicas.partition import Partition
     from coordinator.commit_waiters import CommitWaiter

@@ -9,8 +9,7 @@ from broker.controller.listener_view import alive_node
 from broker.replicas.follower import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from broker.controller.broker_image import BrokerNode
-    from broker.controller.image import ClusterImage
+    from broker.controller.image import BrokerNode, ClusterImage
     from broker.replicas.partitions import Partitions
 
 

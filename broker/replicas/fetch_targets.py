@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.controller.topic_names import MAX_NAME_LENGTH
+from broker.controller.image import MAX_NAME_LENGTH
 from broker.network.turns import PER_TURN, portions
 from broker.replicas.replica_selector import NO_REPLICA
 

@@ -15,7 +15,7 @@ from storage.log.log_config import LogConfig
 
 if TYPE_CHECKING:
     from broker.controller.image import PartitionImage
-    from broker.disks.log_dir_move import LogDirMove
+    from broker.disks.log_dirs import LogDirMove
     from broker.replicas.replication import Replication
     from coordinator.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from broker.config.checks.codecs import COMPRESSION_TYPE, REMEDY, is_missing
-from broker.controller.pause import Pause
+from broker.config.setting_checks import COMPRESSION_TYPE, REMEDY, is_missing
+from broker.controller.controller_result import Pause
 from broker.replicas.partition import HostedTopic, Partition
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
@@ -23,8 +23,8 @@ from storage.log.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
-    from broker.environment.chance import Chance
-    from broker.environment.clock import Clock
+    from broker.environment.environment import Chance
+    from broker.environment.scheduler import Clock
     from broker.replicas.replication import Replication
     from coordinator.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from broker.controller.pause import Pause
+from broker.controller.controller_result import Pause
 from broker.replicas.fetch_settings import FetchSettings
 from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState
 from protocol.errors import Error, KafkaError, stops_the_broker
@@ -39,7 +39,7 @@ from protocol.waiting import turn
 from storage.log.partition_log import append_as_follower, sync_cut
 
 if TYPE_CHECKING:
-    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Clock
     from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.follower import Follower
     from broker.replicas.replication import PartitionKey

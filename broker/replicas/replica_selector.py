@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.broker_image import BrokerNode
-    from broker.controller.image import ClusterImage
+    from broker.controller.image import BrokerNode, ClusterImage
     from broker.network.context import RequestContext
     from broker.replicas.partition import Partition
     from broker.replicas.replica import Replica

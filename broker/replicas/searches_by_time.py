@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from broker.environment.computing import Alone
+from broker.environment.threads import Alone
 from protocol.records.validation_budget import ANY, LITTLE, MODERATE, TooMuchEffortError
 from protocol.waiting import compute, turn
 from storage.log import reads as lookups

@@ -1,4 +1,4 @@
-"""Who may do what: the one question that handlers ask before they do anything.
+"""Who sends requests (`Principal`), and who may do what: the one question that handlers ask before they do anything.
 
 Operations, resources and their codes are Kafka's (`AclOperation`, `ResourceType`); which handler asks for which of
 them, and in which order, stands in `KafkaApis` and `ControllerApis`.
@@ -8,12 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import IntEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import NamedTuple, Protocol
 
-from protocol.errors import Error
+from broker.controller.image import GROUP_RESOURCE, TOPIC_RESOURCE
+from protocol.errors import Error, KafkaError
 
-if TYPE_CHECKING:
-    from broker.security.principal import Principal
+USER_TYPE = "User"
+
+
+class Principal(NamedTuple):
+    """Of the type `User`, where no other kind is made up by whoever authenticates."""
+
+    type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type}:{self.name}"
+
+
+ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")  # of a connection that says nothing of who is there
+
+
+# --- The authorizer -----------------------------------------------------------------------------------------
 
 CLUSTER_NAME = "kafka-cluster"  # the name of the one resource of the type CLUSTER
 
@@ -157,3 +173,111 @@ class ClosedListeners:
 def authorizer_of(closed_to_brokers: Collection[str]) -> Authorizer:
     """Who decides at a broker with these listeners closed to others."""
     return ClosedListeners(closed_to_brokers) if closed_to_brokers else AllowEverything()
+
+
+# --- What those are told who may not do what they ask for (Kafka: `Errors`, with its messages) --------------
+
+_ERRORS = {
+    ResourceType.TOPIC: Error.TOPIC_AUTHORIZATION_FAILED,
+    ResourceType.GROUP: Error.GROUP_AUTHORIZATION_FAILED,
+    ResourceType.CLUSTER: Error.CLUSTER_AUTHORIZATION_FAILED,
+}
+
+
+def denied(resource_type: ResourceType) -> KafkaError:
+    """The error for a resource of the type."""
+    error = _ERRORS[resource_type]
+    return KafkaError(error, AUTHORIZATION_FAILED[error])
+
+
+def allows_on_cluster(authorizer: Authorizer, context: AuthorizableRequest, operation: Operation) -> bool:
+    """Whether the sender of the request may do that to the cluster (Kafka: `AuthHelper.authorize` of the cluster)."""
+    return authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+def cluster_refusal(
+    authorizer: Authorizer, context: AuthorizableRequest, operation: Operation
+) -> KafkaError | None:
+    """What the sender is told where that isn't allowed on the cluster, None where it is.
+
+    For requests that Kafka refuses as a whole by `AuthHelper.authorizeClusterOperation`, whose message names the
+    operation, and dumps its own request object in front. Of the others the message is that of `denied`.
+    """
+    if allows_on_cluster(authorizer, context, operation):
+        return None
+    return KafkaError(Error.CLUSTER_AUTHORIZATION_FAILED, f"The request needs {operation.name} permission.")
+
+
+# --- All that a client may do with a resource, as the bit field that a client can ask for (Kafka: `AuthHelper`) ---
+
+# Kafka: `AclEntry.supportedOperations`
+SUPPORTED_OPERATIONS: dict[ResourceType, tuple[Operation, ...]] = {
+    ResourceType.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DESCRIBE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.GROUP: (
+        Operation.READ,
+        Operation.DESCRIBE,
+        Operation.DELETE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+    ),
+    ResourceType.TRANSACTIONAL_ID: (Operation.DESCRIBE, Operation.WRITE, Operation.TWO_PHASE_COMMIT),
+    ResourceType.DELEGATION_TOKEN: (Operation.DESCRIBE,),
+    ResourceType.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
+}
+
+
+def authorized_operations(
+    authorizer: Authorizer, context: AuthorizableRequest, resource_type: ResourceType, name: str
+) -> int:
+    """Bit n stands for the operation of code n."""
+    return sum(
+        1 << operation
+        for operation in SUPPORTED_OPERATIONS[resource_type]
+        if authorizer.allows(context, operation, resource_type, name)
+    )
+
+
+# --- Who may see and alter settings -------------------------------------------------------------------------
+#
+# Of brokers, their loggers and subscriptions who may do so with the cluster, of topics and groups who may with each
+# (Kafka: `ControllerApis.authorizeAlterResource`, `ConfigHelper`).
+
+_RESOURCE_TYPES = {TOPIC_RESOURCE: ResourceType.TOPIC, GROUP_RESOURCE: ResourceType.GROUP}
+
+
+class ConfigRights:
+    """What the sender of a request may do with settings; `operation` is DESCRIBE_CONFIGS or ALTER_CONFIGS."""
+
+    __slots__ = ("_authorizer", "_context", "_operation")
+
+    def __init__(self, authorizer: Authorizer, context: AuthorizableRequest, operation: Operation) -> None:
+        self._authorizer = authorizer
+        self._context = context
+        self._operation = operation
+
+    def refusal(self, config_resource_type: int, name: str) -> KafkaError | None:
+        """What the sender is told where that isn't allowed, None where it is."""
+        resource_type = _RESOURCE_TYPES.get(config_resource_type, ResourceType.CLUSTER)
+        if resource_type is ResourceType.CLUSTER:
+            name = CLUSTER_NAME
+        if self._authorizer.allows(self._context, self._operation, resource_type, name):
+            return None
+        return denied(resource_type)

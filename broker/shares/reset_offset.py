@@ -12,7 +12,7 @@ from protocol.errors import Error, KafkaError
 from protocol.waiting import Waiting
 
 if TYPE_CHECKING:
-    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Clock
     from broker.replicas.partition import Partition
 
 _BY_DURATION = "by_duration:"

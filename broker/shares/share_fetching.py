@@ -20,7 +20,7 @@ from protocol.records.batch import CorruptRecordError
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from broker.environment.chance import Chance
+    from broker.environment.environment import Chance
     from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.shares.share_partition_manager import LedSharePartition, SharePartitionManager

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from broker.controller.controller_result import Pause
 from broker.controller.image import GROUP_RESOURCE
-from broker.controller.pause import Pause
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.leader import Leader
 from broker.shares.member_lines import MemberLines
@@ -28,7 +28,7 @@ from storage.log.log_config import LONG_MAX
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
-    from broker.environment.clock import Clock
+    from broker.environment.scheduler import Clock
     from broker.network.lines import Lines
     from broker.network.turns import Turns
     from broker.replicas.partition import Partition

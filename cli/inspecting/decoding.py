@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import NamedTuple
 
+from broker.controller.metadata_versions import decode_metadata_record
 from broker.controller.quorum_state import (
     KRAFT_VERSION,
     KRAFT_VOTERS,
@@ -14,7 +15,6 @@ from broker.controller.quorum_state import (
     SNAPSHOT_FOOTER,
     SNAPSHOT_HEADER,
 )
-from broker.controller.record_serde import decode_metadata_record
 from cli.inspecting.values import plain
 from coordinator.group import records as groups
 from coordinator.share import records as shares

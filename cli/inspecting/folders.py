@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from broker.disks.examination import Examination, look
-from broker.disks.examined_metadata import drained
+from broker.disks.examination import Examination, drained, look
 from cli.inspecting.entry import Entry
 from cli.inspecting.place import FILES, Place, names_in
 from cli.inspecting.small_files import MEANINGS

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 
 from broker.controller.quorum_state import FILE as QUORUM_STATE
-from broker.disks.examined_metadata import wrong_with_quorum_state
+from broker.disks.examination import wrong_with_quorum_state
 from cli.inspecting.entry import Entry
 from cli.inspecting.place import FILES, Place, names_in
 from storage import checkpoints

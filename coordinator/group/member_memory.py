@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from coordinator.group.share.group import ShareGroup, ShareMember
     from coordinator.group.store import GroupStore
     from coordinator.group.streams.group import StreamsGroup, StreamsMember
-    from protocol.messages import groups_streams
     from protocol.messages import group_records as group_records_streams
+    from protocol.messages import groups_streams
     from protocol.messages.groups import JoinGroupRequest
     from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
     from protocol.messages.groups_share import ShareGroupHeartbeatRequest

@@ -25,8 +25,7 @@ from coordinator.group.store import GroupStore, StageableGroup, StagedGroup
 from coordinator.persister import Persister
 from coordinator.ports import CoordinatorRecord, Runtime
 from coordinator.settings import ConsumerTimeouts, GroupSettings, ShareTimeouts, StreamsConfig
-from protocol.errors import cannot_apply
-from protocol.errors import KafkaError
+from protocol.errors import KafkaError, cannot_apply
 
 log = logging.getLogger("barnabas.groups")
 

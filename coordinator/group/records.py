@@ -14,14 +14,6 @@ from typing import NamedTuple
 from coordinator.ports import CoordinatorRecord
 from protocol.errors import CodecError
 from protocol.messages.group_records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    LegacyOffsetCommitKey,
-    LegacyOffsetCommitValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
-from protocol.messages.group_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -36,6 +28,24 @@ from protocol.messages.group_records import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupCurrentMemberAssignmentValue,
+    StreamsGroupMemberMetadataKey,
+    StreamsGroupMemberMetadataValue,
+    StreamsGroupMetadataKey,
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupTargetAssignmentMemberValue,
+    StreamsGroupTargetAssignmentMetadataKey,
+    StreamsGroupTargetAssignmentMetadataValue,
+    StreamsGroupTopologyKey,
+    StreamsGroupTopologyValue,
 )
 from protocol.messages.group_records_share import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -50,20 +60,6 @@ from protocol.messages.group_records_share import (
     ShareGroupTargetAssignmentMemberValue,
     ShareGroupTargetAssignmentMetadataKey,
     ShareGroupTargetAssignmentMetadataValue,
-)
-from protocol.messages.group_records import (
-    StreamsGroupCurrentMemberAssignmentKey,
-    StreamsGroupCurrentMemberAssignmentValue,
-    StreamsGroupMemberMetadataKey,
-    StreamsGroupMemberMetadataValue,
-    StreamsGroupMetadataKey,
-    StreamsGroupMetadataValue,
-    StreamsGroupTargetAssignmentMemberKey,
-    StreamsGroupTargetAssignmentMemberValue,
-    StreamsGroupTargetAssignmentMetadataKey,
-    StreamsGroupTargetAssignmentMetadataValue,
-    StreamsGroupTopologyKey,
-    StreamsGroupTopologyValue,
 )
 from protocol.wire.codec import decode, encoder
 from protocol.wire.primitives import Bytes

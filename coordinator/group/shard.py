@@ -41,17 +41,19 @@ from coordinator.ports import Runtime, WhenCommitted
 from coordinator.settings import ConsumerTimeouts, GroupSettings, StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_consumer, groups_streams
-from protocol.messages.groups import DescribedGroup, ListedGroup
 from protocol.messages.groups import (
+    DescribedGroup,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
+    ListedGroup,
     MemberResponse,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponseTopics,
     SyncGroupRequest,
 )
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from protocol.messages.groups import OffsetFetchRequestTopics, OffsetFetchResponseTopics
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 from protocol.wire.primitives import Bytes

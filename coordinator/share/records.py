@@ -14,13 +14,13 @@ from coordinator.ports import CoordinatorRecord
 from coordinator.share.share_group_offset import ShareGroupOffset
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import CodecError
-from protocol.messages.share_state import StateBatch as RecordedBatch
 from protocol.messages.share_state import (
     ShareSnapshotKey,
     ShareSnapshotValue,
     ShareUpdateKey,
     ShareUpdateValue,
 )
+from protocol.messages.share_state import StateBatch as RecordedBatch
 from protocol.wire.codec import decode, encode
 from protocol.wire.primitives import Bytes
 

@@ -23,8 +23,7 @@ from coordinator.settings import ShareCoordinatorSettings
 from coordinator.share.records import ShareRecord, decode_record, encode_record
 from coordinator.share.share_partition_key import SharePartitionKey
 from coordinator.share.share_partitions import Decisions, PartitionCountOf, SharePartitions, Write
-from protocol.errors import cannot_apply
-from protocol.errors import KafkaError
+from protocol.errors import KafkaError, cannot_apply
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.share")

@@ -11,8 +11,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from protocol.errors import stops_the_broker
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 

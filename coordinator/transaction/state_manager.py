@@ -18,8 +18,7 @@ from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted
 from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
 from coordinator.transaction.states import DEAD, STATE_NAMES, TransactionState
 from coordinator.transaction.transaction_metadata import TransactionMetadata, TransitMetadata
-from protocol.errors import cannot_apply
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, cannot_apply
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.transactions")

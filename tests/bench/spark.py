@@ -29,7 +29,7 @@ from tests.support.spark_session import make_session
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from barnabas.spark import ExactlyOnceKafkaSink
-from barnabas.spark.codes import LEADER_MOVES, ResponseError
+from barnabas.spark.errors import LEADER_MOVES, ResponseError
 from barnabas.spark.wire_log import RawLog
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.observer import Observer, ObserverIdentity
 from broker.controller.registration import supported_features
-from broker.environment.clock import SystemClock
 from broker.environment.network import SocketNetwork
-from broker.environment.scheduler import LoopScheduler
-from broker.peers.metadata_fetcher import MetadataFetcher
+from broker.environment.scheduler import LoopScheduler, SystemClock
+from broker.peers.joined_cluster import MetadataFetcher
 from broker.peers.peer import PeerSettings
 from protocol.messages.broker_to_controller import (
     AdvertisedListener,

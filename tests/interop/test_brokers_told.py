@@ -21,8 +21,7 @@ from broker.network.dispatch import with_ports
 from broker.peers.controller_channel import ControllerChannel
 from broker.peers.lifecycle import BrokerLifecycle, Listening
 from broker.peers.peer import PeerSettings
-from broker.security.authorizer import AllowEverything
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS, AllowEverything
 from coordinator.java.maps import partition_of_key
 from protocol.messages.metadata import (
     DescribeClusterRequest,

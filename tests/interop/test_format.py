@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller.snapshot_file import BOOTSTRAP_FILE, read_snapshot
+from broker.controller.snapshots import BOOTSTRAP_FILE, read_snapshot
 from protocol.messages.raft import VotersRecord
 from protocol.records.batch import walk_batches
 from protocol.wire.codec import encode

@@ -11,13 +11,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from broker.controller.metadata_log import MetadataLog
-from broker.environment.clock import SystemClock
 from broker.environment.network import SocketNetwork
-from broker.environment.scheduler import LoopScheduler
+from broker.environment.scheduler import LoopScheduler, SystemClock
 from broker.peers.controller_channel import ControllerChannel
 from broker.peers.lifecycle import BrokerLifecycle, BrokerState, Listening
 from broker.peers.peer import Peer, PeerSettings
-from broker.peers.replica_fetching import ReplicaFetching
+from broker.peers.replica_fetchers import ReplicaFetching
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.follower import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher

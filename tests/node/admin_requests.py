@@ -13,7 +13,7 @@ from broker.handlers import (
     elect_leaders,
     incremental_alter_configs,
 )
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error

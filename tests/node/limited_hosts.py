@@ -11,7 +11,7 @@ import pytest
 from broker.handlers import alter_client_quotas, incremental_alter_configs
 from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error

@@ -12,7 +12,7 @@ from typing import Any
 from broker.environment.environment import Environment
 from broker.handlers import alter_replica_log_dirs, produce
 from broker.process.command_line import parse_command_line
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error

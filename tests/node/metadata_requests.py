@@ -33,7 +33,7 @@ from broker.handlers import (
 )
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from tests.compare.plain import message_from, plain

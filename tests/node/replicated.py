@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from broker.controller.directory_ids import UNASSIGNED
-from broker.controller.image import ClusterImage
+from broker.controller.image import UNASSIGNED, ClusterImage
 from broker.handlers.list_offsets import LATEST_TIMESTAMP
 from broker.replicas.leader import Leader
 from broker.replicas.replication import Replication

@@ -10,12 +10,10 @@ from broker.config.alterations import Alteration
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
 from broker.controller import config_decisions, feature_decisions
-from broker.controller.directory_ids import UNASSIGNED
 from broker.controller.feature_decisions import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate
-from broker.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, ClusterImage
-from broker.controller.leader_elections import PREFERRED, UNCLEAN, elected_leaders
-from broker.controller.partition_terms import OwnSettings, partition_named
-from broker.controller.reassignments import reassigned_partitions
+from broker.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, UNASSIGNED, ClusterImage
+from broker.controller.partition_requests import PREFERRED, UNCLEAN, elected_leaders, reassigned_partitions
+from broker.controller.partition_updates import OwnSettings, partition_named
 from broker.controller.registration import (
     feature_levels,
     min_insync_replicas,

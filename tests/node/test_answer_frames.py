@@ -7,8 +7,8 @@ import tracemalloc
 
 import pytest
 
-from broker.peers import answer_frames
-from broker.peers.answer_frames import INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES, AnswerFrames
+from broker.peers import peer as answer_frames
+from broker.peers.peer import INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES, AnswerFrames
 
 
 def fed(frames: AnswerFrames, data: bytes, luck: random.Random) -> list[bytes]:
@@ -63,7 +63,7 @@ def test_a_size_alone_takes_no_memory_and_a_large_buffer_is_let_go() -> None:
     assert len(frames._buffer) == INITIAL_BUFFER_BYTES
 
 
-@pytest.mark.limit("broker.peers.answer_frames.MOST_ANSWER_BYTES")
+@pytest.mark.limit("broker.peers.peer.MOST_ANSWER_BYTES")
 @pytest.mark.parametrize("size", [-1, 0, 3, 1001])
 def test_a_size_that_makes_no_sense_is_none(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer_frames, "MOST_ANSWER_BYTES", 1000)

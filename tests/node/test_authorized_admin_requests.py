@@ -24,8 +24,7 @@ from broker.handlers import (
     unregister_broker,
     update_features,
 )
-from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS, CLUSTER_NAME, Operation, ResourceType
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error

@@ -10,9 +10,15 @@ import pytest
 from broker.handlers import create_acls, delete_acls, describe_acls
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
-from broker.security.authorized_operations import authorized_operations
-from broker.security.authorizer import CLUSTER_NAME, AllowEverything, Authorizer, Operation, ResourceType
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import (
+    ANONYMOUS,
+    CLUSTER_NAME,
+    AllowEverything,
+    Authorizer,
+    Operation,
+    ResourceType,
+    authorized_operations,
+)
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.security import (

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from broker.environment.background_threads import AT_ONCE, BackgroundThreads, run_all
+from broker.environment.threads import AT_ONCE, BackgroundThreads, run_all
 from storage.background import Lane
 from tests.support.whole_server import in_loop
 
@@ -28,7 +28,7 @@ def test_each_works_failure_is_told_in_its_place(count: int) -> None:
     ]
 
 
-@pytest.mark.limit("broker.environment.background_threads.AT_ONCE")
+@pytest.mark.limit("broker.environment.threads.AT_ONCE")
 def test_much_work_is_done_at_the_same_time() -> None:
     together = threading.Barrier(AT_ONCE, timeout=240)
     assert run_all([lambda: together.wait() and None] * AT_ONCE) == [None] * AT_ONCE

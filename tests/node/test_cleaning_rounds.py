@@ -12,9 +12,8 @@ import pytest
 
 from broker.cleaner import log_cleaner
 from broker.cleaner.choice import is_wanted
-from broker.cleaner.partition_cleaning import PassEndedError
-from broker.cleaner.passes import SlicedPasses, Told
-from broker.cleaner.throttle import Throttle
+from broker.cleaner.log_cleaner import PassEndedError
+from broker.cleaner.passes import SlicedPasses, Throttle, Told
 from protocol.errors import Error, KafkaError
 from storage.cleaning.plan import CleaningPlan
 from storage.log.segment import Segment

@@ -17,7 +17,7 @@ from broker.environment.network import SocketNetwork
 from broker.environment.scheduler import LoopScheduler
 from broker.network.connection import Connection
 from broker.network.memory import Memory
-from broker.peers.peer_connection import PeerConnection
+from broker.peers.peer import PeerConnection
 from tests.node.test_connection import MAX_FRAME_BYTES, FakeDispatcher, FakeListener, frame
 from tests.node.test_cut_network import reached
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.environment.scheduler import LoopScheduler
-from broker.environment.watchdog import LONGEST_HOLD_S
+from broker.environment.scheduler import LONGEST_HOLD_S, LoopScheduler
 from broker.network.answers import WRITTEN_CHUNKS, CloseConnectionError
 from broker.network.connection import INITIAL_BUFFER_BYTES, Connection
 from broker.network.later import Later

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from broker.environment.cut_network import Cut
-from broker.process.control import Control
-from broker.process.parent import LONGEST_LINE_BYTES, ParentTie
+from broker.process.control import LONGEST_LINE_BYTES, Control, ParentTie
 from protocol.errors import BrokenInvariantError
 
 
@@ -155,7 +154,7 @@ async def test_what_was_asked_before_is_heard_as_soon_as_the_node_listens(
     asyncio.get_running_loop().remove_reader(tie._socket.fileno())
 
 
-@pytest.mark.limit("broker.process.parent.LONGEST_LINE_BYTES")
+@pytest.mark.limit("broker.process.control.LONGEST_LINE_BYTES")
 async def test_a_line_that_is_too_long_comes_as_far_as_it_may_and_the_next_one_whole(
     ends: tuple[ParentTie, socket.socket],
 ) -> None:

@@ -12,8 +12,7 @@ from broker.controller.controller import Controller
 from broker.controller.controller_result import ControllerResult, by_item
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
-from broker.controller.snapshot_file import read_snapshot
-from broker.controller.snapshots import SnapshotPolicy
+from broker.controller.snapshots import SnapshotPolicy, read_snapshot
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.waiting import turn

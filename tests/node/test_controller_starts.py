@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.errors import StartError
 from broker.process.format_command import format_command
-from broker.process.start_error import StartError
 from protocol.errors import Error
 from protocol.messages.configs import (
     IncrementalAlterableConfig,

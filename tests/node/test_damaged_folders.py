@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
+from broker.config.errors import StartError
 from broker.controller.metadata_log import MetadataLog
 from broker.disks.examination import examine
 from broker.disks.log_dirs import LogDirs
 from broker.disks.opening import open_log_dirs
 from broker.environment.environment import Environment
 from broker.opening import read_metadata
-from broker.process.start_error import StartError
 from broker.server import Server
 from broker.starting import start
 from protocol.errors import Error, KafkaError

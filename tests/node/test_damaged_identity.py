@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.errors import StartError
 from broker.disks.examination import examine
-from broker.process.start_error import StartError
 from storage.checkpoints import META_PROPERTIES_TODO, partition_metadata_todo
 from storage.disk_files import DiskFiles
 from storage.file_examination import Severity

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.deferred_events import DeferredEventQueue
+from broker.controller.metadata_log import DeferredEventQueue
 from protocol.errors import BrokenInvariantError, Error, KafkaError
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.directory_ids import UNASSIGNED
+from broker.config.errors import StartError
+from broker.controller.image import UNASSIGNED
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
-from broker.process.start_error import StartError
 from broker.server import Server
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic

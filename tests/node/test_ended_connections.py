@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.environment.scheduler import LoopScheduler
-from broker.environment.watchdog import TURN_S
+from broker.environment.scheduler import TURN_S, LoopScheduler
 from broker.network.connection import Connection
 from broker.network.memory import Memory
 from tests.node.test_connection import MAX_FRAME_BYTES, Client, FakeDispatcher, FakeListener, frame

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.cleaner.partition_cleaning import PassEndedError
-from broker.cleaner.passes import Pass, PassLostError, Told
-from broker.cleaner.throttle import Throttle
+from broker.cleaner.log_cleaner import PassEndedError
+from broker.cleaner.passes import Pass, PassLostError, Throttle, Told
 from broker.replicas.partition import Partition
 from broker.server import Server
 from protocol.errors import Error, KafkaError

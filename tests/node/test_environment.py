@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.environment.background_threads import BackgroundThreads
-from broker.environment.chance import Chance
+from broker.environment.environment import Chance
+from broker.environment.threads import BackgroundThreads
 from protocol.wire.primitives import uuid_to_text
 from storage.background import Lane
 from tests.support.house import ROOT, sources

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.config.errors import StartError
 from broker.handlers import (
     alter_client_quotas,
     alter_configs,
@@ -22,12 +23,11 @@ from broker.handlers import (
     update_features,
 )
 from broker.network.later import Later
-from broker.process.start_error import StartError
 from broker.replicas.delayed_fetch import DelayedFetch
 from broker.replicas.fetch_targets import FetchTarget
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.fetching import FetchParameters, Reading, Results
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error, KafkaError

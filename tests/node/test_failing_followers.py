@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.peers.replica_fetching import ReplicaFetching
+from broker.peers.replica_fetchers import ReplicaFetching
 from broker.replicas.followed import FollowState
 from broker.replicas.follower import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher

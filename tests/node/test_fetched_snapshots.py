@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from broker.controller import observer as module
+from broker.controller.controller_result import PER_STEP
+from broker.controller.metadata_versions import encode_metadata_record
 from broker.controller.observer import AfterAnswer
-from broker.controller.pause import PER_STEP
 from broker.controller.quorum_state import Quorum
-from broker.controller.record_serde import encode_metadata_record
-from broker.controller.snapshot_file import SnapshotId, encode_snapshot
+from broker.controller.snapshots import SnapshotId, encode_snapshot
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
 from protocol.waiting import at_once

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.config.environment_variables import FirstTopic
+from broker.config.given_settings import FirstTopic
 from broker.process.first_topics import MOST_TIMES_ASKED, RETRY_S, create_first_topics
-from broker.process.log_lines import LineFormatter
+from broker.process.log_stream import LineFormatter
 from protocol.errors import BrokenInvariantError, Error, KafkaError
 from tests.support.whole_server import started
 

@@ -13,7 +13,7 @@ import pytest
 from broker.handlers import alter_configs, incremental_alter_configs
 from broker.network.later import Later
 from broker.peers.forwarding import Forwarding
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS, decode_request_header
 from protocol.errors import Error, KafkaError

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker.controller.directory_ids import UNASSIGNED
-from broker.disks.found_folders import find_folders
-from broker.process.start_error import StartError
+from broker.config.errors import StartError
+from broker.controller.image import UNASSIGNED
+from broker.disks.opening import find_folders
 from storage.directory.log_directory import LogDirectory
 from tests.support.disk import files
 from tests.support.immediate_background import run_at_once

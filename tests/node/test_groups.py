@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from broker.coordination.groups import OFFSETS_TOPIC
-from broker.environment.scheduler import LoopScheduler
-from broker.environment.timers import LoopTimers
-from broker.environment.watchdog import TURN_S
+from broker.environment.scheduler import TURN_S, LoopScheduler, LoopTimers
 from broker.handlers import HANDLERS
 from broker.network.context import RequestContext
 from broker.server import Server

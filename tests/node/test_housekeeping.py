@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker import housekeeping
-from broker.environment.watchdog import TURN_S
+from broker.environment.scheduler import TURN_S
 from broker.server import Server
 from protocol.errors import Error
 from storage.log.log_config import LONG_MAX

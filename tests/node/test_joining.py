@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.errors import StartError
 from broker.controller.registration import BrokerIncarnation
 from broker.peers.joined_cluster import JoinedCluster
-from broker.process.start_error import StartError
 from tests.node.controllers import NODE, controller
 from tests.support.ports import free_ports
 from tests.support.whole_server import started

@@ -12,15 +12,14 @@ from typing import Any
 
 import pytest
 
-from broker.config.connections_per_host import connections_per_host
-from broker.config.errors import ConfigError
-from broker.environment import names
-from broker.environment.names import SystemNames
+from broker.config.broker_config import connections_per_host
+from broker.config.errors import ConfigError, StartError
+from broker.environment import network as names
+from broker.environment.network import SystemNames
 from broker.handlers import alter_client_quotas
 from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
-from broker.process.start_error import StartError
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error

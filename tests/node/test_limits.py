@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.checks import client_metrics
-from broker.config.checks.client_metrics import check_client_metrics_configs
-from broker.controller import placement, snapshot_file, topic_decisions
-from broker.controller.placement import Placement
+from broker.config import client_metrics_config as client_metrics
+from broker.config.client_metrics_config import check_client_metrics_configs
+from broker.config.errors import StartError
+from broker.controller import replica_placer as placement
+from broker.controller import snapshots as snapshot_file
+from broker.controller import topic_decisions
 from broker.controller.quorum_state import Quorum
-from broker.controller.snapshot_file import encode_snapshot
+from broker.controller.replica_placer import Placement
+from broker.controller.snapshots import encode_snapshot
 from broker.environment.environment import Environment
 from broker.handlers.alter_replica_log_dirs import FUTURE_SUFFIX_LENGTH, LONGEST_DIRECTORY_NAME
 from broker.network import dispatch
 from broker.process import descriptors
-from broker.process.start_error import StartError
 from broker.replicas.fetch_sessions import MAX_SESSION_ID, SHARDS, FetchSessions
 from broker.server import Server
 from protocol.errors import Error, KafkaError
@@ -58,7 +60,7 @@ async def test_only_produce_may_be_larger_than_a_control_request(
         assert client.receive(client.send(ask(1000), 3), within_s=0) is Outcome.CLOSED
 
 
-@pytest.mark.limit("broker.controller.placement.MOST_PREFERRED")
+@pytest.mark.limit("broker.controller.replica_placer.MOST_PREFERRED")
 def test_what_clients_prefer_without_its_being_there_is_remembered_up_to_a_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -70,7 +72,7 @@ def test_what_clients_prefer_without_its_being_there_is_remembered_up_to_a_bound
     assert [placed.directory_of("t", index) for index in range(3)] == [second, second, first]
 
 
-@pytest.mark.limit("broker.controller.snapshot_file.MAX_BATCH_BYTES")
+@pytest.mark.limit("broker.controller.snapshots.MAX_BATCH_BYTES")
 def test_records_of_a_snapshot_are_spread_over_batches_by_their_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -102,8 +104,8 @@ async def test_a_partition_is_not_moved_where_its_folders_name_would_be_too_long
     assert move(node, tmp_path / "b", "t" * (fits + 1)) is Error.INVALID_TOPIC_EXCEPTION
 
 
-@pytest.mark.limit("broker.config.checks.client_metrics.MIN_INTERVAL_MS")
-@pytest.mark.limit("broker.config.checks.client_metrics.MAX_INTERVAL_MS")
+@pytest.mark.limit("broker.config.client_metrics_config.MIN_INTERVAL_MS")
+@pytest.mark.limit("broker.config.client_metrics_config.MAX_INTERVAL_MS")
 def test_clients_are_asked_for_metrics_neither_too_often_nor_too_seldom() -> None:
     least, most = client_metrics.MIN_INTERVAL_MS, client_metrics.MAX_INTERVAL_MS
     for interval_ms in (least, most):

@@ -13,6 +13,7 @@ import pytest
 
 from broker import opening
 from broker.config.broker_config import BrokerConfig
+from broker.config.errors import StartError
 from broker.disks.log_dirs import LogDirs
 from broker.environment.environment import Environment
 from broker.environment.network import SocketNetwork
@@ -20,7 +21,6 @@ from broker.handlers import describe_cluster, find_coordinator, metadata
 from broker.network.endpoints import bind_all
 from broker.process import run
 from broker.process.command_line import parse_command_line
-from broker.process.start_error import StartError
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata import DescribeClusterRequest, FindCoordinatorRequest, MetadataRequest

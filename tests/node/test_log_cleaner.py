@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cleaner.partition_cleaning import PassEndedError
+from broker.cleaner.log_cleaner import PassEndedError
 from protocol.errors import Error, KafkaError
 from protocol.records.records import ABORT, build_end_txn_marker
 from storage.background import Then

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from broker.controller.directory_ids import UNASSIGNED
+from broker.controller.image import UNASSIGNED
 from broker.disks import moves
 from broker.server import Server
 from protocol.errors import Error

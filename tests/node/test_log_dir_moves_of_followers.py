@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.directory_ids import UNASSIGNED
+from broker.controller.image import UNASSIGNED
 from broker.disks import moves
-from broker.disks.log_dir_move import LogDirMove
+from broker.disks.log_dirs import LogDirMove
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.replicas.follower import Follower

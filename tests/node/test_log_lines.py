@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from broker.process.log_lines import LineFormatter
+from broker.process.log_stream import LineFormatter
 from broker.process.printable import printable
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.peers.replica_fetching import ReplicaFetching
+from broker.peers.replica_fetchers import ReplicaFetching
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.follower import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher

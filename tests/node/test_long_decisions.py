@@ -14,9 +14,9 @@ from broker.controller.controller_result import ControllerResult
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.coordination import producer_id_blocks
-from broker.disks.recorded_losses import RecordedLosses
 from broker.handlers import metadata as metadata_handler
 from broker.handlers import unregister_broker
+from broker.peers.own_cluster import RecordedLosses
 from broker.server import Server
 from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.messages import metadata_records as records

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.coordination.groups import OFFSETS_TOPIC
-from broker.environment.computing import ComputingThreads
+from broker.environment.threads import ComputingThreads
 from broker.replicas.follower import Follower
 from broker.server import Server
 from coordinator.group.consumer import heartbeats as long_heartbeat

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from broker.controller.controller_result import PER_STEP
 from broker.controller.image import GROUP_RESOURCE, TopicChanges
-from broker.controller.pause import PER_STEP
 from broker.handlers import (
     delete_groups,
     describe_transactions,
@@ -21,7 +21,7 @@ from broker.handlers import (
 from broker.network import turns
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from coordinator.group.admin import Administration
 from coordinator.group.offsets import store

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from broker.environment.computing import ComputingThreads
+from broker.environment.threads import ComputingThreads
 from broker.server import Server
 from coordinator.group.consumer import heartbeats as long_heartbeat
 from coordinator.group.consumer import regexes as regex_results

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from broker.handlers import metadata
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

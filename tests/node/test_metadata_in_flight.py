@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
-from broker.controller import controller, pause, record_batches
+from broker.controller import controller
+from broker.controller import controller_result as pause
+from broker.controller import metadata_log as record_batches
 from broker.controller.controller import Controller
-from broker.controller.image_records import image_records
-from broker.controller.record_serde import encode_metadata_record
+from broker.controller.metadata_log import image_records
+from broker.controller.metadata_versions import encode_metadata_record
 from broker.environment.environment import Environment
 from broker.handlers import (
     alter_partition_reassignments,

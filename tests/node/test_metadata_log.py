@@ -7,14 +7,12 @@ import pytest
 
 from broker.controller import metadata_log, registration, topic_decisions
 from broker.controller.controller import Controller
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller_result import ControllerResult, Pause
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.metadata_log import MetadataLog
-from broker.controller.partition_assignments import NewPartitions, TopicDefaults, more_partitions_of_topic
-from broker.controller.pause import Pause
-from broker.controller.placement import Placement
-from broker.controller.record_serde import encode_metadata_record
-from broker.controller.replica_placer import StripedReplicaPlacer
+from broker.controller.metadata_versions import encode_metadata_record
+from broker.controller.replica_placer import Placement, StripedReplicaPlacer
+from broker.controller.topic_decisions import NewPartitions, TopicDefaults, more_partitions_of_topic
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import (
@@ -243,7 +241,7 @@ def test_a_change_that_sets_no_leader_keeps_the_leader_epoch(metadata: MetadataL
     assert (partition.leader_epoch, partition.partition_epoch) == (0, 1)
 
 
-@pytest.mark.limit("broker.controller.topic_names.MAX_NAME_LENGTH")
+@pytest.mark.limit("broker.controller.image.MAX_NAME_LENGTH")
 @pytest.mark.parametrize("name", ["", ".", "..", "a" * 250, "a b", "ä", "a/b"])
 def test_a_name_that_no_topic_can_have_is_refused(metadata: MetadataLog, name: str) -> None:
     assert refusal(metadata, name) == Error.INVALID_TOPIC_EXCEPTION

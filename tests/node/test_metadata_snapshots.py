@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from broker.controller import registration
+from broker.controller.controller_result import PER_STEP
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
-from broker.controller.image_records import image_records
-from broker.controller.pause import PER_STEP
-from broker.controller.record_serde import decode_metadata_record, encode_metadata_record
-from broker.controller.record_versions import fitted, written_version
-from broker.controller.snapshot_file import SnapshotId, read_snapshot
-from broker.controller.snapshots import MetadataSnapshots, SnapshotPolicy
+from broker.controller.metadata_log import image_records
+from broker.controller.metadata_versions import (
+    decode_metadata_record,
+    encode_metadata_record,
+    fitted,
+    written_version,
+)
+from broker.controller.snapshots import MetadataSnapshots, SnapshotId, SnapshotPolicy, read_snapshot
 from protocol.messages import metadata_records as records
 from protocol.waiting import Waiting
 from protocol.wire.schema import Message

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.environment.watchdog import TURN_S
+from broker.environment.scheduler import TURN_S
 from broker.network.next_turns import NextTurns
 
 

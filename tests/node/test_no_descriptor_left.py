@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from broker.config.errors import StartError
 from broker.coordination import imports
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.environment.environment import Environment
-from broker.process.start_error import StartError
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
 from tests.node.log_dirs import LOST, filled, write

@@ -10,8 +10,7 @@ from typing import cast
 import pytest
 
 from broker.cleaner.log_cleaner import LogCleaner
-from broker.cleaner.passes import Pass, Passes, Told
-from broker.cleaner.throttle import Throttle
+from broker.cleaner.passes import Pass, Passes, Throttle, Told
 from broker.replicas.partition import Partition
 from broker.server import Server
 from protocol.errors import Error

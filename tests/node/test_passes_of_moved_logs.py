@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.cleaner.partition_cleaning import PassEndedError
+from broker.cleaner.log_cleaner import PassEndedError
 from broker.server import Server
 from protocol.errors import Error
 from tests.node import log_dir_moves

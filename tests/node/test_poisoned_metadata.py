@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
+from broker.config.errors import StartError
 from broker.controller.image import ClusterImage, MetadataContradictionError
-from broker.controller.producer_id_allocation import LAST_PRODUCER_ID
-from broker.controller.record_serde import encode_metadata_record
-from broker.controller.record_versions import (
+from broker.controller.metadata_versions import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
     OLDEST_METADATA_VERSION,
+    encode_metadata_record,
 )
+from broker.controller.producer_id_allocation import LAST_PRODUCER_ID
 from broker.environment.environment import Environment
 from broker.handlers import elect_leaders
-from broker.process.start_error import StartError
 from broker.server import Server
 from broker.starting import start
 from protocol.messages import metadata_records

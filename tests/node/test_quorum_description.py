@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.controller.metadata_log import MetadataLog
-from broker.controller.quorum_description import QuorumOfOne, describe_quorum
-from broker.controller.quorum_requests import SILENT_MS, ReplicaProgress
+from broker.controller.quorum_requests import SILENT_MS, QuorumOfOne, ReplicaProgress, describe_quorum
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
     DescribeQuorumPartition,

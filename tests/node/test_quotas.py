@@ -12,16 +12,21 @@ from typing import Any
 import pytest
 
 from broker.config.broker_config import BrokerConfig
-from broker.environment.names import SystemNames
+from broker.environment.network import SystemNames
 from broker.handlers.alter_client_quotas import MOST_PARTS
 from broker.network.addresses import HostNames
 from broker.network.connection import Connection
-from broker.quotas.charging import charge
-from broker.quotas.client_quotas import UNLIMITED, ClientQuotas, MutationQuota, RateQuota
-from broker.quotas.limits import MISSING, Limits
-from broker.quotas.measures import IDLE_MS, MOST_MEASURED, Measures
-from broker.quotas.rates import MAX_THROTTLE_MS, Rate, TokenBucket, Windows
-from broker.security.principal import ANONYMOUS, Principal
+from broker.quotas.client_quotas import (
+    MISSING,
+    UNLIMITED,
+    ClientQuotas,
+    Limits,
+    MutationQuota,
+    RateQuota,
+    charge,
+)
+from broker.quotas.rates import IDLE_MS, MAX_THROTTLE_MS, MOST_MEASURED, Measures, Rate, TokenBucket, Windows
+from broker.security.authorizer import ANONYMOUS, Principal
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.configs import AlterClientQuotasRequest, AlterEntryData, OpData
@@ -107,7 +112,7 @@ def test_who_is_idle_for_an_hour_is_forgotten_as_others_come() -> None:
     assert measures.of(0, NOW_MS + IDLE_MS) is not idle[0]
 
 
-@pytest.mark.limit("broker.quotas.measures.MOST_MEASURED")
+@pytest.mark.limit("broker.quotas.rates.MOST_MEASURED")
 def test_of_too_many_clients_who_was_idle_for_the_longest_is_forgotten() -> None:
     measures = Measures(lambda: Rate(WINDOWS))
     first, second = measures.of("first", NOW_MS), measures.of("second", NOW_MS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.environment.names import SystemNames
+from broker.environment.network import SystemNames
 from broker.handlers import sasl_authenticate, sasl_handshake
 from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits

@@ -8,13 +8,18 @@ from typing import Any
 
 import pytest
 
-from broker.controller.broker_change import BrokerChange
-from broker.controller.broker_fencing import BrokerHeartbeatReply, fence_stale_broker, heartbeat
 from broker.controller.broker_heartbeats import BrokerHeartbeats
-from broker.controller.broker_registration import RegistrationTerms, register
+from broker.controller.broker_registration import (
+    BrokerHeartbeatReply,
+    RegistrationTerms,
+    fence_stale_broker,
+    heartbeat,
+    register,
+)
 from broker.controller.controller import Controller
 from broker.controller.controller_result import ControllerResult
 from broker.controller.image import ClusterImage
+from broker.controller.partition_updates import BrokerChange
 from broker.controller.registration import BrokerIncarnation, supported_features
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.directory_ids import UNASSIGNED
+from broker.controller.image import UNASSIGNED
 from broker.handlers.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from broker.network.later import Later
 from broker.replicas.follower import Follower

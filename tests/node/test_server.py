@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.errors import StartError
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
-from broker.process.start_error import StartError
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic
 from protocol.records.records import build_batch

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.environment.computing import ComputingAtOnce
+from broker.environment.threads import ComputingAtOnce
 from broker.handlers import HANDLERS
 from broker.handlers.alter_share_group_offsets import MOST_ALTERED_PARTITIONS
 from broker.handlers.delete_groups import MOST_SHARE_GROUPS

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from broker.controller.image import ClusterImage, MetadataContradictionError, PartitionImage
-from broker.controller.image_records import image_records
-from broker.controller.record_serde import encode_metadata_record
+from broker.controller.metadata_log import image_records
+from broker.controller.metadata_versions import encode_metadata_record
 from protocol.messages import metadata_records as records
 from protocol.wire.schema import Message
 

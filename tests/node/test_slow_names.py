@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from broker.environment import network
-from broker.environment.computing import ComputingAtOnce
 from broker.environment.environment import Environment
-from broker.environment.names import SystemNames
+from broker.environment.network import SystemNames
+from broker.environment.threads import ComputingAtOnce
 from broker.handlers import alter_client_quotas
 from broker.network import addresses
 from broker.network.addresses import AT_ONCE, HostNames
 from broker.network.later import Later
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error

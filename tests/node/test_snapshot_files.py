@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.pause import PER_STEP
+from broker.controller.controller_result import PER_STEP
+from broker.controller.metadata_versions import encode_metadata_record
 from broker.controller.quorum_state import Quorum
-from broker.controller.record_serde import encode_metadata_record
-from broker.controller.snapshot_file import (
+from broker.controller.snapshots import (
     MAX_BATCH_BYTES,
     SnapshotError,
     SnapshotId,
+    SnapshotPolicy,
     encode_snapshot,
     parse_name,
     read_snapshot,
 )
-from broker.controller.snapshots import SnapshotPolicy
 from protocol.messages.raft import KRaftVersionFeature, Voter, VotersRecord
 from protocol.records.batch import walk_batches
 from protocol.waiting import at_once
@@ -42,7 +42,7 @@ def test_the_file_is_a_header_the_records_and_a_footer(tmp_path: Path) -> None:
     assert read_snapshot(files, str(path)).last_contained_log_timestamp_ms == ManualClock().now_ms()
 
 
-@pytest.mark.limit("broker.controller.snapshot_file.MAX_RECORDS_PER_BATCH")
+@pytest.mark.limit("broker.controller.snapshots.MAX_RECORDS_PER_BATCH")
 def test_records_are_spread_over_batches_of_1024(tmp_path: Path) -> None:
     metadata = begin(tmp_path, SnapshotPolicy(20_000, 0, -1, -1))
     metadata.append(topic("a", 3000))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.peers.replica_fetching import ReplicaFetching
+from broker.peers.replica_fetchers import ReplicaFetching
 from broker.replicas.fetch_settings import FetchSettings
 from broker.replicas.followed import FollowState
 from broker.replicas.follower import Follower

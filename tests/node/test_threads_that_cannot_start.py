@@ -10,10 +10,15 @@ from typing import Any
 import pytest
 
 from broker.environment import threads
-from broker.environment.background_threads import AT_ONCE, BackgroundThreads, run_all
-from broker.environment.computing import ComputingThreads
 from broker.environment.scheduler import LoopScheduler
-from broker.environment.threads import Threads, tell_loop
+from broker.environment.threads import (
+    AT_ONCE,
+    BackgroundThreads,
+    ComputingThreads,
+    Threads,
+    run_all,
+    tell_loop,
+)
 from storage.background import Lane, Then
 
 

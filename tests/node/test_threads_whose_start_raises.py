@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from broker.environment import threads
-from broker.environment.background_threads import AT_ONCE, BackgroundThreads, run_all
-from broker.environment.computing import ComputingThreads
+from broker.environment.threads import AT_ONCE, BackgroundThreads, ComputingThreads, run_all
 from storage.background import Lane
 
 COUNT = 3 * AT_ONCE

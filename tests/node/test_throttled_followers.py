@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.controller.image import TOPIC_RESOURCE
-from broker.peers.replica_fetching import ReplicaFetching
+from broker.peers.replica_fetchers import ReplicaFetching
 from broker.quotas.replication_quotas import FOLLOWER_REPLICAS
 from broker.replicas.fetch_settings import FetchSettings
 from broker.replicas.follower import Follower

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller.directory_ids import UNASSIGNED
-from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, UNASSIGNED
 from broker.network import turns
 from broker.quotas.replication_quotas import LEADER_RATE, LEADER_REPLICAS
 from broker.replicas.fetching import FetchParameters

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.cleaner.log_cleaner import LogCleaner
-from broker.cleaner.partition_cleaning import Cleaning
-from broker.cleaner.passes import SlicedPasses
-from broker.cleaner.throttle import Throttle
+from broker.cleaner.log_cleaner import Cleaning, LogCleaner
+from broker.cleaner.passes import SlicedPasses, Throttle
 from broker.cleaner.worker_passes import WorkerPasses
 from broker.controller import snapshots
 from broker.controller.metadata_log import MetadataLog
@@ -22,7 +20,6 @@ from broker.replicas.leader import Leader
 from broker.server import Server
 from coordinator.settings import TransactionSettings
 from coordinator.transaction import state_manager
-from coordinator.settings import TransactionSettings
 from protocol.errors import BrokenInvariantError, Error
 from storage.directory import future_log_copying
 from storage.directory import log_directory as future_logs

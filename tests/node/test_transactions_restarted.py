@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from broker.config.errors import StartError
 from broker.coordination.marker_writing import PER_TURN
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.network.listener import Listener
-from broker.process.start_error import StartError
 from broker.server import Server
 from coordinator.java.maps import partition_of_key
 from protocol.errors import Error

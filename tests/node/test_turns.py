@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from broker.environment.computing import Asker, Compute, Computed, ComputingAtOnce
-from broker.environment.watchdog import TURN_S, Watchdog
+from broker.environment.scheduler import TURN_S, Watchdog
+from broker.environment.threads import Asker, Compute, Computed, ComputingAtOnce
 from broker.handlers import metadata
 from broker.handlers.list_transactions import MOST_COMPILED_IN_PASSING
 from broker.network.later import Later

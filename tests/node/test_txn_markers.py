@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.coordination.marker_writing import AT_ONCE_PER_TURN, MANY_MARKERS, PER_TURN
-from broker.environment.watchdog import TURN_S
+from broker.environment.scheduler import TURN_S
 from broker.server import Server
 from coordinator.ports import TxnMarker
 from protocol.errors import Error

@@ -10,9 +10,15 @@ from typing import Any
 
 import pytest
 
-from broker.environment.scheduler import LoopScheduler
-from broker.environment.timers import LoopTimers
-from broker.environment.watchdog import IN_A_ROW_S, LONGEST_HOLD_S, QUIET_S, TURN_S, Watchdog
+from broker.environment.scheduler import (
+    IN_A_ROW_S,
+    LONGEST_HOLD_S,
+    QUIET_S,
+    TURN_S,
+    LoopScheduler,
+    LoopTimers,
+    Watchdog,
+)
 from broker.network.connection import Connection
 from broker.network.memory import Memory
 from broker.network.turns import Turns
@@ -48,7 +54,7 @@ class Time:
         return self.now_s
 
 
-@pytest.mark.limit("broker.environment.watchdog.LONGEST_HOLD_S")
+@pytest.mark.limit("broker.environment.scheduler.LONGEST_HOLD_S")
 def test_a_request_that_takes_long_is_told_with_who_sent_it(
     node: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

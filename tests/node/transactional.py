@@ -10,7 +10,7 @@ from typing import Any
 
 from broker.handlers import HANDLERS
 from broker.network.context import RequestContext
-from broker.security.principal import ANONYMOUS
+from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.groups import OffsetFetchRequest, OffsetFetchRequestTopic

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import barnabas
-from barnabas.cluster_node import ClusterNode
+from barnabas.cluster import ClusterNode
 from protocol.errors import Error
 from protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 import barnabas
-from broker.process import readiness
+from broker.process import run as readiness
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.records.compression import ZSTD

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from barnabas.properties import value_in
-from broker.config.properties import parse_properties
+from barnabas.broker import value_in
+from broker.config.given_settings import parse_properties
 
 
 def broker_reads(text: str, name: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import barnabas
-from barnabas.cluster_node import ClusterNode
+from barnabas.cluster import ClusterNode
 from protocol.errors import Error
 from tests.process.clusters import QUICK, create, produced, topics_at
 from tests.support.waiting import until

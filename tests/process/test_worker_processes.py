@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.environment.framing import framed, taken
+from broker.environment.worker_channel import framed, taken
 from broker.environment.workers import LONGEST_WAIT_S, Worker, WorkerProcesses, _WorkerProcess
 from tests.support.cycles import nothing_in_a_cycle
 

@@ -11,9 +11,8 @@ from typing import Any
 
 import tests.support.all_imported  # noqa: F401 (a node imports some of itself in turns: each run has the same ones)
 from broker.config.broker_config import BrokerConfig
-from broker.environment.chance import Chance
-from broker.environment.computing import Computing, ComputingAtOnce
-from broker.environment.environment import Environment
+from broker.environment.environment import Chance, Environment
+from broker.environment.threads import Computing, ComputingAtOnce
 from broker.process.command_line import parse_command_line
 from broker.quorum.controller_node import ControllerNode
 from broker.server import Server

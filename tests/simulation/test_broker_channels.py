@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from broker.controller.image import ClusterImage
-from broker.peers import broker_channels
-from broker.peers.broker_channels import BrokerChannels
+from broker.peers import other_brokers as broker_channels
+from broker.peers.other_brokers import BrokerChannels
 from broker.peers.peer import PeerSettings
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
@@ -108,7 +108,7 @@ def test_what_waits_with_a_key_gives_way_to_what_is_said_with_it_next() -> None:
     run(main)
 
 
-@pytest.mark.limit("broker.peers.broker_channels.MOST_SAID_AT_ONCE")
+@pytest.mark.limit("broker.peers.other_brokers.MOST_SAID_AT_ONCE")
 def test_no_more_than_so_many_go_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_channels, "MOST_SAID_AT_ONCE", 2)
 

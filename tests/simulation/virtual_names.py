@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
-from broker.environment.names import plain_host
+from broker.environment.network import plain_host
 
 
 class VirtualNames:

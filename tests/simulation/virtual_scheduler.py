@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from broker.environment.computing import Asker, Compute, Computed, TakeBack
 from broker.environment.scheduler import Scheduled, TaskFailed
+from broker.environment.threads import Asker, Compute, Computed, TakeBack
 from protocol.errors import stops_the_broker
 from storage.background import Lane, Then, Work, run_in_turn
 from tests.simulation.virtual_files import MachineDied

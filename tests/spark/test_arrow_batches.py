@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
-from barnabas.spark import wire_records
+from barnabas.spark import wire as wire_records
 from barnabas.spark.arrow_batches import Batch, Columns, binary, build, build_groups, from_bytes, spans, stamp
 from barnabas.spark.errors import RowError
 from barnabas.spark.settings import CODECS

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 from barnabas.spark.audit import __main__ as command
 from barnabas.spark.audit import refusals
-from barnabas.spark.codes import ResponseError
+from barnabas.spark.errors import ResponseError
 from tests.spark.topics import Transactions, create_topic
 
 Names = Callable[[str], str]

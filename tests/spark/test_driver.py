@@ -13,7 +13,8 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 from pyspark.sql.types import StringType, StructField, StructType
 
-from barnabas.spark import ExactlyOnceKafkaSink, marker, reports
+from barnabas.spark import ExactlyOnceKafkaSink, marker
+from barnabas.spark import plan as reports
 from barnabas.spark.errors import (
     DuplicateWriteError,
     MarkerError,
@@ -25,9 +26,9 @@ from barnabas.spark.errors import (
     WrittenTwiceError,
 )
 from barnabas.spark.marker import Marker
-from barnabas.spark.reports import PartitionReport
+from barnabas.spark.plan import PartitionReport
 from barnabas.spark.stream import LoggedOffsets, parse_offsets
-from barnabas.spark.wire_records import Record
+from barnabas.spark.wire import Record
 from protocol.records.records import read_records
 
 

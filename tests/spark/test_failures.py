@@ -12,7 +12,8 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 from py4j.protocol import Py4JNetworkError
 
-from barnabas.spark import failures, reports
+from barnabas.spark import errors as failures
+from barnabas.spark import plan as reports
 from barnabas.spark.errors import DriverGoneError, TaskRepeatedError, TryFailedError, WorkerError
 
 PYTHON = """

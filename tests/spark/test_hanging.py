@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("kafka", reason="needs kafka-python, of the extra `spark`")
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from barnabas.spark import codes, hanging, transaction
-from barnabas.spark.codes import NoAnswerError, ResponseError
-from barnabas.spark.errors import HangingTransactionError, TryFailedError
+from barnabas.spark import errors as codes
+from barnabas.spark import hanging, transaction
+from barnabas.spark.errors import HangingTransactionError, NoAnswerError, ResponseError, TryFailedError
 from barnabas.spark.wire import Identity
-from barnabas.spark.wire_transactions import DescribedTransaction, Leaders, OpenTransaction
+from barnabas.spark.wire_connection import DescribedTransaction, Leaders, OpenTransaction
 
 TAKEN = "take"
 NEXT = Identity(7, 10)

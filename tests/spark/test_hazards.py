@@ -17,9 +17,16 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 import pyarrow as pa
 
-from barnabas.spark import ExactlyOnceKafkaSink, arrow_batches, codes
-from barnabas.spark.codes import NoAnswerError, ResponseError
-from barnabas.spark.errors import BatchFailedError, MarkerError, QueryFencedError, TransactionTimeoutError
+from barnabas.spark import ExactlyOnceKafkaSink, arrow_batches
+from barnabas.spark import errors as codes
+from barnabas.spark.errors import (
+    BatchFailedError,
+    MarkerError,
+    NoAnswerError,
+    QueryFencedError,
+    ResponseError,
+    TransactionTimeoutError,
+)
 from barnabas.spark.wire import Identity, Wire
 from tests.spark.outputs import create, read, values, wait_for_markers
 

@@ -15,8 +15,7 @@ pytest.importorskip("pyarrow", reason="needs pyarrow, of the extra `spark`")
 from barnabas.spark import arrow_batches, marker
 from barnabas.spark.errors import MarkerError, QueryFencedError, TryFailedError
 from barnabas.spark.marker import Marker
-from barnabas.spark.wire import EARLIEST, Wire
-from barnabas.spark.wire_records import Record
+from barnabas.spark.wire import EARLIEST, Record, Wire
 from protocol.records.records import read_records
 
 Name = Callable[[str], str]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from barnabas.spark import ExactlyOnceKafkaSink, arrow_batches, job, tasks
 from barnabas.spark.errors import RowError
 from barnabas.spark.plan import Blob, Plan
-from barnabas.spark.writing import Here
+from barnabas.spark.tasks import Here
 from tests.spark.outputs import create, read
 from tests.spark.plans import plan
 

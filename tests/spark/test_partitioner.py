@@ -10,8 +10,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.spark.arrow_batches import spans
-from barnabas.spark.partitioner import LONGEST_TOGETHER, murmur2, murmur2_of, partitions_of
+from barnabas.spark.arrow_batches import LONGEST_TOGETHER, murmur2, murmur2_of, partitions_of, spans
 
 # What org.apache.kafka.common.utils.Utils.murmur2 makes of them, signed.
 JAVA = {

@@ -12,8 +12,8 @@ pytest.importorskip("kafka", reason="needs kafka-python, of the extra `spark`")
 
 from kafka.net import transport
 
-from barnabas.spark import wire_quiet
-from barnabas.spark.codes import NoAnswerError
+from barnabas.spark import wire_connection as wire_quiet
+from barnabas.spark.errors import NoAnswerError
 from barnabas.spark.wire import Wire
 
 

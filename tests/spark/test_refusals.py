@@ -17,9 +17,15 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 import kafka.errors
 
-from barnabas.spark import codes, transaction
-from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
-from barnabas.spark.errors import BrokerRefusedError, SourceOffsetsError
+from barnabas.spark import errors as codes
+from barnabas.spark import transaction
+from barnabas.spark.errors import (
+    BrokerRefusedError,
+    NoAnswerError,
+    ResponseError,
+    SourceOffsetsError,
+    as_sink_error,
+)
 from barnabas.spark.wire import Identity, Wire
 from barnabas.spark.wire_connection import _translated
 

@@ -13,7 +13,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from barnabas.spark import BatchReport, ExactlyOnceKafkaSink, explained, transaction
+from barnabas.spark import BatchReport, ExactlyOnceKafkaSink, transaction
+from barnabas.spark import transaction as explained
 from tests.spark.outputs import create
 
 if TYPE_CHECKING:

@@ -12,8 +12,10 @@ import pytest
 pytest.importorskip("kafka", reason="needs kafka-python, of the extra `spark`")
 pa = pytest.importorskip("pyarrow", reason="needs pyarrow, of the extra `spark`")
 
-from barnabas.spark import arrow_batches, codes, writing
-from barnabas.spark.codes import ResponseError
+from barnabas.spark import arrow_batches
+from barnabas.spark import errors as codes
+from barnabas.spark import tasks as writing
+from barnabas.spark.errors import ResponseError
 from barnabas.spark.plan import Blob
 from barnabas.spark.wire import Appended, Outgoing, Pending
 from tests.spark.plans import plan

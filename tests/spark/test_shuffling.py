@@ -11,10 +11,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from barnabas.spark import ExactlyOnceKafkaSink, key_hashes
+from barnabas.spark import ExactlyOnceKafkaSink
+from barnabas.spark import job as key_hashes
+from barnabas.spark.arrow_batches import murmur2_of
 from barnabas.spark.errors import RowError, UnknownTopicError
-from barnabas.spark.partitioner import murmur2_of
-from barnabas.spark.shuffling import salts, spark_hash, to_owners
+from barnabas.spark.job import salts, spark_hash, to_owners
 from tests.spark.outputs import create, read, values
 from tests.spark.plans import plan
 

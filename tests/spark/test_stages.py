@@ -15,7 +15,8 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
 import pyarrow as pa
 
-from barnabas.spark import ExactlyOnceKafkaSink, stages, tasks, transaction
+from barnabas.spark import ExactlyOnceKafkaSink, tasks, transaction
+from barnabas.spark import catalyst as stages
 from barnabas.spark.plan import Plan
 from tests.spark.outputs import create, values
 

@@ -16,7 +16,7 @@ pa = pytest.importorskip("pyarrow", reason="needs pyarrow, of the extra `spark`"
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 
 from barnabas.spark import arrow_batches
-from barnabas.spark.codes import NoAnswerError
+from barnabas.spark.errors import NoAnswerError
 from barnabas.spark.wire import READ_COMMITTED, Identity, Wire
 from barnabas.spark.wire_connection import CLIENT_ID, check
 from barnabas.spark.wire_log import RawLog

@@ -12,7 +12,6 @@ pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 from pyspark.sql.types import StringType, StructField, StructType
 
 from barnabas.spark import ExactlyOnceKafkaSink, marker, transaction, wire_connection
-from barnabas.spark.columns import RecordForm
 from barnabas.spark.errors import (
     BatchFailedError,
     ConnectError,
@@ -24,9 +23,9 @@ from barnabas.spark.errors import (
     TryFailedError,
     UnreachableError,
 )
-from barnabas.spark.reports import BatchReport
+from barnabas.spark.plan import BatchReport
 from barnabas.spark.stream import LoggedOffsets, Stream
-from barnabas.spark.transaction import Work
+from barnabas.spark.transaction import RecordForm, Work
 from barnabas.spark.wire import Wire
 
 DONE = BatchReport(0, False, 1, 0, 0, 0.0, 0.0, 0.0, 0.0, ())

@@ -30,11 +30,17 @@ from kafka.protocol.producer import (
 )
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
-from barnabas.spark import codes
-from barnabas.spark.codes import NoAnswerError, ResponseError, as_sink_error
-from barnabas.spark.errors import BrokerRefusedError, QueryFencedError, RecordTooLargeError, TryFailedError
-from barnabas.spark.wire import LATEST, READ_UNCOMMITTED, Outgoing, Wire
-from barnabas.spark.wire_produce import Produce
+from barnabas.spark import errors as codes
+from barnabas.spark.errors import (
+    BrokerRefusedError,
+    NoAnswerError,
+    QueryFencedError,
+    RecordTooLargeError,
+    ResponseError,
+    TryFailedError,
+    as_sink_error,
+)
+from barnabas.spark.wire import LATEST, READ_UNCOMMITTED, Outgoing, Produce, Wire
 from tests.spark.outputs import create
 
 ROOT = Path(__file__).parents[2]

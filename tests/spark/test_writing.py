@@ -17,15 +17,17 @@ pyspark = pytest.importorskip("pyspark", reason="needs pyspark, of the extra `sp
 
 import pyarrow as pa
 
-from barnabas.spark import codes, hanging, sequences, tasks, wire_records, writing
+from barnabas.spark import errors as codes
+from barnabas.spark import hanging, tasks
+from barnabas.spark import hanging as sequences
+from barnabas.spark import tasks as writing
+from barnabas.spark import wire as wire_records
 from barnabas.spark.arrow_batches import Batch
-from barnabas.spark.codes import ResponseError
-from barnabas.spark.errors import DuplicateWriteError, TryFailedError
-from barnabas.spark.plan import SEQUENCES, Blob, Plan, Target
-from barnabas.spark.reports import PartitionReport
+from barnabas.spark.errors import DuplicateWriteError, ResponseError, TryFailedError
+from barnabas.spark.plan import SEQUENCES, Blob, PartitionReport, Plan, Target
+from barnabas.spark.tasks import Here, Partition, Writer
 from barnabas.spark.wire import Appended, Identity, Pending
-from barnabas.spark.wire_transactions import OpenTransaction
-from barnabas.spark.writing import Here, Partition, Writer
+from barnabas.spark.wire_connection import OpenTransaction
 from tests.spark.plans import plan
 
 PLAN = replace(

@@ -13,13 +13,14 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pyspark, of the extra `spark`")
 
-from barnabas.spark import arrow_batches, codes, writing
+from barnabas.spark import arrow_batches
+from barnabas.spark import errors as codes
+from barnabas.spark import tasks as writing
 from barnabas.spark.batch_format import read_header
-from barnabas.spark.codes import ResponseError
-from barnabas.spark.errors import DuplicateWriteError
+from barnabas.spark.errors import DuplicateWriteError, ResponseError
 from barnabas.spark.plan import Blob, Plan, Target
+from barnabas.spark.tasks import Writer
 from barnabas.spark.wire import Appended, Outgoing, Pending
-from barnabas.spark.writing import Writer
 
 PRODUCER = (7, 3)
 BEFORE_AN_APPEND = (codes.NOT_LEADER_OR_FOLLOWER, codes.LEADER_NOT_AVAILABLE, codes.NOT_ENOUGH_REPLICAS)

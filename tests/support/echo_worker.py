@@ -5,7 +5,7 @@ import os
 import socket
 import sys
 
-from broker.environment.framing import framed, taken
+from broker.environment.worker_channel import framed, taken
 
 
 def main() -> None:

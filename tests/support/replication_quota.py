@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.environment.clock import Clock
+from broker.environment.scheduler import Clock
 from broker.quotas.rates import Windows
 from broker.quotas.replication_quotas import ReplicationQuota
 from storage.log.log_config import LONG_MAX

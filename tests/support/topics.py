@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from broker.controller.auto_topic_creation import Created
-from broker.controller.topic_requests import Deleted, Extended, TopicRequests
+from broker.controller.topic_requests import Created, Deleted, Extended, TopicRequests
 from broker.server import Server
 from protocol.errors import KafkaError
 from tests.support.submitting import unexpected

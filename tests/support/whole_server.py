@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from broker.config.broker_config import BrokerConfig
-from broker.environment.background_threads import BackgroundThreads
 from broker.environment.environment import Environment
+from broker.environment.threads import BackgroundThreads
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.process import command_line

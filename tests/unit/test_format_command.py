@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from broker.config.errors import UsageError
-from broker.controller.release_versions import initial_levels, metadata_version_of, release_of
-from broker.controller.scram_arguments import credential
-from broker.process.format_command import format_command
+from broker.process.format_command import (
+    credential,
+    format_command,
+    initial_levels,
+    metadata_version_of,
+    release_of,
+)
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 VOTER = "1@h:9093:JEXY6aqzQY-32P5TStzaFg"

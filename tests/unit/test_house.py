@@ -49,7 +49,6 @@ SAID_WITH_THEIR_FOLDER = {
     "errors": "of the protocol, and of settings: the folder says whose",
     "init_producer_id": "a request of Kafka's: its handler, and what the coordinator decides of it",
     "records": "in a batch, and in a coordinator's topic: the folder says whose",
-    "settings": "of the broker, of its cleaner, of a coordinator: the folder says whose",
 }
 """Files that may be on two floors."""
 

@@ -2,19 +2,80 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as fn
 from pyspark.sql.window import Window
 
-from barnabas.spark.audit import duplicates, ranges, refusals
-from barnabas.spark.schemas import arrow_schema
+from barnabas.spark.audit import scan
+from barnabas.spark.audit.refusals import check_topics
+from barnabas.spark.plan import arrow_schema
 from barnabas.spark.wire_log import Bounds, RawLog
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import Column, DataFrame, SparkSession
+
+
+# --- Records that should be the only ones of their key, found with Spark's own Kafka source -----------------
+
+
+def check_key(spark: SparkSession, bootstrap: str, key: Sequence[str]) -> None:
+    """Raises AnalysisException for an expression that Spark can't make sense of, before anything is read."""
+    source = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    _keyed(source.option("subscribe", "any").option("includeHeaders", "true").load(), key)
+
+
+def count(
+    spark: SparkSession,
+    bootstrap: str,
+    table: Sequence[Mapping[str, Any]],
+    key: Sequence[str],
+    options: Mapping[str, str],
+) -> dict[tuple[str, int], int]:
+    """(topic, partition) → how many records have a key that came before, there or in a lower partition.
+
+    table: says what to read of each partition: start_offset up to stable_end_offset.
+    """
+    rows = [row for row in table if row["stable_end_offset"] > row["start_offset"]]
+    if not rows:
+        return {}
+    source = spark.read.format("kafka").option("kafka.bootstrap.servers", bootstrap)
+    for name, value in {"isolation.level": "read_committed", **options}.items():
+        source = source.option(f"kafka.{name}", value)
+    starts: dict[str, dict[str, int]] = {}
+    ends: dict[str, dict[str, int]] = {}
+    for row in rows:
+        starts.setdefault(row["topic"], {})[str(row["partition"])] = row["start_offset"]
+        ends.setdefault(row["topic"], {})[str(row["partition"])] = row["stable_end_offset"]
+    assigned = {topic: [int(partition) for partition in partitions] for topic, partitions in starts.items()}
+    source = source.option("assign", json.dumps(assigned)).option("includeHeaders", "true")
+    source = source.option("startingOffsets", json.dumps(starts)).option("endingOffsets", json.dumps(ends))
+
+    names = _names(key)
+    keyed = _keyed(source.load(), key).where(" OR ".join(f"{name} IS NOT NULL" for name in names))
+    in_partitions = keyed.groupBy("topic", "partition", *names).agg(fn.count("*").alias("records"))
+    first = fn.row_number().over(Window.partitionBy("topic", *names).orderBy("partition")) == 1
+    counted = (
+        in_partitions.withColumn("first", first)
+        .groupBy("topic", "partition")
+        .agg(fn.sum(fn.col("records") - fn.when(fn.col("first"), 1).otherwise(0)).alias("duplicates"))
+    )
+    return {(row.topic, row.partition): row.duplicates for row in counted.collect()}
+
+
+def _keyed(records: DataFrame, key: Sequence[str]) -> DataFrame:
+    columns = [fn.expr(expression).alias(name) for name, expression in zip(_names(key), key, strict=True)]
+    return records.select("topic", "partition", *columns)
+
+
+def _names(key: Sequence[str]) -> list[str]:
+    return [f"key_{number}" for number in range(len(key))]
+
+
+# --- The rows -----------------------------------------------------------------------------------------------
 
 ATTEMPTS = 3
 SCHEMA = (
@@ -73,8 +134,8 @@ def audit(
     scan.UnreadableBatchError (inside of Spark's own error), ResponseError, NoAnswerError.
     """
     if key:
-        duplicates.check_key(spark, bootstrap, key)
-        refusals.check_topics(bootstrap, topics, keyed=True, client=client or {}, timeout_ms=timeout_ms)
+        check_key(spark, bootstrap, key)
+        check_topics(bootstrap, topics, keyed=True, client=client or {}, timeout_ms=timeout_ms)
     for _ in range(ATTEMPTS):
         log = RawLog(bootstrap, client or {}, timeout_ms)
         try:
@@ -85,7 +146,7 @@ def audit(
         table, expired = _summed(bounds, rows)
         if not expired:
             if key:
-                found = duplicates.count(spark, bootstrap, table, key, options or {})
+                found = count(spark, bootstrap, table, key, options or {})
                 for row in table:
                     row["duplicates"] = found.get((row["topic"], row["partition"]), 0)
             names = [column.split()[0] for column in SCHEMA.split(", ")]
@@ -101,19 +162,19 @@ def _scanned(
     largest_range: int | None,
     timeout_ms: int,
 ) -> DataFrame:
-    """The rows of all ranges (`ranges.SCHEMA`)."""
+    """The rows of all ranges (`scan.SCHEMA`)."""
     slots = spark.sparkContext.defaultParallelism
-    shares = ranges.split(bounds, slots, largest_range)
+    shares = scan.split(bounds, slots, largest_range)
 
-    def scan(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    def scanned(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         import pyarrow
 
         numbers = [number.as_py() for batch in batches for number in batch.column(0)]
-        rows = list(ranges.scan([shares[number] for number in numbers], bootstrap, client, timeout_ms))
-        yield from pyarrow.Table.from_pylist(rows, arrow_schema(ranges.SCHEMA)).to_batches()
+        rows = list(scan.scan([shares[number] for number in numbers], bootstrap, client, timeout_ms))
+        yield from pyarrow.Table.from_pylist(rows, arrow_schema(scan.SCHEMA)).to_batches()
 
-    tasks = max(1, min(len(shares), slots * ranges.RANGES_PER_SLOT))
-    return spark.range(0, len(shares), 1, tasks).mapInArrow(scan, ranges.SCHEMA)
+    tasks = max(1, min(len(shares), slots * scan.RANGES_PER_SLOT))
+    return spark.range(0, len(shares), 1, tasks).mapInArrow(scanned, scan.SCHEMA)
 
 
 def _summed(bounds: Sequence[Bounds], rows: DataFrame) -> tuple[list[dict[str, Any]], bool]:

@@ -26,10 +26,14 @@ from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.records import AnyRecord, GroupRecord
 from coordinator.java.maps import JavaHashMap
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.messages.groups import ConsumerProtocolSubscription
 from protocol.messages.group_records import GroupMetadataValue, MemberMetadata
-from protocol.messages.groups import ListedGroup
-from protocol.messages.groups import JoinGroupResponse, JoinGroupResponseMember, SyncGroupResponse
+from protocol.messages.groups import (
+    ConsumerProtocolSubscription,
+    JoinGroupResponse,
+    JoinGroupResponseMember,
+    ListedGroup,
+    SyncGroupResponse,
+)
 from protocol.wire.codec import decode
 
 # --- which topics its members consume, as far as the coordinator can know -------------------------------------

@@ -35,8 +35,8 @@ from coordinator.group.member_memory import brought_by_classic_member
 from coordinator.group.parts import ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.messages.groups import ConsumerProtocolSubscription
 from protocol.messages.groups import (
+    ConsumerProtocolSubscription,
     HeartbeatRequest,
     JoinGroupResponse,
     LeaveGroupRequest,

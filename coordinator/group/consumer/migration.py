@@ -57,9 +57,9 @@ from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.groups import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
+    JoinGroupResponse,
     TopicPartition,
 )
-from protocol.messages.groups import JoinGroupResponse
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.wire.codec import decode, encode
 

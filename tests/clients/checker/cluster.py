@@ -12,7 +12,7 @@ from tests.clients.checker.plan import CONSUMER_GROUPS
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from barnabas.cluster_node import ClusterNode
+    from barnabas.cluster import ClusterNode
     from tests.clients.checker.workload import Workload
 
 PATIENCE_S = 120.0

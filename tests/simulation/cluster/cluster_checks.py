@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.image_records import image_records
+from broker.controller.metadata_log import image_records
 from broker.replicas.leader import Leader
 from tests.simulation import log_contents, node_states
 from tests.simulation.machine import Machine

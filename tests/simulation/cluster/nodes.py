@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from broker.config.errors import StartError
 from broker.controller.image import ClusterImage
-from broker.process.start_error import StartError
 from broker.replicas.leader import Leader
 from broker.replicas.partition import Partition
 from tests.simulation.machine import Machine, World

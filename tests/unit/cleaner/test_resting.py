@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.cleaner.resting import LONGEST_RETRY_S, RETRY_S, Resting
+from broker.cleaner.choice import LONGEST_RETRY_S, RETRY_S, Resting
 
 
 class Lately:
@@ -26,7 +26,7 @@ def somebody() -> Any:
     return Somebody()
 
 
-@pytest.mark.limit("broker.cleaner.resting.LONGEST_RETRY_S")
+@pytest.mark.limit("broker.cleaner.choice.LONGEST_RETRY_S")
 def test_a_pass_that_is_lost_again_and_again_is_made_ever_more_rarely() -> None:
     it, partition = Lately(), somebody()
     rests = [it.resting.rest(partition, is_lost=True) for _ in range(2_000)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from broker.cleaner.throttle import Throttle
+from broker.cleaner.passes import Throttle
 
 
 def test_what_is_over_within_300_ms_is_not_slowed() -> None:

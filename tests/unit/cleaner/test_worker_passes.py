@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from broker.cleaner.passes import PassLostError
-from broker.cleaner.throttle import Throttle
+from broker.cleaner.passes import PassLostError, Throttle
 from broker.cleaner.worker import GO, HELLO, Failure, Order, Rest
 from broker.cleaner.worker_passes import KEPT_IDLE_S, MOST_REFUSED, WorkerPasses
-from broker.environment.framing import framed, taken
+from broker.environment.worker_channel import framed, taken
 from storage.cleaning.plan import CleaningPlan, CleaningSettings, UncleanableError
 
 UNTHROTTLED = 1.7976931348623157e308

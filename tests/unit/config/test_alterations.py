@@ -19,7 +19,7 @@ from broker.config.alterations import (
 )
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
-from broker.config.topic_definitions import topic_definition
+from broker.config.topic_config import topic_definition
 from protocol.errors import Error, KafkaError
 
 SET, DELETE, APPEND, SUBTRACT = AlterConfigOp

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.config.assembly import assemble, settings_of
-from broker.config.broker_config import BrokerConfig
+from broker.config.broker_config import AT_MOST_ONE, DEFAULTS, BrokerConfig
 from broker.config.errors import UsageError
-from broker.config.settings import Layer, Setting, layered
-from broker.config.single_node import AT_MOST_ONE, DEFAULTS
+from broker.config.given_settings import Layer, Setting, layered
 
 
 def config(**values: str) -> BrokerConfig:

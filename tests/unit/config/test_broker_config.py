@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from broker.config.alterations import set_dynamic
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
-from broker.config.dynamic_settings import set_dynamic
 
 
 def config(values: dict[str, str] | None = None) -> BrokerConfig:

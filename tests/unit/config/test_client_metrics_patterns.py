@@ -6,7 +6,7 @@ import warnings
 
 import pytest
 
-from broker.config.checks.client_metrics import MOST_MATCH_CHARACTERS, check_client_metrics_configs
+from broker.config.client_metrics_config import MOST_MATCH_CHARACTERS, check_client_metrics_configs
 from protocol.errors import Error, KafkaError
 
 
@@ -58,7 +58,7 @@ def test_a_class_of_all_characters_whatever_their_case_is_read_without_going_ove
     check_client_metrics_configs({"match": "client_id=(?i)" + "[\\x{0}-\\x{10ffff}]" * 80})
 
 
-@pytest.mark.limit("broker.config.checks.client_metrics.MOST_MATCH_CHARACTERS")
+@pytest.mark.limit("broker.config.client_metrics_config.MOST_MATCH_CHARACTERS")
 def test_patterns_have_a_length() -> None:
     begin = "client_id="
     check_client_metrics_configs({"match": begin + "a" * (MOST_MATCH_CHARACTERS - len(begin))})

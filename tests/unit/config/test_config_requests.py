@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.controller.config_requests import CHARACTERS_PER_ENTRY, ConfigRequest
-from broker.controller.pause import PER_STEP
+from broker.controller.config_decisions import CHARACTERS_PER_ENTRY, ConfigRequest
+from broker.controller.controller_result import PER_STEP
 from protocol.messages.configs import IncrementalAlterableConfig, IncrementalAlterConfigsResource
 from tests.support import wishes
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import broker_definitions, topic_definitions
+from broker.config import broker_definitions
+from broker.config import topic_config as topic_definitions
 from broker.config.broker_definitions import broker_definition, synonyms_of, without_listener
-from broker.config.definitions import ConfigDef, ConfigType
-from broker.config.parsing import parse_value
-from broker.config.topic_definitions import topic_definition
-from broker.config.validators import validate
+from broker.config.definitions import ConfigDef, ConfigType, parse_value, validate
+from broker.config.topic_config import topic_definition
 
 DATA = Path(__file__).parent / "data"
 REQUIRED = "null(required)"

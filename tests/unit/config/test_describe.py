@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from broker.config.alterations import set_dynamic
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
 from broker.config.broker_definitions import BROKER_ROWS
-from broker.config.definitions import ConfigType
+from broker.config.definitions import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType
 from broker.config.describe import describe_broker, describe_cluster_defaults, describe_topic
-from broker.config.dynamic_settings import set_dynamic
-from broker.config.entries import ConfigEntry, ConfigSource, ConfigSynonym
 
 TOPIC, BROKER, CLUSTER, STATIC, DEFAULT = (
     ConfigSource(1),

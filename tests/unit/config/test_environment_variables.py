@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.environment_variables import NOT_SETTINGS, FirstTopic, read_environment, setting_name
 from broker.config.errors import UsageError
-from broker.config.settings import Setting
+from broker.config.given_settings import NOT_SETTINGS, FirstTopic, Setting, read_environment, setting_name
 
 
 @pytest.mark.parametrize(

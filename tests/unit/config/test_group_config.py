@@ -8,10 +8,10 @@ from broker.config import client_metrics_config, documentation, group_config
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
 from broker.config.broker_definitions import BROKER_ROWS
-from broker.config.checks.client_metrics import check_client_metrics_configs
-from broker.config.checks.groups import check_group_configs
-from broker.config.entries import ConfigSource
-from broker.config.topic_definitions import TOPIC_ROWS
+from broker.config.client_metrics_config import check_client_metrics_configs
+from broker.config.definitions import ConfigSource
+from broker.config.group_config import check_group_configs
+from broker.config.topic_config import TOPIC_ROWS
 from protocol.errors import Error, KafkaError
 
 

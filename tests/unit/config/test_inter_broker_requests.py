@@ -6,10 +6,10 @@ import pytest
 
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
-from broker.config.checks.dynamic import check_dynamic
 from broker.config.describe import describe_broker
-from broker.config.environment_variables import read_environment
 from broker.config.errors import ConfigError, UsageError
+from broker.config.given_settings import read_environment
+from broker.config.reconfiguration import check_dynamic
 
 SETTING = "barnabas.inter.broker.requests"
 OF_CLIENTS, OF_BROKERS = f"listener.name.clients.{SETTING}", f"listener.name.brokers.{SETTING}"

@@ -7,10 +7,8 @@ import re
 
 import pytest
 
-from broker.config.definitions import ConfigDef, ConfigType, Value
+from broker.config.definitions import ConfigDef, ConfigType, Value, parse_type, parse_value, value_text
 from broker.config.errors import ConfigError
-from broker.config.parsing import parse_type, parse_value
-from broker.config.value_text import value_text
 
 NUMBER = "Not a number of type "
 

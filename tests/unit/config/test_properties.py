@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.errors import UsageError
-from broker.config.properties import parse_properties, read_properties
+from broker.config.given_settings import parse_properties, read_properties
 
 
 @pytest.mark.parametrize(

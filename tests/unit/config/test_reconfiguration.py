@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.alterations import Alteration, AlterConfigOp, alter_broker
+from broker.config.alterations import Alteration, AlterConfigOp, alter_broker, set_dynamic
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
-from broker.config.dynamic_settings import set_dynamic
 from protocol.errors import Error, KafkaError
 
 SET, DELETE, APPEND, SUBTRACT = AlterConfigOp

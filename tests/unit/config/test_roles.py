@@ -7,9 +7,8 @@ import re
 import pytest
 
 from broker.config.assembly import assemble, settings_of
-from broker.config.broker_config import BrokerConfig
+from broker.config.broker_config import AT_MOST_ONE, BrokerConfig
 from broker.config.errors import UsageError
-from broker.config.single_node import AT_MOST_ONE
 
 VOTERS = "controller.quorum.voters"
 BOOTSTRAP = "controller.quorum.bootstrap.servers"

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from broker.config.alterations import set_dynamic
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
-from broker.config.checks.topics import check_topic_configs
-from broker.config.dynamic_settings import set_dynamic
-from broker.config.entries import ConfigSource
+from broker.config.definitions import ConfigSource
 from broker.config.topic_config import (
     MOST_BETWEEN_INDEX_ENTRIES,
+    TOPIC_ROWS,
+    check_topic_configs,
     effective_topic_configs,
     log_config_of_metadata,
     log_config_of_topic,
     topic_values,
 )
-from broker.config.topic_definitions import TOPIC_ROWS
 from protocol.errors import Error, KafkaError
 from storage.log.log_config import LogConfig
 

@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import TypeVar
 
-from broker.controller.broker_change import BrokerChange
-from broker.controller.broker_fencing import BrokerHeartbeatReply, fence_stale_broker, heartbeat
 from broker.controller.broker_heartbeats import BrokerHeartbeats
-from broker.controller.broker_registration import RegistrationTerms, register, unregister
+from broker.controller.broker_registration import (
+    BrokerHeartbeatReply,
+    RegistrationTerms,
+    fence_stale_broker,
+    heartbeat,
+    register,
+    unregister,
+)
 from broker.controller.controller_result import ControllerResult
-from broker.controller.features import ELR_VERSION
 from broker.controller.image import ClusterImage
+from broker.controller.metadata_versions import ELR_VERSION
+from broker.controller.partition_updates import BrokerChange
 from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller.directory_ids import UNASSIGNED
-from broker.controller.image import NO_LEADER, PartitionImage
+from broker.controller.image import NO_LEADER, UNASSIGNED, PartitionImage
 from broker.controller.partition_changes import Terms, TopicIdPartition, Wish, partition_change
 from protocol.messages.metadata_records import PartitionChangeRecord, PartitionRecord
 

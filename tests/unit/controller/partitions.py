@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from broker.controller.broker_change import BrokerChange
 from broker.controller.controller_result import ControllerResult
-from broker.controller.features import ELR_VERSION
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, PartitionImage
-from broker.controller.partition_terms import OwnSettings
-from broker.controller.partition_updates import leader_and_isr_updates
-from broker.controller.record_versions import DIRECTORIES_SINCE, LATEST_METADATA_VERSION, METADATA_VERSION
+from broker.controller.metadata_versions import (
+    DIRECTORIES_SINCE,
+    ELR_VERSION,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+)
+from broker.controller.partition_updates import BrokerChange, OwnSettings, leader_and_isr_updates
 from broker.controller.registration import FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED
 from protocol.messages import metadata_records as records
 from protocol.waiting import Waiting, at_once

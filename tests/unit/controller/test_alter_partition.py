@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.controller.alter_partition import altered_partitions
-from broker.controller.broker_epochs import check_broker_epoch
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller_result import PER_STEP, ControllerResult
 from broker.controller.image import NO_LEADER
 from broker.controller.partition_changes import RECOVERED, RECOVERING
-from broker.controller.pause import PER_STEP
-from broker.controller.registration import BrokerIncarnation
+from broker.controller.partition_requests import altered_partitions
+from broker.controller.registration import BrokerIncarnation, check_broker_epoch
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import (
     AlteredPartition,

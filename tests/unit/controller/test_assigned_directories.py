@@ -3,8 +3,7 @@
 import pytest
 
 from broker.controller.assigned_directories import directory_of, is_online
-from broker.controller.directory_ids import LOST, MIGRATING, UNASSIGNED
-from broker.controller.image import PartitionImage
+from broker.controller.image import LOST, MIGRATING, UNASSIGNED, PartitionImage
 from protocol.messages.metadata_records import PartitionRecord
 
 ONLINE, FAILED = b"o" * 16, b"f" * 16

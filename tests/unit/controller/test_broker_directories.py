@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.broker_directories import has_online, in_order, is_reserved
-from broker.controller.directory_ids import LOST, MIGRATING, UNASSIGNED
+from broker.controller.image import LOST, MIGRATING, UNASSIGNED
+from broker.controller.registration import has_online, in_order, is_reserved
 from protocol.wire.primitives import uuid_from_text
 
 FIRST, SECOND = uuid_from_text("dir1SEbpRuG1dcpTRGOvJw"), uuid_from_text("dir2xaEwR2m3JHTiy7PWwA")

@@ -6,11 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.controller.broker_change import BrokerChange
-from broker.controller.broker_epochs import check_broker_epoch
+from broker.controller.controller_result import MAX_RECORDS_PER_REQUEST
 from broker.controller.image import ClusterImage
-from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
-from broker.controller.registration import BrokerIncarnation
+from broker.controller.partition_updates import BrokerChange
+from broker.controller.registration import BrokerIncarnation, check_broker_epoch
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_to_controller import BrokerRegistrationRequest

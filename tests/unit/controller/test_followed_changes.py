@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.controller.followed_changes import Following
+from broker.controller.metadata_log import Following
 from protocol.waiting import at_once, turn
 
 

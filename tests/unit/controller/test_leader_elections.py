@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller import leader_elections
-from broker.controller.controller_result import ControllerResult
+from broker.controller import partition_requests as leader_elections
+from broker.controller.controller_result import MAX_RECORDS_PER_REQUEST, PER_STEP, ControllerResult
 from broker.controller.image import NO_LEADER
-from broker.controller.leader_elections import (
+from broker.controller.partition_changes import RECOVERED, RECOVERING, Election
+from broker.controller.partition_requests import (
     MOST_ELECTIONS,
     balanced_leaders,
     elected_leaders,
@@ -15,10 +16,7 @@ from broker.controller.leader_elections import (
     has_preferred_leader,
     unclean_leaders,
 )
-from broker.controller.partition_changes import RECOVERED, RECOVERING, Election
-from broker.controller.partition_terms import OwnSettings
-from broker.controller.pause import PER_STEP
-from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
+from broker.controller.partition_updates import OwnSettings
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.cluster_admin import ElectLeadersRequest, ElectLeadersResponse, ElectLeadersTopic
@@ -268,7 +266,7 @@ def test_one_that_is_led_is_left_alone() -> None:
         assert at_once(unclean_leaders(cluster.image, OWN)).records == []
 
 
-@pytest.mark.limit("broker.controller.leader_elections.MOST_ELECTIONS")
+@pytest.mark.limit("broker.controller.partition_requests.MOST_ELECTIONS")
 def test_so_many_elections_are_held_at_a_time() -> None:
     cluster = leaderless(MOST_ELECTIONS + 1)
     result = at_once(balanced_leaders(cluster.image, OWN))

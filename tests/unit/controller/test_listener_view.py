@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.broker_image import BrokerNode
-from broker.controller.directory_ids import LOST, MIGRATING, UNASSIGNED
-from broker.controller.image import NO_LEADER, ClusterImage, PartitionImage
+from broker.controller.image import (
+    LOST,
+    MIGRATING,
+    NO_LEADER,
+    UNASSIGNED,
+    BrokerNode,
+    ClusterImage,
+    PartitionImage,
+)
 from broker.controller.listener_view import ListenerView, alive_node
 from protocol.messages import metadata_records as records
 

@@ -8,17 +8,16 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.controller.directory_ids import MIGRATING, UNASSIGNED
-from broker.controller.image import ClusterImage
-from broker.controller.partition_assignments import (
+from broker.controller.controller_result import Pause
+from broker.controller.image import MIGRATING, UNASSIGNED, ClusterImage
+from broker.controller.replica_placer import ReplicaPlacer, StripedReplicaPlacer
+from broker.controller.topic_decisions import (
     NewPartitions,
     TopicDefaults,
     is_active,
     more_partitions_of_topic,
     partitions_of_new_topic,
 )
-from broker.controller.pause import Pause
-from broker.controller.replica_placer import ReplicaPlacer, StripedReplicaPlacer
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import PartitionRecord, TopicRecord
 from protocol.messages.topics import (

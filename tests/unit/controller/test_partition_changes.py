@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.controller.directory_ids import LOST, MIGRATING, UNASSIGNED
-from broker.controller.image import NO_LEADER, NO_LEADER_CHANGE, PartitionImage
-from broker.controller.partition_changes import RECOVERED, Election, Wish, is_no_change
-from broker.controller.reassignment_replicas import reverted, towards
+from broker.controller.image import LOST, MIGRATING, NO_LEADER, NO_LEADER_CHANGE, UNASSIGNED, PartitionImage
+from broker.controller.partition_changes import RECOVERED, Election, Wish, is_no_change, reverted, towards
 from tests.unit.controller.one_partition import (
     BAR,
     BAZ,

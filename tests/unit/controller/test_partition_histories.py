@@ -9,13 +9,16 @@ from typing import Any
 
 import pytest
 
-from broker.controller.alter_partition import altered_partitions
-from broker.controller.broker_change import BrokerChange
 from broker.controller.image import NO_LEADER, NO_LEADER_CHANGE, PartitionImage
-from broker.controller.leader_elections import balanced_leaders, elected_leaders, unclean_leaders
 from broker.controller.partition_changes import RECOVERING
-from broker.controller.partition_updates import eligible_updates
-from broker.controller.reassignments import reassigned_partitions
+from broker.controller.partition_requests import (
+    altered_partitions,
+    balanced_leaders,
+    elected_leaders,
+    reassigned_partitions,
+    unclean_leaders,
+)
+from broker.controller.partition_updates import BrokerChange, eligible_updates
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_to_controller import (
     AlterPartitionPartition,

@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.broker_change import BrokerChange
+from broker.controller.controller_result import PER_STEP
 from broker.controller.image import NO_LEADER, PartitionImage
 from broker.controller.partition_changes import RECOVERING
-from broker.controller.partition_terms import OwnSettings
 from broker.controller.partition_updates import (
+    BrokerChange,
+    OwnSettings,
     eligible_updates,
     leader_and_isr_updates,
     updates_of,
 )
-from broker.controller.pause import PER_STEP
 from protocol.messages import metadata_records as records
 from protocol.waiting import at_once
 from tests.support.wishes import pauses

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.controller.image import PartitionImage
-from broker.controller.reassignment_replicas import Completed, Reassignment, is_under_way, reverted, towards
+from broker.controller.partition_changes import Completed, Reassignment, is_under_way, reverted, towards
 from protocol.messages.metadata_records import PartitionRecord
 
 

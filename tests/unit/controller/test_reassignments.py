@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller_result import MAX_RECORDS_PER_REQUEST, PER_STEP, ControllerResult
 from broker.controller.image import NO_LEADER
-from broker.controller.pause import PER_STEP
-from broker.controller.reassignments import ongoing_reassignments, reassigned_partitions
-from broker.controller.record_bounds import MAX_RECORDS_PER_REQUEST
+from broker.controller.partition_requests import ongoing_reassignments, reassigned_partitions
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     AlterPartitionReassignmentsRequest,

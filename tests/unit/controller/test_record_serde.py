@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller import image, record_serde
-from broker.controller.record_serde import decode_metadata_record, encode_metadata_record
+from broker.controller import image
+from broker.controller import metadata_versions as record_serde
+from broker.controller.metadata_versions import decode_metadata_record, encode_metadata_record
 from protocol.errors import CodecError
 from protocol.messages import metadata_records as records
 

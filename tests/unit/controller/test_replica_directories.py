@@ -6,10 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.controller.broker_change import BrokerChange
-from broker.controller.directory_ids import LOST, UNASSIGNED
-from broker.controller.image import ClusterImage
-from broker.controller.replica_directories import ReplicaDirectory, assign_replicas
+from broker.controller.image import LOST, UNASSIGNED, ClusterImage
+from broker.controller.partition_requests import ReplicaDirectory, assign_replicas
+from broker.controller.partition_updates import BrokerChange
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_to_controller import (

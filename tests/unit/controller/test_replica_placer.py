@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.directory_ids import LOST, MIGRATING, UNASSIGNED
-from broker.controller.placement import Placement
+from broker.controller.image import LOST, MIGRATING, UNASSIGNED
 from broker.controller.replica_placer import (
+    Placement,
     StripedReplicaPlacer,
     UsableBroker,
     default_directory,

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.controller.directory_ids import LOST, MIGRATING, UNASSIGNED
-from broker.controller.image import ClusterImage, PartitionImage
-from broker.controller.placement import Placement
-from broker.controller.record_versions import DIRECTORIES_SINCE, METADATA_VERSION
-from broker.disks.replica_directories import ReplicaDirectories
+from broker.controller.image import LOST, MIGRATING, UNASSIGNED, ClusterImage, PartitionImage
+from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from broker.controller.replica_placer import Placement
+from broker.disks.moves import ReplicaDirectories
 from protocol.messages import metadata_records as records
 
 A, B, GONE = b"a" * 16, b"b" * 16, b"gone............"

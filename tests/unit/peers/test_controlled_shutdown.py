@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.peers.controlled_shutdown import CHECK_S, MOST_LEAVE_S, ControlledShutdown
+from broker.peers.own_controller import CHECK_S, MOST_LEAVE_S, ControlledShutdown
 from protocol.errors import Error, KafkaError
 from tests.support.controller_channel import Timers
 
@@ -17,7 +17,7 @@ class Left:
     """Who leaves, and what the controller and others have to say to it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("broker.peers.controlled_shutdown.OtherBrokers", lambda *given: None)
+        monkeypatch.setattr("broker.peers.own_controller.OtherBrokers", lambda *given: None)
         self.timers = Timers()
         self.others_know = False
         self.controller = SimpleNamespace(submit_own=self._submit)
@@ -61,7 +61,7 @@ async def test_it_goes_once_others_know(left: Left) -> None:
     assert (left.timers.now_s, left.timers.waiting) == (2 * CHECK_S, [])
 
 
-@pytest.mark.limit("broker.peers.controlled_shutdown.MOST_LEAVE_S")
+@pytest.mark.limit("broker.peers.own_controller.MOST_LEAVE_S")
 async def test_it_goes_where_others_never_know(left: Left) -> None:
     stop, decided, _ = await left.begin()
     decided(None)

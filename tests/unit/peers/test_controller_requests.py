@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from broker.controller.registration import BrokerIncarnation
-from broker.peers.producer_id_requests import ProducerIdRequests
-from broker.peers.topic_creation_requests import LONGEST_WAIT_S, TopicCreationRequests
+from broker.peers.controller_channel import LONGEST_WAIT_S, ProducerIdRequests, TopicCreationRequests
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.topics import (
@@ -101,7 +100,7 @@ def test_who_has_a_topic_created_is_told_once_this_broker_knows_and_follows_it(e
     assert len(node.answers) == 1
 
 
-@pytest.mark.limit("broker.peers.topic_creation_requests.LONGEST_WAIT_S")
+@pytest.mark.limit("broker.peers.controller_channel.LONGEST_WAIT_S")
 def test_it_is_told_after_a_while_though_the_metadata_does_not_come_and_not_at_all_once_the_node_stops() -> (
     None
 ):

@@ -10,10 +10,12 @@ import pytest
 
 from broker.coordination.share_state_asks import DELETE, ShareStateAsk
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from broker.peers.latest_offset_channels import LatestOffsetChannels
-from broker.peers.marker_channels import MarkerChannels
-from broker.peers.share_state_channels import ShareStateChannels
-from broker.peers.transaction_channels import TransactionChannels
+from broker.peers.other_brokers import (
+    LatestOffsetChannels,
+    MarkerChannels,
+    ShareStateChannels,
+    TransactionChannels,
+)
 from coordinator.ports import TxnMarker
 from coordinator.share.share_partition_key import SharePartitionKey
 from coordinator.transaction.producer_ids import TransactionalProducer

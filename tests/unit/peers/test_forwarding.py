@@ -10,9 +10,8 @@ import pytest
 from broker.network.answers import CloseConnectionError
 from broker.network.forwarded_route import ForwardedRequest
 from broker.network.later import Later
-from broker.peers.forwarding import TIMEOUT_MS, ForwardedAnswer, Forwarding
-from broker.peers.forwarding_refusals import FORWARDED, refusal
-from broker.security.principal import ANONYMOUS
+from broker.peers.forwarding import FORWARDED, TIMEOUT_MS, ForwardedAnswer, Forwarding, refusal
+from broker.security.authorizer import ANONYMOUS
 from protocol.apis import APIS
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.broker_to_controller import EnvelopeRequest, EnvelopeResponse

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.controller.image import NO_LEADER
 from broker.coordination.latest_offsets import LatestOffsets
-from broker.peers.latest_offset_channels import LatestOffsetChannels
+from broker.peers.other_brokers import LatestOffsetChannels
 from protocol.errors import Error, KafkaError
 from protocol.messages.offsets import (
     ListOffsetsPartitionResponse,

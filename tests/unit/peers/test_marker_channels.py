@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.controller.image import NO_LEADER
-from broker.peers.marker_channels import MarkerChannels
+from broker.peers.other_brokers import MarkerChannels
 from coordinator.ports import MarkerAnswers, TxnMarker
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import (

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.coordination.share_state_asks import DELETE, READ, SUMMARIZE, WRITE, ShareStateAsk, ShareStateKind
-from broker.peers.share_state_channels import ShareStateChannels
+from broker.peers.other_brokers import ShareStateChannels
 from coordinator.persister import ShareState, ShareStateSummary, StateBatch
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import Error, KafkaError

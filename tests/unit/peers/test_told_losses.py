@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.controller.directory_ids import LOST
-from broker.peers.told_losses import ToldLosses
+from broker.controller.image import LOST
+from broker.peers.assignments_manager import ToldLosses
 from tests.support.controller_channel import Timers
 from tests.unit.peers.several_brokers import OWN, cluster
 

@@ -8,7 +8,7 @@ import pytest
 
 from broker.controller.image import NO_LEADER
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from broker.peers.transaction_channels import TransactionChannels
+from broker.peers.other_brokers import TransactionChannels
 from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.dynamic_settings import set_dynamic
+from broker.config.alterations import set_dynamic
 from broker.controller.image import TOPIC_RESOURCE, ClusterImage
 from broker.quotas.rates import SimpleRate, Windows
 from broker.quotas.replication_quotas import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.single_node import DEFAULTS
+from broker.config.broker_config import DEFAULTS
 from coordinator.group.records import GroupRecord
 from protocol.errors import Error
 from protocol.messages.groups import JoinGroupResponse

@@ -1,34 +1,161 @@
-"""What speaks against putting an altered configuration into force: Kafka's `validateReconfiguration`s.
+"""What of a broker's settings may be altered while it runs, and what speaks against putting that into force.
 
-Kafka asks each part of the broker that follows settings while it runs (`DynamicBrokerConfig.processReconfiguration`):
-listeners with their quotas and threads (`ConnectionQuotas`, `DataPlaneAcceptor`), reporters of metrics, the log
-cleaner, `DynamicThreadPool`, `DynamicLogConfig`, `DynamicListenerConfig`, `DynamicRemoteLogConfig`. A part is asked
-where any setting that it follows has another text than before, and then looks at all of its own: so one alteration may
-be refused for what another setting says.
+First a setting is looked at by itself: whether it may be altered at all, at which level, to which value
+(DynamicBrokerConfig.validateConfigs). Then each part of the broker that follows settings is asked
+(`DynamicBrokerConfig.processReconfiguration`, `validateReconfiguration`): listeners with their quotas and threads
+(`ConnectionQuotas`, `DataPlaneAcceptor`), reporters of metrics, the log cleaner, `DynamicThreadPool`,
+`DynamicLogConfig`, `DynamicListenerConfig`, `DynamicRemoteLogConfig`. A part is asked where any setting that it
+follows has another text than before, and then looks at all of its own: so one alteration may be refused for what
+another setting says.
+
+Kafka looks the name of a class up on its class path; whether the class fits shows later. What stands here are Kafka's
+own classes that fit some setting: others, of a user or of Java itself, are to us not there. At the start any name is
+taken, with a warning (`assembly`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from broker.config.broker_definitions import broker_definition, listener_prefix
-from broker.config.checks.dynamic import (
-    CLEANER_THREADS,
-    CLUSTER_LEVEL_OF_LISTENERS,
-    CONNECTION_QUOTAS,
-    NETWORK_THREADS,
-    ONLY_PER_LISTENER,
-    check_value,
-)
-from broker.config.definitions import PER_BROKER, ConfigType
+from broker.config.broker_definitions import OWN_ROWS, broker_definition, listener_prefix, without_listener
+from broker.config.definitions import PER_BROKER, ConfigDef, ConfigType, parse_type, parse_value
 from broker.config.errors import ConfigError, invalid_value
-from broker.config.java_classes import METRIC_REPORTERS
-from broker.config.parsing import parse_type, parse_value
-from broker.config.topic_definitions import TOPIC_SYNONYMS
+from broker.config.topic_config import TOPIC_SYNONYMS
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
+
+
+METRIC_REPORTERS = frozenset(
+    ("org.apache.kafka.common.metrics.JmxReporter", "org.apache.kafka.tools.PushHttpMetricsReporter")
+)
+"""MetricsReporters that can be made without arguments."""
+
+_SECURITY = (
+    "authenticator.DefaultKafkaPrincipalBuilder",
+    "authenticator.DefaultLogin",
+    "authenticator.SaslClientCallbackHandler",
+    "authenticator.SaslServerCallbackHandler",
+    "kerberos.KerberosClientCallbackHandler",
+    "kerberos.KerberosLogin",
+    "oauthbearer.BrokerJwtValidator",
+    "oauthbearer.ClientCredentialsJwtRetriever",
+    "oauthbearer.ClientJwtValidator",
+    "oauthbearer.DefaultJwtRetriever",
+    "oauthbearer.DefaultJwtValidator",
+    "oauthbearer.FileJwtRetriever",
+    "oauthbearer.JwtBearerJwtRetriever",
+    "oauthbearer.OAuthBearerLoginCallbackHandler",
+    "oauthbearer.OAuthBearerValidatorCallbackHandler",
+    "oauthbearer.internals.OAuthBearerRefreshingLogin",
+    "oauthbearer.internals.OAuthBearerSaslClientCallbackHandler",
+    "oauthbearer.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler",
+    "oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler",
+    "plain.internals.PlainServerCallbackHandler",
+    "scram.internals.ScramServerCallbackHandler",
+    "ssl.DefaultSslEngineFactory",
+)
+
+CLASSES = METRIC_REPORTERS | {f"org.apache.kafka.common.security.{name}" for name in _SECURITY}
+"""What a setting of type CLASS may name."""
+
+
+# --- What may be altered, at which level, and to which values -----------------------------------------------
+
+CLEANER_THREADS = "log.cleaner.threads"
+
+# Kafka binds and unbinds while it runs. Refused, rather than taken without effect.
+_ONLY_AT_START = ("listeners", "listener.security.protocol.map")
+
+# SslConfigs.RECONFIGURABLE_CONFIGS: only with a listener's prefix.
+ONLY_PER_LISTENER = frozenset(
+    f"ssl.{setting}"
+    for setting in (
+        "key.password",
+        "keystore.certificate.chain",
+        "keystore.key",
+        "keystore.location",
+        "keystore.password",
+        "keystore.type",
+        "truststore.certificates",
+        "truststore.location",
+        "truststore.password",
+        "truststore.type",
+    )
+)
+
+# SocketServer.LISTENER_RECONFIGURABLE_CONFIGS: their definitions let 0 through, with which nobody could connect.
+CONNECTION_QUOTAS = ("max.connections", "max.connection.creation.rate")
+NETWORK_THREADS = "num.network.threads"
+
+CLUSTER_LEVEL_OF_LISTENERS = (*CONNECTION_QUOTAS, NETWORK_THREADS)
+"""What may be set for a listener of all brokers; other settings of listeners are for one broker."""
+
+
+def check_dynamic(wanted: Mapping[str, str], *, per_broker: bool) -> None:
+    """DynamicBrokerConfig.validateConfigs: all names first, then the values, then the level."""
+    static = [name for name in wanted if _is_static(name)]
+    if static:
+        raise ConfigError(f"Cannot update these configs dynamically: [{', '.join(static)}]")
+    without_prefix = [name for name in wanted if name in ONLY_PER_LISTENER]
+    if without_prefix:
+        raise ConfigError(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"[{', '.join(without_prefix)}]"
+        )
+    for name, text in wanted.items():
+        _check_dynamic_value(name, text)
+    only_here = [] if per_broker else [name for name in wanted if _is_per_broker(name)]
+    if only_here:
+        raise ConfigError(
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            f"[{', '.join(only_here)}]"
+        )
+
+
+def _is_static(name: str) -> bool:
+    definition = broker_definition(name)
+    return without_listener(name) in OWN_ROWS or (definition is not None and not definition.dynamic)
+
+
+def _is_per_broker(name: str) -> bool:
+    definition = broker_definition(name)
+    if definition is not None:
+        return definition.update_mode == PER_BROKER
+    base = without_listener(name)
+    return base is not None and base not in CLUSTER_LEVEL_OF_LISTENERS
+
+
+def _check_dynamic_value(name: str, text: str) -> None:
+    definition = broker_definition(without_listener(name) or name)
+    if definition is not None and definition.dynamic:
+        check_value(definition, text)
+
+
+def check_only_at_start(wanted: Mapping[str, str], in_force: Mapping[str, str]) -> None:
+    """Raises ConfigError where this broker's `wanted` differ from its dynamic settings `in_force` in what it takes
+    over at its start alone."""
+    for name in _ONLY_AT_START:
+        if wanted.get(name) != in_force.get(name):
+            raise ConfigError(f"Cannot update these configs dynamically: [{name}] (this broker can't yet)")
+
+
+def check_value(definition: ConfigDef, text: str) -> None:
+    """Raises ConfigError where Kafka couldn't read this value while it runs: of a class, that there is one."""
+    value = parse_value(definition, text)
+    if definition.type is ConfigType.CLASS and value not in CLASSES:
+        raise invalid_value(definition.name, text, f"Class {text} could not be found.")
+
+
+def check_stored(name: str, text: str) -> None:
+    """Raises ConfigError for what could be stored once, before it was refused, and mustn't come into force."""
+    definition = broker_definition(name) if name in (*CONNECTION_QUOTAS, CLEANER_THREADS) else None
+    if definition is not None and parse_value(definition, text) == 0:
+        raise ConfigError(f"Invalid {name} 0", name)
+
+
+# --- What each part of the broker says of it ----------------------------------------------------------------
 
 _REPORTERS = "metric.reporters"
 

@@ -1,0 +1,263 @@
+"""Settings as somebody gave them: the text, and where it stands. From the environment, and from .properties files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+from broker.config.broker_definitions import BROKER_SYNONYMS
+from broker.config.errors import UsageError
+
+
+class Setting(NamedTuple):
+    """A value as text, and where it stands: `server.properties:12`, `-o`, `KAFKA_LOG_DIRS`."""
+
+    value: str
+    origin: str
+
+
+Layer: TypeAlias = dict[str, Setting]
+"""The settings of one place, by name."""
+
+_SAME_SETTING: tuple[tuple[str, ...], ...] = (("node.id", "broker.id"), ("log.dirs", "log.dir"))
+
+
+def other_names(name: str) -> Iterable[str]:
+    """The names that say the same thing as this one, in another unit or form."""
+    for names in _SAME_SETTING:
+        if name in names:
+            return names
+    return BROKER_SYNONYMS.get(name, ())
+
+
+def layered(layers: Iterable[Mapping[str, Setting]]) -> Layer:
+    """The layers put over each other, the last one on top.
+
+    A setting takes its other names of the layers below with it: `log.retention.hours` on the command line
+    beats `log.retention.ms` in the file, though Kafka prefers milliseconds where both stand in one place.
+    """
+    merged: Layer = {}
+    for layer in layers:
+        for name in layer:
+            for other in other_names(name):
+                if other not in layer:
+                    merged.pop(other, None)
+        merged.update(layer)
+    return merged
+
+
+# --- The environment, as the apache/kafka container image takes it (KafkaDockerWrapper) ---------------------
+#
+# `KAFKA_NUM_PARTITIONS=3` is `num.partitions=3`: one underscore is a dot, two an underscore, three a dash. Bitnami's
+# `KAFKA_CFG_` prefix is taken as well. `CLUSTER_ID`, or bitnami's name of it, is the id that a new data folder gets.
+# `KAFKA_CREATE_TOPICS=orders:3:1,counts:1:1:compact` has topics made, as the wurstmeister image did.
+
+PREFIX = "KAFKA_"
+BITNAMI_PREFIX = "KAFKA_CFG_"
+
+# For the JVM, its loggers and the start scripts: no settings of the broker.
+NOT_SETTINGS = frozenset(
+    (
+        "KAFKA_VERSION",
+        "KAFKA_HEAP_OPTS",
+        "KAFKA_LOG4J_OPTS",
+        "KAFKA_OPTS",
+        "KAFKA_JMX_OPTS",
+        "KAFKA_JVM_PERFORMANCE_OPTS",
+        "KAFKA_GC_LOG_OPTS",
+        "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_TOOLS_LOG4J_LOGLEVEL",
+        "KAFKA_JMX_HOSTNAME",
+    )
+)
+
+CLUSTER_IDS = ("CLUSTER_ID", "KAFKA_KRAFT_CLUSTER_ID")
+"""The strongest first."""
+
+CREATE_TOPICS = "KAFKA_CREATE_TOPICS"
+CREATE_TOPICS_SEPARATOR = "KAFKA_CREATE_TOPICS_SEPARATOR"
+
+_READ_OTHERWISE = NOT_SETTINGS.union(CLUSTER_IDS, (CREATE_TOPICS, CREATE_TOPICS_SEPARATOR))
+
+
+class FirstTopic(NamedTuple):
+    """A topic that is to be there once the broker has started; -1 partitions or replicas are the broker's defaults."""
+
+    name: str
+    partitions: int
+    replicas: int
+    cleanup_policy: str | None
+
+
+class EnvironmentVariables(NamedTuple):
+    """What the environment says: settings, a new folder's cluster id, topics."""
+
+    settings: Layer
+    cluster_id: Setting | None
+    topics: Sequence[FirstTopic] = ()
+
+
+def read_environment(environ: Mapping[str, str]) -> EnvironmentVariables:
+    """The settings among the environment's variables.
+
+    As in the image, `listeners` follow from the advertised ones where the environment doesn't set them:
+    the same ports, on every interface. Raises UsageError for topics in another form,
+    and for two of one name.
+    """
+    settings: Layer = {}
+    for variable in sorted(environ):
+        if variable.startswith(PREFIX) and variable not in _READ_OTHERWISE:
+            name = setting_name(variable)
+            if name:
+                settings[name] = Setting(environ[variable], variable)
+    advertised = settings.get("advertised.listeners")
+    if advertised is not None and advertised.value and not _is_set(settings, "listeners"):
+        every_interface = ",".join(map(_on_every_interface, advertised.value.split(",")))
+        settings["listeners"] = Setting(every_interface, advertised.origin)
+    cluster_ids = [Setting(environ.get(variable, "").strip(), variable) for variable in CLUSTER_IDS]
+    cluster_id = next((each for each in cluster_ids if each.value), None)
+    separator = environ.get(CREATE_TOPICS_SEPARATOR) or ","
+    return EnvironmentVariables(
+        settings, cluster_id, _first_topics(environ.get(CREATE_TOPICS, "").split(separator))
+    )
+
+
+def _first_topics(texts: Sequence[str]) -> Sequence[FirstTopic]:
+    topics = [_first_topic(text.strip()) for text in texts if text.strip()]
+    named: set[str] = set()
+    for topic in topics:
+        if topic.name in named:
+            raise UsageError(f"{CREATE_TOPICS}: {topic.name} is there twice")
+        named.add(topic.name)
+    return topics
+
+
+def _first_topic(text: str) -> FirstTopic:
+    name, *rest = (part.strip() for part in text.split(":"))
+    try:
+        partitions, replicas = map(int, rest[:2])
+    except ValueError:
+        partitions = replicas = 0
+    if not name or not rest or len(rest) > 3 or 0 in (partitions, replicas):
+        raise UsageError(f"{CREATE_TOPICS}: {text}: NAME:PARTITIONS:REPLICAS[:CLEANUP.POLICY] is the form")
+    return FirstTopic(name, partitions, replicas, rest[2] if rest[2:] else None)
+
+
+def _is_set(settings: Layer, name: str) -> bool:
+    return name in settings and bool(settings[name].value)
+
+
+def setting_name(variable: str) -> str:
+    """`KAFKA_LOG_DIRS` -> `log.dirs`, `KAFKA_A__B___C` -> `a_b-c`."""
+    prefix = BITNAMI_PREFIX if variable.startswith(BITNAMI_PREFIX) else PREFIX
+    return variable[len(prefix) :].lower().replace("_", ".").replace("...", "-").replace("..", "_")
+
+
+def _on_every_interface(listener: str) -> str:
+    name, separator, address = listener.partition("://")
+    _, colon, port = address.rpartition(":")
+    return f"{name}://0.0.0.0:{port}" if separator and colon else listener
+
+
+# --- Java's .properties files -------------------------------------------------------------------------------
+#
+# One difference: Java reads Latin-1. A file that is valid UTF-8 is read as that, so that a folder's name comes
+# out as its owner wrote it.
+
+_WHITE = " \t\f"
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+class Property(NamedTuple):
+    """One setting of a file; `line` counts from 1."""
+
+    name: str
+    value: str
+    line: int
+
+
+def read_properties(path: str) -> list[Property]:
+    """The settings of a file, in their order, a name that stands twice twice. Raises UsageError."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return parse_properties(text, path)
+
+
+def parse_properties(text: str, path: str = "server.properties") -> list[Property]:
+    """The settings in a file's text. Raises UsageError for a broken unicode escape, the only error."""
+    found = []
+    for line, logical in _logical_lines(text):
+        key, value = _split(logical)
+        try:
+            found.append(Property(_unescaped(key), _unescaped(value), line))
+        except ValueError:
+            raise UsageError(f"{path}:{line}: Malformed \\uxxxx encoding.") from None
+    return found
+
+
+def _logical_lines(text: str) -> list[tuple[int, str]]:
+    """Lines without comments, blanks and leading white space, joined where a backslash ends one."""
+    lines: list[tuple[int, str]] = []
+    pending: tuple[int, str] | None = None
+    for number, natural in enumerate(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"), 1):
+        line = natural.lstrip(_WHITE)
+        if pending is None:
+            if not line or line[0] in "#!":
+                continue
+            start, so_far = number, ""
+        else:
+            start, so_far = pending
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            pending = (start, so_far + line[:-1])
+        else:
+            pending = None
+            lines.append((start, so_far + line))
+    if pending is not None:
+        lines.append(pending)
+    return [(number, line) for number, line in lines if line]
+
+
+def _split(line: str) -> tuple[str, str]:
+    """Key and value: the key ends at the first `=`, `:` or white space that no backslash escapes."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _WHITE:
+        end += 2 if line[end] == "\\" else 1
+    value = line[end:].lstrip(_WHITE)
+    if value[:1] in ("=", ":"):
+        value = value[1:].lstrip(_WHITE)
+    return line[:end], value
+
+
+def _unescaped(text: str) -> str:
+    """Raises ValueError for a \\u without four hexadecimal digits."""
+    if "\\" not in text:
+        return text
+    out = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character != "\\":
+            out.append(character)
+            continue
+        escaped = text[position : position + 1]
+        position += 1
+        if escaped == "u":
+            digits = text[position : position + 4]
+            position += 4
+            if len(digits) != 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+                raise ValueError(digits)
+            out.append(chr(int(digits, 16)))
+        else:
+            out.append(_ESCAPES.get(escaped, escaped))
+    # Java's characters are UTF-16: a pair of escapes is one character.
+    return "".join(out).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

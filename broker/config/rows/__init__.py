@@ -1,1 +1,0 @@
-"""Kafka's broker settings as data, by family."""

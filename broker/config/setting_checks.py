@@ -1,0 +1,379 @@
+"""What can be wrong with settings: those that have to agree with each other, and which checks are asked on which
+occasion.
+
+What a single value may be says its definition (`definitions`); checks of one kind of settings stand with that kind
+(`topic_config`, `group_config`, `client_metrics_config`, `reconfiguration`). `check` asks them in Kafka's order: the
+first that fails is what the user is told. DescribeConfigs asks none of them: it shows what is in force.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from broker.config.broker_config import (
+    BOOTSTRAP_SERVERS,
+    CONNECTIONS_PER_HOST,
+    QUORUM,
+    VOTERS,
+    bootstrap_servers,
+    connections_per_host,
+    voters,
+)
+from broker.config.client_metrics_config import check_client_metrics_configs
+from broker.config.definitions import Value, trimmed
+from broker.config.errors import ConfigError, invalid_value
+from broker.config.group_config import check_group_configs
+from broker.config.listeners import parse_endpoint
+from broker.config.reconfiguration import (
+    check_dynamic,
+    check_only_at_start,
+    check_reconfiguration,
+    check_stored,
+)
+from broker.config.topic_config import check_overrides, check_topic_configs
+from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+
+
+COMPRESSION_TYPE = "compression.type"
+REMEDY = "it needs the package cramjam, which isn't installed: pip install 'barnabas[compression]'"
+
+
+def is_missing(compression_type: str) -> bool:
+    """Whether batches are stored as they come, though this value has them packed."""
+    # Here, so that no start waits for it.
+    from protocol.records.checks import TARGET_CODECS
+    from protocol.records.compression import is_available
+
+    codec = TARGET_CODECS.get(trimmed(compression_type))
+    return codec is not None and not is_available(codec)
+
+
+def check_codec(wanted: Mapping[str, str | None], stored: Mapping[str, str]) -> None:
+    """Raises ConfigError where `wanted` asks for one. What is `stored` so stays: it may be another node's wish."""
+    value = wanted.get(COMPRESSION_TYPE)
+    if value is not None and value != stored.get(COMPRESSION_TYPE) and is_missing(value):
+        raise invalid_value(COMPRESSION_TYPE, value, REMEDY)
+
+
+# --- Settings that have to agree with each other: KafkaConfig.validateValues and GroupCoordinatorConfig -----
+#
+# Only those that concern a single node, and of them only those that name something the user has set: what
+# nobody touched agrees with itself.
+
+_MEBIBYTE = 1024 * 1024
+
+_AT_LEAST = "greater than or equal to"
+_AT_MOST = "less than or equal to"
+_BELOW = "less than"
+
+_RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
+
+
+def check_consistency(get: Callable[[str], Value], touched: Collection[str]) -> None:
+    """Raise ConfigError where a setting in `touched` contradicts another. `get` gives the values in force."""
+
+    def number(name: str) -> float:
+        value = get(name)
+        assert isinstance(value, int | float)
+        return value
+
+    if "node.id" in touched and "broker.id" in touched and get("node.id") != get("broker.id"):
+        raise ConfigError("You must set `node.id` to the same value as `broker.id`.", "broker.id")
+    for left, relation, right in _relations():
+        if (left in touched or right in touched) and not _holds(number(left), relation, number(right)):
+            raise ConfigError(f"{left} must be {relation} {right}", left if left in touched else right)
+    _check_logs(get, touched)
+    _check_connections(get, touched)
+    protocols = "group.coordinator.rebalance.protocols"
+    if protocols in touched and "classic" not in _strings(get(protocols)):
+        raise ConfigError("Disabling the 'classic' protocol is not supported.", protocols)
+    assignors = "group.share.assignors"
+    if assignors in touched and len(_strings(get(assignors))) != 1:
+        found = len(_strings(get(assignors)))
+        raise ConfigError(f"{assignors} must contain exactly one assignor, but found {found}", assignors)
+
+
+def _holds(left: float, relation: str, right: float) -> bool:
+    if relation == _AT_LEAST:
+        return left >= right
+    return left <= right if relation == _AT_MOST else left < right
+
+
+def _relations() -> Iterator[tuple[str, str, str]]:
+    for group in ("group.consumer", "group.share", "group.streams"):
+        for what in ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"):
+            yield f"{group}.max.{what}", _AT_LEAST, f"{group}.min.{what}"
+            yield f"{group}.{what}", _AT_LEAST, f"{group}.min.{what}"
+            yield f"{group}.{what}", _AT_MOST, f"{group}.max.{what}"
+        yield f"{group}.heartbeat.interval.ms", _BELOW, f"{group}.session.timeout.ms"
+    yield "group.streams.num.standby.replicas", _AT_MOST, "group.streams.max.standby.replicas"
+
+
+def _check_logs(get: Callable[[str], Value], touched: Collection[str]) -> None:
+    for name, least in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
+        value = get(name) if name in touched else None
+        if isinstance(value, int) and value < least:
+            raise ConfigError(f"{name} must be greater than or equal to {least}", name)
+    for name in _RETENTION:
+        if name in touched and get(name) is not None:
+            if get(name) == 0:
+                raise ConfigError(
+                    "log.retention.ms must be unlimited (-1) or, greater than or equal to 1", name
+                )
+            break
+    buffer, threads = "log.cleaner.dedupe.buffer.size", "log.cleaner.threads"
+    if buffer in touched or threads in touched:
+        size, count = get(buffer), get(threads)
+        assert isinstance(size, int)
+        assert isinstance(count, int)
+        if count < 1:
+            raise ConfigError(f"{threads} must be at least 1", threads)  # Kafka divides by it
+        if size // count <= _MEBIBYTE:
+            raise ConfigError(
+                "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+                buffer if buffer in touched else threads,
+            )
+    cordoned = _strings(get("cordoned.log.dirs")) if "cordoned.log.dirs" in touched else ()
+    if "*" in cordoned and len(cordoned) != 1:
+        raise ConfigError(
+            "When cordoned.log.dirs is set to *, it must not contain other values", "cordoned.log.dirs"
+        )
+    log_dirs = _strings(get("log.dirs") or get("log.dir"))
+    missing = [directory for directory in cordoned if directory not in log_dirs and directory != "*"]
+    if missing:
+        raise ConfigError(
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            f"Missing entries : {', '.join(missing)}",
+            "cordoned.log.dirs",
+        )
+
+
+def _check_connections(get: Callable[[str], Value], touched: Collection[str]) -> None:
+    queued, largest = "queued.max.request.bytes", "socket.request.max.bytes"
+    if queued in touched or largest in touched:
+        bytes_queued, bytes_largest = get(queued), get(largest)
+        assert isinstance(bytes_queued, int)
+        assert isinstance(bytes_largest, int)
+        if 0 < bytes_queued < bytes_largest:
+            raise ConfigError(
+                f"{queued} must be larger or equal to {largest}", queued if queued in touched else largest
+            )
+    per_ip, overrides = "max.connections.per.ip", CONNECTIONS_PER_HOST
+    if overrides in touched:
+        connections_per_host(get(overrides))
+    if per_ip in touched and get(per_ip) == 0 and not connections_per_host(get(overrides)):
+        raise ConfigError(f"{per_ip} can be set to zero only if {overrides} property is set.", per_ip)
+
+
+def _strings(value: Value) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()
+
+
+# --- What a node and its controllers say of each other: the part of validateValues that is by role ----------
+
+CONTROLLER_NAMES = "controller.listener.names"
+_AUTO_JOIN = "controller.quorum.auto.join.enable"
+
+
+def check_quorum(config: BrokerConfig) -> None:
+    """Raises ConfigError where the controllers can't be found by what is said of them, or a broker that joins them
+    says what only a controller may."""
+    bootstrap_servers(config.get_list(BOOTSTRAP_SERVERS))
+    ids = voters(config.get_list(VOTERS))
+    others = sorted(ids.keys() - {config.node_id})
+    if config.is_only_controller and others:
+        raise ConfigError(
+            f"{VOTERS} names node {others[0]}, and a quorum of several isn't built yet: with process.roles=controller "
+            f"it is {config.node_id}@host:port alone",
+            VOTERS,
+        )
+    if not config.joins:
+        return
+    if config.node_id in ids:
+        raise ConfigError(
+            f"{VOTERS} has node.id={config.node_id}, and with process.roles=broker this node is none of the "
+            "controllers: it needs another node.id",
+            VOTERS,
+        )
+    if CONTROLLER_NAMES not in config.static:
+        raise ConfigError(
+            f"{CONTROLLER_NAMES} must contain at least one value with process.roles=broker: the name of the "
+            "controllers' listener, such as CONTROLLER",
+            "process.roles",
+        )
+    if config.get_boolean(_AUTO_JOIN):
+        raise ConfigError(
+            f"{_AUTO_JOIN} is only supported where process.roles contains controller", _AUTO_JOIN
+        )
+
+
+def other_controllers(config: BrokerConfig) -> Iterator[str]:
+    """A line where the only controller of a cluster of its own is told of others, which it doesn't ask."""
+    if config.joins:
+        return
+    own_ports = {
+        endpoint.port
+        for endpoint in (parse_endpoint(entry, "listeners") for entry in config.get_list("listeners"))
+        if endpoint.name in map(str.upper, config.get_list(CONTROLLER_NAMES))
+    }
+    servers = bootstrap_servers(config.get_list(BOOTSTRAP_SERVERS))
+    are_others = {
+        BOOTSTRAP_SERVERS: len(servers) > 1 or not {port for _, port in servers} <= own_ports,
+        VOTERS: not voters(config.get_list(VOTERS)).keys() <= {config.node_id},
+    }
+    for name in QUORUM:
+        if are_others[name]:
+            setting = config.static[name]
+            yield (
+                f"{setting.origin}: {name}={setting.value} names other controllers, and none of them is asked: this "
+                "node is its own controller, in a cluster of its own; with process.roles=broker it would join theirs"
+            )
+
+
+# --- Which checks are asked on which occasion, and in which order -------------------------------------------
+
+
+class Occasion(Enum):
+    """When settings are looked at."""
+
+    START = auto()
+    """A broker starts with what file, environment and command line say, each value being legal by itself."""
+    REPLAY = auto()
+    """The metadata log says a setting of this broker or of all."""
+    ALTER_BROKER = auto()
+    """A client alters settings of this broker, or of all."""
+    ALTER_BROKER_WITH_ELR = auto()
+    """The same, in a cluster with eligible leader replicas (KIP-966): asked by the controller, after the broker."""
+    CREATE_TOPIC = auto()
+    ALTER_TOPIC = auto()
+    ALTER_GROUP = auto()
+    ALTER_CLIENT_METRICS = auto()
+
+
+class Proposal:
+    """What is looked at.
+
+    - `config`: what is in force.
+    - `wanted`: the settings that the resource is to have, all of them; with ALTER_BROKER_WITH_ELR those that change.
+    - `stored`: those that a topic or a broker has already.
+    - `per_broker`: of this broker, not of all.
+    - `after`: what would be in force then, of a broker.
+    """
+
+    __slots__ = ("after", "config", "per_broker", "stored", "wanted")
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        wanted: Mapping[str, Any],
+        *,
+        stored: Mapping[str, str] | None = None,
+        per_broker: bool = False,
+        after: BrokerConfig | None = None,
+    ) -> None:
+        self.config = config
+        self.wanted = wanted
+        self.stored = stored or {}
+        self.per_broker = per_broker
+        self.after = config if after is None else after
+
+
+def check(occasion: Occasion, proposal: Proposal) -> None:
+    """Raises ConfigError where a broker's settings can't be, KafkaError where those of another resource can't."""
+    for each in CHECKS[occasion]:
+        each(proposal)
+
+
+def _can_be_altered(proposal: Proposal) -> None:
+    check_dynamic(proposal.wanted, per_broker=proposal.per_broker)
+
+
+def _are_hosts(proposal: Proposal) -> None:
+    if CONNECTIONS_PER_HOST in proposal.wanted:
+        connections_per_host(proposal.wanted[CONNECTIONS_PER_HOST])
+
+
+def _are_legal_by_now(proposal: Proposal) -> None:
+    for name, text in proposal.wanted.items():
+        check_stored(name, text)
+
+
+def _wait_for_no_start(proposal: Proposal) -> None:
+    if proposal.per_broker:
+        check_only_at_start(proposal.wanted, proposal.config.dynamic_broker)
+
+
+def _agree(proposal: Proposal) -> None:
+    check_consistency(proposal.after.get, proposal.wanted)
+
+
+def _find_their_controllers(proposal: Proposal) -> None:
+    check_quorum(proposal.config)
+
+
+def _can_be_gone_over_to(proposal: Proposal) -> None:
+    check_reconfiguration(proposal.config, proposal.after)
+
+
+def _keep_min_insync_replicas(proposal: Proposal) -> None:
+    changes = proposal.wanted
+    if "min.insync.replicas" not in changes:
+        return
+    if proposal.per_broker:
+        raise KafkaError(
+            Error.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+        )
+    if changes["min.insync.replicas"] is None:
+        raise KafkaError(
+            Error.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+        )
+
+
+def _suit_a_new_topic(proposal: Proposal) -> None:
+    check_topic_configs(proposal.config, proposal.wanted)
+
+
+def _suit_a_topic(proposal: Proposal) -> None:
+    check_overrides(proposal.config, proposal.wanted)
+
+
+def _can_be_packed(proposal: Proposal) -> None:
+    check_codec(proposal.wanted, proposal.stored)
+
+
+def _can_be_packed_of_a_topic(proposal: Proposal) -> None:
+    try:
+        _can_be_packed(proposal)
+    except ConfigError as error:
+        raise KafkaError(Error.INVALID_CONFIG, str(error)) from None
+
+
+def _suit_a_group(proposal: Proposal) -> None:
+    check_group_configs(proposal.config, proposal.wanted)
+
+
+def _suit_a_subscription(proposal: Proposal) -> None:
+    check_client_metrics_configs(proposal.wanted)
+
+
+CHECKS: dict[Occasion, tuple[Callable[[Proposal], None], ...]] = {
+    Occasion.START: (_agree, _find_their_controllers),
+    Occasion.REPLAY: (_can_be_altered, _are_hosts, _are_legal_by_now),
+    Occasion.ALTER_BROKER: (
+        _can_be_altered,
+        _wait_for_no_start,
+        _agree,
+        _can_be_gone_over_to,
+        _can_be_packed,
+    ),
+    Occasion.ALTER_BROKER_WITH_ELR: (_keep_min_insync_replicas,),
+    Occasion.CREATE_TOPIC: (_suit_a_new_topic, _can_be_packed_of_a_topic),
+    Occasion.ALTER_TOPIC: (_suit_a_topic, _can_be_packed_of_a_topic),
+    Occasion.ALTER_GROUP: (_suit_a_group,),
+    Occasion.ALTER_CLIENT_METRICS: (_suit_a_subscription,),
+}

@@ -1,0 +1,591 @@
+"""What is asked of partitions that are there, from the request and the image to records and the answer.
+
+Who is in sync, by their leaders (AlterPartition); who is to lead, by an admin or the clock (ElectLeaders); where
+replicas are to be (AlterPartitionReassignments); in which directories they are, by their brokers
+(AssignReplicasToDirs). What becomes of each partition is in `partition_changes`. The checks stand in Kafka's order.
+Source: `ReplicationControlManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from broker.controller.controller_result import (
+    MAX_RECORDS_PER_REQUEST,
+    ControllerResult,
+    Pause,
+    check_records,
+)
+from broker.controller.image import NO_LEADER, NO_LEADER_CHANGE, ClusterImage, TopicImage
+from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from broker.controller.partition_changes import (
+    RECOVERED,
+    RECOVERING,
+    Election,
+    Terms,
+    TopicIdPartition,
+    Wish,
+    is_under_way,
+    partition_change,
+    reverted,
+    towards,
+)
+from broker.controller.partition_updates import (
+    BrokerChange,
+    LeaderAndIsrUpdates,
+    OwnSettings,
+    PartitionTerms,
+    partition_named,
+)
+from broker.controller.registration import BrokerIncarnation, check_broker_epoch, has_online
+from protocol.errors import Error, KafkaError
+from protocol.messages.broker_to_controller import (
+    AlteredPartition,
+    AlteredPartitionTopic,
+    AlterPartitionPartition,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AssignedDirectoryResult,
+    AssignedPartitionResult,
+    AssignedTopicResult,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    BrokerState,
+)
+from protocol.messages.cluster_admin import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+    PartitionElectionResult,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+    ReplicaElectionResult,
+)
+from protocol.waiting import Waiting, turn
+
+if TYPE_CHECKING:
+    from broker.controller.image import PartitionImage
+    from protocol.messages.cluster_admin import ListPartitionReassignmentsTopics
+    from protocol.messages.metadata_records import PartitionChangeRecord
+    from protocol.wire.schema import Message
+
+
+MEMBERS_HAVE_EPOCHS_SINCE = 3
+ANY_EPOCH = -1  # the leader doesn't know which one the member has
+
+
+async def altered_partitions(
+    image: ClusterImage, request: AlterPartitionRequest, version: int, own: OwnSettings
+) -> ControllerResult[AlterPartitionResponse]:
+    """Each partition is decided on by itself, by how it was before the request.
+
+    Who asks for what is there already is told how things stand. Where a change completes a reassignment, another
+    broker may lead then: the change is made, and NEW_LEADER_ELECTED answered.
+
+    Raises KafkaError (STALE_BROKER_EPOCH) where the whole of it is refused.
+    """
+    response = AlterPartitionResponse()
+    decided: list[Message] = []
+    if request.topics:
+        check_broker_epoch(image, BrokerIncarnation(request.broker_id, request.broker_epoch))
+    all_terms = PartitionTerms(image, own)
+    pause = Pause()
+    for asked in request.topics:
+        if pause.is_due():
+            await turn()
+        answers = AlteredPartitionTopic(topic_id=asked.topic_id)
+        response.topics.append(answers)
+        for wanted in asked.partitions:
+            if pause.is_due():
+                await turn()
+            answer = AlteredPartition(partition_index=wanted.partition_index)
+            answers.partitions.append(answer)
+            try:
+                partition = _partition(image, asked.topic_id, wanted.partition_index)
+                _check_leader(partition, request.broker_id, wanted)
+                isr = _members(wanted, version, 1 + len(partition.replicas))
+                _check_isr(partition, isr, wanted.leader_recovery_state)
+                _check_members(image, isr)
+            except KafkaError as refused:
+                answer.error_code = refused.error
+                continue
+            terms = all_terms.of(image.topics_by_id[asked.topic_id])
+            wish = Wish(
+                isr=[member.broker_id for member in isr],
+                leader_recovery_state=wanted.leader_recovery_state,
+                election=terms.election,
+            )
+            key = TopicIdPartition(asked.topic_id, wanted.partition_index)
+            record = partition_change(key, partition, wish, terms)
+            if record is not None:
+                decided.append(record)
+            _tell(answer, partition, record, request.broker_id)
+
+    def told(error: KafkaError | None) -> AlterPartitionResponse:
+        return response if error is None else AlterPartitionResponse(error_code=error.error)
+
+    return ControllerResult(decided, told, may_split=True)
+
+
+def _members(wanted: AlterPartitionPartition, version: int, most: int) -> Sequence[BrokerState]:
+    """At most so many: a list that is longer is wrong, however long it is."""
+    if version >= MEMBERS_HAVE_EPOCHS_SINCE:
+        return wanted.new_isr_with_epochs[:most]
+    return [BrokerState(broker_id=broker_id, broker_epoch=ANY_EPOCH) for broker_id in wanted.new_isr[:most]]
+
+
+def _partition(image: ClusterImage, topic_id: bytes, index: int) -> PartitionImage:
+    topic = image.topics_by_id.get(topic_id)
+    if topic is None:
+        raise KafkaError(Error.UNKNOWN_TOPIC_ID)
+    partition = topic.partitions.get(index)
+    if partition is None:
+        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+    return partition
+
+
+def _check_leader(partition: PartitionImage, broker_id: int, wanted: AlterPartitionPartition) -> None:
+    """Who knows more than is here has heard it from a later controller, and is to look for that."""
+    if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
+        raise KafkaError(Error.NOT_CONTROLLER)
+    if wanted.leader_epoch < partition.leader_epoch:
+        raise KafkaError(Error.FENCED_LEADER_EPOCH)
+    if broker_id != partition.leader:
+        raise KafkaError(Error.INVALID_REQUEST)
+    if wanted.partition_epoch < partition.partition_epoch:
+        raise KafkaError(Error.INVALID_UPDATE_VERSION)
+
+
+def _check_isr(partition: PartitionImage, isr: Sequence[BrokerState], leader_recovery_state: int) -> None:
+    """Of a recovery state that there isn't Kafka's controller would fail as a whole."""
+    members = {member.broker_id for member in isr}
+    if (
+        len(members) < len(isr)
+        or not members.issubset(partition.replicas)
+        or partition.leader not in members
+        or leader_recovery_state not in (RECOVERED, RECOVERING)
+    ):
+        raise KafkaError(Error.INVALID_REQUEST)
+    if leader_recovery_state == RECOVERING and (
+        len(members) > 1 or partition.leader_recovery_state == RECOVERED
+    ):
+        raise KafkaError(Error.INVALID_REQUEST)
+
+
+def _check_members(image: ClusterImage, isr: Sequence[BrokerState]) -> None:
+    for member in isr:
+        broker = image.brokers.get(member.broker_id)
+        if (
+            broker is None
+            or not broker.is_active
+            or member.broker_epoch not in (ANY_EPOCH, broker.broker_epoch)
+        ):
+            raise KafkaError(Error.INELIGIBLE_REPLICA)
+
+
+def _tell(
+    answer: AlteredPartition,
+    partition: PartitionImage,
+    record: PartitionChangeRecord | None,
+    leader: int,
+) -> None:
+    """How the partition is once it is altered; that it has a new leader is all that the old one is told."""
+    if record is not None:
+        if record.leader not in (leader, NO_LEADER_CHANGE):
+            answer.error_code = Error.NEW_LEADER_ELECTED
+            return
+        partition = partition.copy()
+        partition.change(record)
+    answer.leader_id = partition.leader
+    answer.leader_epoch = partition.leader_epoch
+    answer.isr = partition.isr
+    answer.leader_recovery_state = partition.leader_recovery_state
+    answer.partition_epoch = partition.partition_epoch
+
+
+# --- Leader elections: those that are asked for, and those that the controller holds by the clock -----------
+#
+# Source: `electLeaders`, `maybeBalancePartitionLeaders`, `maybeElectUncleanLeaders`; KIP-460.
+
+MOST_ELECTIONS = 1_000
+"""That the controller holds by itself in one batch (`ReplicationControlManager.MAX_ELECTIONS_PER_IMBALANCE`)."""
+
+PREFERRED, UNCLEAN = 0, 1
+ELECTION_TYPES: Mapping[int, Election] = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
+"""By the number that stands in a request."""
+
+_IN_VAIN = {
+    Election.PREFERRED: (Error.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred replica can't lead now."),
+    Election.UNCLEAN: (Error.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica can lead now."),
+}
+
+
+def election_of_type(number: int) -> Election:
+    """Raises KafkaError (INVALID_REQUEST) where there is no such type."""
+    if number not in ELECTION_TYPES:
+        raise KafkaError(Error.INVALID_REQUEST, f"Unknown election type {number}")
+    return ELECTION_TYPES[number]
+
+
+async def elected_leaders(
+    image: ClusterImage, request: ElectLeadersRequest, own: OwnSettings
+) -> ControllerResult[ElectLeadersResponse]:
+    """What is asked for by name, or all partitions, those that need no election being left out of the answer then.
+
+    Raises KafkaError: INVALID_REQUEST for a type that there isn't, POLICY_VIOLATION for too many records.
+    """
+    election = election_of_type(request.election_type)
+    named = request.topic_partitions
+    asked: Iterable[tuple[str, Iterable[int]]]
+    if named is None:
+        asked = ((name, topic.partitions) for name, topic in image.topics.items())
+    else:
+        asked = ((each.topic, each.partitions) for each in named)
+    all_terms = PartitionTerms(image, own)
+    decided: list[Message] = []
+    response = ElectLeadersResponse()
+    pause = Pause()
+    for name, indexes in asked:
+        if pause.is_due():
+            await turn()
+        of_topic = ReplicaElectionResult(topic=name)
+        response.replica_election_results.append(of_topic)
+        for index in indexes:
+            if pause.is_due():
+                await turn()
+            result = PartitionElectionResult(partition_id=index, error_message=None)
+            try:
+                topic, partition = partition_named(image, name, index)
+                key = TopicIdPartition(topic.topic_id, index)
+                decided.append(elected(key, partition, election, all_terms.of(topic)))
+            except KafkaError as refused:
+                if refused.error is Error.ELECTION_NOT_NEEDED and named is None:
+                    continue
+                result.error_code, result.error_message = refused.error, refused.message
+            of_topic.partition_result.append(result)
+            check_records(decided)
+
+    def answer(failure: KafkaError | None) -> ElectLeadersResponse:
+        if failure is not None:
+            for each in response.replica_election_results:
+                for result in each.partition_result:
+                    result.error_code = result.error_code or failure.error
+        return response
+
+    return ControllerResult(decided, answer)
+
+
+def elected(
+    key: TopicIdPartition, partition: PartitionImage, election: Election, terms: Terms
+) -> PartitionChangeRecord:
+    """The record of an election, PREFERRED or UNCLEAN.
+
+    A preferred one may end with another leader than the preferred replica, where that can't lead and nobody does.
+
+    Raises KafkaError: ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    is_done = (
+        has_preferred_leader(partition) if election is Election.PREFERRED else partition.leader != NO_LEADER
+    )
+    if is_done:
+        raise KafkaError(Error.ELECTION_NOT_NEEDED, "The leader is the one that there should be.")
+    record = partition_change(key, partition, Wish(election=election), terms)
+    if record is None:
+        raise KafkaError(*_IN_VAIN[election])
+    return record
+
+
+def balanced_leaders(image: ClusterImage, own: OwnSettings) -> Waiting[ControllerResult[bool | KafkaError]]:
+    """Preferred elections where somebody else leads, each `leader.imbalance.check.interval.seconds` where
+    `auto.leader.rebalance.enable` is set. The answer: whether there may be more to do, at once then."""
+
+    def is_unbalanced(partition: PartitionImage, terms: Terms) -> bool:
+        return not has_preferred_leader(partition)
+
+    return _held_by_clock(image, own, Election.PREFERRED, is_unbalanced)
+
+
+def unclean_leaders(image: ClusterImage, own: OwnSettings) -> Waiting[ControllerResult[bool | KafkaError]]:
+    """Unclean elections of partitions that nobody leads, where their topics allow it, each
+    `unclean.leader.election.interval.ms`. The answer: whether there may be more to do, at once then."""
+
+    def is_given_up(partition: PartitionImage, terms: Terms) -> bool:
+        return partition.leader == NO_LEADER and terms.election is Election.UNCLEAN
+
+    return _held_by_clock(image, own, Election.UNCLEAN, is_given_up)
+
+
+def has_preferred_leader(partition: PartitionImage) -> bool:
+    """Whether its first replica leads."""
+    return partition.leader == (partition.replicas[0] if partition.replicas else NO_LEADER)
+
+
+async def _held_by_clock(
+    image: ClusterImage,
+    own: OwnSettings,
+    election: Election,
+    is_needed: Callable[[PartitionImage, Terms], bool],
+) -> ControllerResult[bool | KafkaError]:
+    wish = Wish(election=election)
+    all_terms = PartitionTerms(image, own)
+    decided: list[Message] = []
+    pause = Pause()
+    for topic in image.topics.values():
+        terms = all_terms.of(topic)
+        for partition_id, partition in topic.partitions.items():
+            if pause.is_due():
+                await turn()
+            if not is_needed(partition, terms):
+                continue
+            record = partition_change(TopicIdPartition(topic.topic_id, partition_id), partition, wish, terms)
+            if record is None:
+                continue
+            decided.append(record)
+            if len(decided) >= MOST_ELECTIONS:
+                return ControllerResult(decided, lambda error: error is None)
+    return ControllerResult(decided, lambda error: False)
+
+
+# --- Reassignments: as they are asked for, and those under way ----------------------------------------------
+#
+# Versions 0 and 1 (v1: KIP-860, whether the number of replicas may change). A leader's AlterPartition completes them.
+# Source: `alterPartitionReassignments`, `listPartitionReassignments`; KIP-455.
+
+
+async def reassigned_partitions(
+    image: ClusterImage, request: AlterPartitionReassignmentsRequest, own: OwnSettings
+) -> ControllerResult[AlterPartitionReassignmentsResponse]:
+    """Each partition is decided on by itself.
+
+    Of too many records, Kafka's loop over the partitions catches what the bound throws: those past it are answered
+    with UNKNOWN_SERVER_ERROR, the others are reassigned.
+    """
+    response = AlterPartitionReassignmentsResponse(
+        error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
+    )
+    all_terms = PartitionTerms(image, own)
+    decided: list[Message] = []
+    pause = Pause()
+    for asked in request.topics:
+        if pause.is_due():
+            await turn()
+        answers = ReassignableTopicResponse(name=asked.name)
+        response.responses.append(answers)
+        for wanted in asked.partitions:
+            if pause.is_due(1 + min(len(wanted.replicas or ()), len(image.brokers))):
+                await turn()
+            answer = ReassignablePartitionResponse(partition_index=wanted.partition_index, error_message=None)
+            answers.partitions.append(answer)
+            try:
+                topic, partition = partition_named(image, asked.name, wanted.partition_index)
+                terms = all_terms.of(topic)
+                if wanted.replicas is None:
+                    wish = _cancelled(partition, terms)
+                else:
+                    _check_target(image, wanted.replicas)
+                    if not request.allow_replication_factor_change:
+                        _check_factor(partition, wanted.replicas)
+                    wish = _reassigned(partition, wanted.replicas)
+                key = TopicIdPartition(topic.topic_id, wanted.partition_index)
+                record = partition_change(key, partition, wish, terms)
+                if record is not None:
+                    if len(decided) >= MAX_RECORDS_PER_REQUEST:
+                        raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+                    decided.append(record)
+            except KafkaError as refused:
+                answer.error_code, answer.error_message = refused.error, refused.message
+
+    def told(failure: KafkaError | None) -> AlterPartitionReassignmentsResponse:
+        if failure is not None:
+            for of_topic in response.responses:
+                for result in of_topic.partitions:
+                    result.error_code = result.error_code or failure.error
+        return response
+
+    return ControllerResult(decided, told)
+
+
+async def ongoing_reassignments(
+    image: ClusterImage,
+    topics: Sequence[ListPartitionReassignmentsTopics] | None,
+    admits: Callable[[tuple[str, int]], bool] = lambda named: True,
+) -> list[OngoingTopicReassignment]:
+    """Those of the partitions that are named, or all. `admits(topic and number)` is asked of each that is under way
+    whether the answer is to have it: what a request names again and again needn't be answered as often. The image may
+    change meanwhile."""
+    asked: Iterable[tuple[str, Iterable[int]]]
+    if topics is None:
+        asked = [(name, topic.partitions) for name, topic in image.topics.items()]
+    else:
+        asked = ((each.name, each.partition_indexes) for each in topics)
+    found = []
+    pause = Pause()
+    for name, indexes in asked:
+        if pause.is_due():
+            await turn()
+        topic = image.topics.get(name)
+        if topic is None:
+            continue
+        of_topic = OngoingTopicReassignment(name=name)
+        for index in [*indexes]:
+            if pause.is_due():
+                await turn()
+            partition = topic.partitions.get(index)
+            if partition is not None and is_under_way(partition) and admits((name, index)):
+                of_topic.partitions.append(
+                    OngoingPartitionReassignment(
+                        partition_index=index,
+                        replicas=partition.replicas,
+                        adding_replicas=partition.adding_replicas,
+                        removing_replicas=partition.removing_replicas,
+                    )
+                )
+        if of_topic.partitions:
+            found.append(of_topic)
+    return found
+
+
+def _reassigned(partition: PartitionImage, target: list[int]) -> Wish:
+    """Of an earlier reassignment what comes and goes is replaced where it is something now, and else stays, as in
+    Kafka. No election is unclean for this."""
+    reassignment = towards(target, partition.replicas)
+    return Wish(
+        replicas=reassignment.replicas,
+        adding=reassignment.adding or None,
+        removing=reassignment.removing or None,
+    )
+
+
+def _cancelled(partition: PartitionImage, terms: Terms) -> Wish:
+    if not is_under_way(partition):
+        raise KafkaError(Error.NO_REASSIGNMENT_IN_PROGRESS)
+    before = reverted(partition)
+    if before.unclean and terms.election is not Election.UNCLEAN:
+        raise KafkaError(
+            Error.INVALID_REPLICA_ASSIGNMENT,
+            "None of the replicas from before is in sync, and the topic's settings allow no unclean election.",
+        )
+    return Wish(isr=before.isr, replicas=before.replicas, adding=[], removing=[], election=terms.election)
+
+
+def _check_target(image: ClusterImage, replicas: Sequence[int]) -> None:
+    """Of a list that is longer than there are brokers, so many show that it is wrong."""
+    if not replicas:
+        raise KafkaError(Error.INVALID_REPLICA_ASSIGNMENT, "The assignment has an empty replica list.")
+    seen: set[int] = set()
+    for broker_id in replicas[: len(image.brokers) + 1]:
+        if broker_id not in image.brokers:
+            raise KafkaError(
+                Error.INVALID_REPLICA_ASSIGNMENT,
+                f"The assignment has broker {broker_id}, which is not registered.",
+            )
+        if broker_id in seen:
+            raise KafkaError(
+                Error.INVALID_REPLICA_ASSIGNMENT, f"The assignment has broker {broker_id} more than once."
+            )
+        seen.add(broker_id)
+
+
+def _check_factor(partition: PartitionImage, replicas: Sequence[int]) -> None:
+    """As many as there are to be once what is under way is done."""
+    present = {*partition.replicas, *partition.adding_replicas}.difference(partition.removing_replicas)
+    if len(present) != len(replicas):
+        raise KafkaError(
+            Error.INVALID_REPLICATION_FACTOR,
+            f"The partition has {len(present)} replica(s), and {len(replicas)} are wanted.",
+        )
+
+
+# --- In which directories replicas are, where their broker has chosen or moved them -------------------------
+#
+# Source: `handleAssignReplicasToDirs`; KIP-858.
+
+
+class ReplicaDirectory(NamedTuple):
+    """Where a broker has a replica of a partition."""
+
+    topic_id: bytes
+    partition_index: int
+    broker_id: int
+    directory_id: bytes
+
+
+DirectoryChange: TypeAlias = Callable[[ClusterImage, ReplicaDirectory], "Message | None"]
+"""The change of a partition that says so, and what else it brings (Kafka: `PartitionChangeBuilder.setDirectory`); None
+where nothing changes."""
+
+
+async def assign_replicas(
+    image: ClusterImage,
+    request: AssignReplicasToDirsRequest,
+    change: DirectoryChange,
+    updates: LeaderAndIsrUpdates,
+) -> ControllerResult[AssignReplicasToDirsResponse | KafkaError]:
+    """Each partition is told by itself: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER where the
+    broker has no replica of it. One that is in a directory that isn't online any more leaves its ISR.
+
+    Raises KafkaError: UNSUPPORTED_VERSION where metadata.version knows of no directories, STALE_BROKER_EPOCH.
+    """
+    if image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
+        raise KafkaError(Error.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
+    broker_id = request.broker_id
+    directories = {*check_broker_epoch(image, BrokerIncarnation(broker_id, request.broker_epoch)).log_dirs}
+    decided: list[Message] = []
+    offline: set[bytes] = set()  # that replicas are said to be in
+    response = AssignReplicasToDirsResponse()
+    pause = Pause()
+    for directory in request.directories:
+        if pause.is_due():
+            await turn()
+        is_online = has_online(directories, directory.id)
+        directory_result = AssignedDirectoryResult(id=directory.id)
+        response.directories.append(directory_result)
+        for asked in directory.topics:
+            if pause.is_due():
+                await turn()
+            topic = image.topics_by_id.get(asked.topic_id)
+            topic_result = AssignedTopicResult(topic_id=asked.topic_id)
+            directory_result.topics.append(topic_result)
+            for index in (each.partition_index for each in asked.partitions):
+                if pause.is_due():
+                    await turn()
+                error = _refusal(topic, index, broker_id)
+                topic_result.partitions.append(
+                    AssignedPartitionResult(partition_index=index, error_code=error)
+                )
+                if error is Error.NONE:
+                    record = change(image, ReplicaDirectory(asked.topic_id, index, broker_id, directory.id))
+                    decided += () if record is None else (record,)
+                    if not is_online:
+                        offline.add(directory.id)
+    if offline:
+        as_said = await _with(image, decided)
+        decided += await updates(as_said, BrokerChange(removed=broker_id, directories=offline))
+    return ControllerResult(decided, lambda error: response if error is None else error, may_split=True)
+
+
+def _refusal(topic: TopicImage | None, index: int, broker_id: int) -> Error:
+    if topic is None:
+        return Error.UNKNOWN_TOPIC_ID
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return Error.UNKNOWN_TOPIC_OR_PARTITION
+    return Error.NONE if broker_id in partition.replicas else Error.NOT_LEADER_OR_FOLLOWER
+
+
+async def _with(image: ClusterImage, decided: list[Message]) -> ClusterImage:
+    """The image as it will be, which is where partitions are found by the directories that they are in. (Kafka has the
+    partitions at hand, and goes by where each was before.)"""
+    if not decided:
+        return image
+    after = image.copy()
+    pause = Pause()
+    for record in decided:
+        if pause.is_due():
+            await turn()
+        after.apply(record)
+    return after
