@@ -131,6 +131,8 @@ class Turns:
         up, as those of a request that changes something, unless what they wait for can be taken back.
         """
         is_within = self._turn_began_s is not None  # in a turn that counts already
+        if not is_within and self._watchdog is not None:
+            self._turn_began_s = self._watchdog.monotonic_s()
         try:
             wanted = steps.send(None)
         except StopIteration as end:
@@ -197,8 +199,8 @@ class Turns:
 
     @property
     def is_over(self) -> bool:
-        """Whether the turn that is being taken has been long enough; that of a request's first step is as long as it
-        has been since it was asked for the first time."""
+        """Whether the turn that is being taken has been long enough. That of a handler's first step begins with the
+        first time that it asks."""
         if self._turn_began_s is None and self._watchdog is not None:
             self._turn_began_s = self._watchdog.monotonic_s()
         return self._took_s() > TURN_S

@@ -47,7 +47,7 @@ from tests.node.transactional import ask
 from tests.support.answers import answered
 from tests.support.manual_clock import ManualClock
 from tests.support.replication_quota import AdjustableQuota
-from tests.support.whole_server import crash, started
+from tests.support.whole_server import crash, started, take_turns
 
 
 async def test_a_partition_takes_the_roles_that_the_metadata_gives_it(tmp_path: Path) -> None:
@@ -288,6 +288,7 @@ async def test_a_new_epoch_of_the_same_leader_lets_who_waits_wait_on(tmp_path: P
     change(node, leader=ME)
     assert isinstance(waiting.answer(), Later)
     change(node, isr=[ME])
+    take_turns(node)
     assert produced(waiting.answer()).error_code == Error.NONE
     crash(node)
 
@@ -342,6 +343,7 @@ async def test_a_partition_that_moved_to_other_nodes_is_deleted_and_answered_so(
     waiting = produce(node)
     change(node, leader=OTHER, replicas=[OTHER], isr=[OTHER], directories=[UNASSIGNED])
     assert node.partitions.find("t", 0) is None
+    take_turns(node)
     assert produced(waiting.answer()).error_code == NOT_LEADER
     assert set(errors(node).values()) == {NOT_LEADER}
     described = ask(

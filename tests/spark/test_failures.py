@@ -138,7 +138,7 @@ def test_no_more_of_a_rows_contents_is_told_than_makes_sense() -> None:
     ],
 )
 def test_a_python_that_cannot_do_the_work_is_named_with_how_to_set_another(text: str) -> None:
-    error = failures.as_sink_error(ValueError(text), "/opt/other/python")
+    error = failures.job_failure(ValueError(text), "/opt/other/python")
     assert type(error) is WorkerError
     assert not error.retried
     for told in ("/opt/other/python", "PYSPARK_PYTHON", sys.executable, failures.reason(ValueError(text))):
@@ -157,7 +157,7 @@ def test_a_python_that_cannot_do_the_work_is_named_with_how_to_set_another(text:
     ],
 )
 def test_what_may_end_otherwise_is_tried_again(text: str) -> None:
-    error = failures.as_sink_error(ValueError(text), "python3")
+    error = failures.job_failure(ValueError(text), "python3")
     assert type(error) is TryFailedError
     assert error.retried
 
@@ -166,7 +166,7 @@ def test_what_may_end_otherwise_is_tried_again(text: str) -> None:
     "error", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError()]
 )
 def test_a_driver_whose_jvm_is_gone_is_not_tried_again(error: Exception) -> None:
-    told = failures.as_sink_error(error, "python3")
+    told = failures.job_failure(error, "python3")
     assert type(told) is DriverGoneError
     assert not told.retried
     assert r"spark.driver.memory" in str(told)
@@ -180,7 +180,7 @@ class Unasked(Exception):
 
 
 def test_an_error_whose_text_went_with_the_jvm_is_of_a_driver_that_is_gone() -> None:
-    told = failures.as_sink_error(Unasked(), "python3")
+    told = failures.job_failure(Unasked(), "python3")
     assert type(told) is DriverGoneError
     assert "Answer from Java side is empty" in str(told)
 

@@ -149,12 +149,12 @@ def test_a_worker_imports_no_pandas() -> None:
     """Which takes it as long as all else together, and much of its memory."""
     work = (
         "import pickle, sys, numpy as np, pyarrow as pa\n"
-        "from barnabas.spark import tasks, writing\n"
+        "from barnabas.spark import tasks\n"
         f"plan = pickle.loads({pickle.dumps(PLAN)!r})\n"
         "strings = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b'x'))\n"
         "rows = pa.RecordBatch.from_arrays([strings, strings], ['key', 'value'])\n"
         "blobs = list(tasks.build(plan, [rows], [0, 1], 1))\n"
-        "list(writing.report(plan, writing.Here(0, 1, True), iter(blobs)))\n"
+        "list(tasks.report(plan, tasks.Here(0, 1, True), iter(blobs)))\n"
         "sys.exit('pandas' in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", work], check=True)
