@@ -36,17 +36,18 @@ _UNKNOWN = -1
 
 
 class _Column:
-    """One of the two numbers of each entry, for `bisect`."""
+    """One of the two numbers of each entry, for `bisect`: each fetch asks it."""
 
-    __slots__ = ("_count", "_entry_size", "_field", "_file", "_files", "_shift")
+    __slots__ = ("_count", "_entry_size", "_file", "_read", "_shift", "_size", "_unpack")
 
     def __init__(
         self, files: Files, file: File, entry_size: int, field: Struct, shift: int, count: int
     ) -> None:
-        self._files = files
+        self._read = files.read
         self._file = file
         self._entry_size = entry_size
-        self._field = field
+        self._unpack = field.unpack
+        self._size = field.size
         self._shift = shift
         self._count = count
 
@@ -54,9 +55,7 @@ class _Column:
         return self._count
 
     def __getitem__(self, slot: int) -> int:
-        data = self._files.read(self._file, self._field.size, slot * self._entry_size + self._shift)
-        number: int = self._field.unpack(data)[0]
-        return number
+        return self._unpack(self._read(self._file, self._size, slot * self._entry_size + self._shift))[0]  # type: ignore[no-any-return]
 
 
 class _EntryIndex:
@@ -160,8 +159,9 @@ class OffsetIndex(_EntryIndex):
         count = self.count
         if not count:
             return 0
-        slot = bisect_right(self._column(_INT32, 0, count), offset - self.base_offset) - 1
-        return self.entry(slot)[1] if slot >= 0 else 0
+        column = _Column(self._files, self.file, self.ENTRY.size, _INT32, 0, count)  # each fetch looks here
+        slot = bisect_right(column, offset - self.base_offset) - 1
+        return OFFSET_ENTRY.unpack(self._read(slot))[1] if slot >= 0 else 0
 
     def offset_at_or_after(self, position: int) -> int | None:
         """The offset of the first entry whose position is at or after the given one.

@@ -168,7 +168,7 @@ def ours(node: Node) -> list[Any]:
         transactions=shards,
         share_states=shards,
         authorizer=AllowEverything(),
-        turns=SimpleNamespace(answer=lambda steps, *_: at_once(steps)),
+        turns=SimpleNamespace(driver=_at_once),
     )
 
     def answer(handler: ModuleType, asked: Message, version: int) -> Any:
@@ -176,6 +176,10 @@ def ours(node: Node) -> list[Any]:
         return in_order(with_ports(handler.handle, ports)(context, asked), version)
 
     return [answer(handler, asked, version) for handler, asked, versions in QUESTIONS for version in versions]
+
+
+def _at_once(handle: Any, node: Any) -> Any:
+    return lambda context, request: at_once(handle(node, context, request))
 
 
 def in_order(answer: Message, version: int) -> Any:

@@ -6,7 +6,8 @@ import asyncio
 import threading
 from collections.abc import Callable
 
-from broker.environment.threads import AT_ONCE, Alone, Brief, ComputingThreads
+from broker.environment.threads import LONG_AT_ONCE as AT_ONCE
+from broker.environment.threads import Alone, Brief, ComputingThreads
 
 
 async def test_what_is_brief_does_not_wait_for_what_takes_long() -> None:

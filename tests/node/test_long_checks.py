@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from broker.environment.scheduler import IN_A_ROW_S
-from broker.environment.threads import AT_ONCE, Alone, Brief, ComputingThreads
+from broker.environment.threads import LONG_AT_ONCE as AT_ONCE
+from broker.environment.threads import Alone, Brief, ComputingThreads
 from broker.network import dispatch
 from broker.network.turns import PER_TURN
 from broker.replicas.append_records import MANY_BATCHES, Appends
@@ -223,7 +224,7 @@ async def test_a_refused_request_without_acks_names_some_of_its_partitions(
     assert line.count("UNKNOWN_TOPIC_OR_PARTITION") == 100
 
 
-@pytest.mark.limit("broker.environment.threads.AT_ONCE")
+@pytest.mark.limit("broker.environment.threads.LONG_AT_ONCE")
 async def test_threads_compute_beside_the_loop_and_so_many_at_once() -> None:
     computing = ComputingThreads()
     begun = threading.Semaphore(0)

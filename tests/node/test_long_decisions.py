@@ -100,7 +100,13 @@ def test_a_long_decision_that_fails_is_told_to_who_asked_and_the_next_ones_are_t
 
 
 def test_what_a_node_that_stops_was_deciding_is_given_up(metadata: MetadataLog) -> None:
-    metadata.carry_out = [].append
+    begun: list[Waiting[None]] = []
+
+    def begin(steps: Waiting[None]) -> None:
+        steps.send(None)
+        begun.append(steps)
+
+    metadata.carry_out = begin
     controller = Controller(metadata)
     replies: list[object] = []
 
@@ -113,6 +119,8 @@ def test_what_a_node_that_stops_was_deciding_is_given_up(metadata: MetadataLog) 
     controller.stop()
     controller.submit(lambda image: ControllerResult([], lambda _: "last"), replies.append, unexpected)
     assert replies == ["last"]
+    for steps in begun:
+        steps.close()
 
 
 def test_what_is_committed_while_a_change_is_followed_is_followed_and_told_then(

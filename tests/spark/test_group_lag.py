@@ -67,7 +67,7 @@ def test_offsets_of_a_batch_that_was_aborted_are_not_committed(
         raise BrokerRefusedError("behind the offsets, ahead of the commit")
 
     with monkeypatch.context() as patched:
-        patched.setattr(transaction.sequences, "check", refuse)
+        patched.setattr(transaction.hanging, "check", refuse)
         with pytest.raises(Exception, match="behind the offsets"):
             run(spark, bootstrap, source, one, tmp_path)
     assert committed_offsets(bootstrap, group) == {(source, 0): 50, (source, 1): 50}

@@ -15,7 +15,7 @@ TESTS = sources(
 )
 
 LIMIT = re.compile(
-    r"(MAX|MIN|MOST|LEAST|LONGEST|MANY|REMEMBERED)_\w+|(\w+_)?PER_TURN|AT_ONCE|\w+_BEFORE_SWEEP"
+    r"(MAX|MIN|MOST|LEAST|LONGEST|MANY|REMEMBERED)_\w+|(\w+_)?PER_TURN|(LONG_)?AT_ONCE|\w+_BEFORE_SWEEP"
 )
 """What a constant is called that bounds something of ours or of a client's."""
 

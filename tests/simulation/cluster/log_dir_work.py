@@ -22,7 +22,8 @@ VERSION = 2
 MAY_BE = frozenset(
     {
         Error.NONE,
-        Error.UNKNOWN_TOPIC_OR_PARTITION,  # the broker has no replica of it
+        Error.UNKNOWN_TOPIC_OR_PARTITION,  # the broker knows of no such partition yet
+        Error.REPLICA_NOT_AVAILABLE,  # it has no replica of it: reassignments move them
         Error.KAFKA_STORAGE_ERROR,  # the controller can't record that another move is given up
     }
 )
