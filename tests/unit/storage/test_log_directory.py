@@ -1,5 +1,6 @@
 """A log directory: lock, mark of a clean stop, folders."""
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -233,6 +234,7 @@ def test_no_mark_is_written_where_one_of_many_cant_be_synced(tmp_path: Path) -> 
 def test_a_log_that_cant_be_closed_keeps_none_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
 ) -> None:
+    gc.collect()  # what other tests have left open
     directory, before = opened(tmp_path), files.open_files_count()
     logs = [log_of(directory, partition=partition) for partition in range(3)]
     for log in logs:
