@@ -131,17 +131,16 @@ class ProduceVerification:
         operation = TransactionSupportedOperation.of_produce(version)
         first_s: float | None = None  # when it was found that it has to be asked again
         while True:
-            verified = await self.manager.announced(producer, sequences, operation)
-            if verified.guards:
-                verified = await self.manager.asked(producer, verified, operation)
+            verified = await self.manager.added_or_verified(producer, sequences, operation)
             if (
                 operation is not ADD_PARTITION
                 or Error.CONCURRENT_TRANSACTIONS not in verified.errors.values()
             ):
                 return verified
             now_s = self.clock.monotonic_s()
-            first_s = now_s if first_s is None else first_s
-            if now_s > first_s and (now_s - first_s) * 1000 >= self._limit_ms():
+            if first_s is None:
+                first_s = now_s
+            elif (now_s - first_s) * 1000 >= self._limit_ms():
                 return verified
             await self._backed_off()
 

@@ -168,8 +168,7 @@ async def _add_in_steps(
     """What is much."""
     await _ask(asked, asked.answered)
     await _add_or_refuse(transactions, image, asked, denied)
-    answer = later.answer()
-    return await answer if isinstance(answer, Later) else answer
+    return await later
 
 
 async def _add_all(
@@ -215,8 +214,7 @@ async def _add_all(
         one.answered = first[transactional_id]
         await _ask(one, last[transactional_id])
         await _add_or_refuse(transactions, image, one, ())
-    answer = later.answer()
-    return await answer if isinstance(answer, Later) else answer
+    return await later
 
 
 async def _ask(asked: _Asked, topics: Sequence[AddPartitionsToTxnTopic]) -> None:

@@ -41,20 +41,17 @@ async def handle(
 
     asked = ConfigRequest(request.resources)
 
-    async def altered() -> AlterConfigsResponse:
-        await asked.preprocess(check)
-        if asked.remaining and node.cluster.forwarding is not None:
-            left = AlterConfigsRequest(
-                resources=[resource for resource, _ in asked.remaining], validate_only=request.validate_only
-            )
-            told = await node.cluster.forwarding.ask(context, left)
-            assert isinstance(told, AlterConfigsResponse)
-            asked.answered(told.responses)
-            return AlterConfigsResponse(responses=asked.responses)
-        rights = ConfigRights(node.authorizer, context, security.Operation.ALTER_CONFIGS)
-        return await replaced_here(asked, node.controller, node.config, rights, request)
-
-    return await altered()
+    await asked.preprocess(check)
+    if asked.remaining and node.cluster.forwarding is not None:
+        left = AlterConfigsRequest(
+            resources=[resource for resource, _ in asked.remaining], validate_only=request.validate_only
+        )
+        told = await node.cluster.forwarding.ask(context, left)
+        assert isinstance(told, AlterConfigsResponse)
+        asked.answered(told.responses)
+        return AlterConfigsResponse(responses=asked.responses)
+    rights = ConfigRights(node.authorizer, context, security.Operation.ALTER_CONFIGS)
+    return await replaced_here(asked, node.controller, node.config, rights, request)
 
 
 async def replaced_here(

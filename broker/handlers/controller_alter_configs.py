@@ -25,9 +25,6 @@ async def handle(
 ) -> AlterConfigsResponse:
     asked = ConfigRequest(request.resources)
 
-    async def altered() -> AlterConfigsResponse:
-        await asked.preprocess(check_controllers_resource)
-        rights = ConfigRights(node.authorizer, context, Operation.ALTER_CONFIGS)
-        return await replaced_here(asked, node.controller, node.config, rights, request)
-
-    return await altered()
+    await asked.preprocess(check_controllers_resource)
+    rights = ConfigRights(node.authorizer, context, Operation.ALTER_CONFIGS)
+    return await replaced_here(asked, node.controller, node.config, rights, request)

@@ -28,9 +28,6 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     asked = ConfigRequest(request.resources)
 
-    async def altered() -> IncrementalAlterConfigsResponse:
-        await asked.preprocess(check_controllers_resource)
-        rights = ConfigRights(node.authorizer, context, Operation.ALTER_CONFIGS)
-        return await altered_here(asked, node.controller, node.config, rights, request)
-
-    return await altered()
+    await asked.preprocess(check_controllers_resource)
+    rights = ConfigRights(node.authorizer, context, Operation.ALTER_CONFIGS)
+    return await altered_here(asked, node.controller, node.config, rights, request)

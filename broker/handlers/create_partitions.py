@@ -39,27 +39,23 @@ async def handle(
         return CreatePartitionsResponse(results=[_result(name, late) for name in times_named])
     mutations = node.quotas.mutations_of(context, strict_since=3, now_ms=node.clock.now_ms())
 
-    async def extended() -> CreatePartitionsResponse:
-        refused, wanted = await _chosen(node.authorizer, context, request, times_named)
-        later: Later[Extended | KafkaError] = Later()
-        later.waits_for(
-            node.topics.add_partitions(
-                wanted,
-                later.reply,
-                later.fail,
-                validate_only=request.validate_only,
-                take=mutations.take,
-            )
+    refused, wanted = await _chosen(node.authorizer, context, request, times_named)
+    later: Later[Extended | KafkaError] = Later()
+    later.waits_for(
+        node.topics.add_partitions(
+            wanted,
+            later.reply,
+            later.fail,
+            validate_only=request.validate_only,
+            take=mutations.take,
         )
-        answer = later.answer()
-        outcomes: Extended | KafkaError = await answer if isinstance(answer, Later) else answer
-        if isinstance(outcomes, KafkaError):
-            results = [_result(topic.name, outcomes) for topic in request.topics]
-        else:
-            results = refused + [_result(topic.name, error) for topic, error in outcomes]
-        return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results)
-
-    return await extended()
+    )
+    outcomes: Extended | KafkaError = await later
+    if isinstance(outcomes, KafkaError):
+        results = [_result(topic.name, outcomes) for topic in request.topics]
+    else:
+        results = refused + [_result(topic.name, error) for topic, error in outcomes]
+    return CreatePartitionsResponse(throttle_time_ms=mutations.throttle_ms, results=results)
 
 
 async def _chosen(

@@ -94,8 +94,7 @@ async def _states_deleted(groups: Groups, shard: GroupShard, group_ids: Sequence
         some = of_share[first : first + MOST_SHARE_GROUPS]
         later: Later[dict[str, Error] | KafkaError] = Later()
         groups.ask_for_later(some[0], _deletion_of_states(some), later.reply)
-        answer = later.answer()
-        found = await answer if isinstance(answer, Later) else answer
+        found = await later
         refused |= dict.fromkeys(some, found.error) if isinstance(found, KafkaError) else found
         if len(some) == MOST_SHARE_GROUPS:
             await turn()

@@ -48,23 +48,19 @@ async def handle(
         return DeleteTopicsResponse(responses=_all_refused(asked, Error.REQUEST_TIMED_OUT))
     mutations = node.quotas.mutations_of(context, strict_since=5, now_ms=node.clock.now_ms())
 
-    async def deleted() -> DeleteTopicsResponse:
-        selection = _Selection(node.metadata.image, _Rights(node.authorizer, context))
-        await selection.choose(asked)
-        later: Later[Deleted | KafkaError] = Later()
-        chosen = [*selection.chosen.values()]
-        later.waits_for(node.topics.delete(chosen, later.reply, later.fail, take=mutations.take))
-        answer = later.answer()
-        outcomes: Deleted | KafkaError = await answer if isinstance(answer, Later) else answer
-        if isinstance(outcomes, KafkaError):
-            results = _all_refused(asked, outcomes.error)
-        else:
-            for topic, failure in outcomes:
-                selection.tell(topic.name, topic.topic_id, failure)
-            results = selection.results
-        return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
-
-    return await deleted()
+    selection = _Selection(node.metadata.image, _Rights(node.authorizer, context))
+    await selection.choose(asked)
+    later: Later[Deleted | KafkaError] = Later()
+    chosen = [*selection.chosen.values()]
+    later.waits_for(node.topics.delete(chosen, later.reply, later.fail, take=mutations.take))
+    outcomes: Deleted | KafkaError = await later
+    if isinstance(outcomes, KafkaError):
+        results = _all_refused(asked, outcomes.error)
+    else:
+        for topic, failure in outcomes:
+            selection.tell(topic.name, topic.topic_id, failure)
+        results = selection.results
+    return DeleteTopicsResponse(throttle_time_ms=mutations.throttle_ms, responses=results)
 
 
 class _Rights:

@@ -136,8 +136,7 @@ class _Described:
         self._groups.ask(
             group_id, lambda shard: shard.share_groups.offsets.initialized(group_id), later.reply
         )
-        answer = later.answer()
-        found = await answer if isinstance(answer, Later) else answer
+        found = await later
         if isinstance(found, KafkaError):
             raise KafkaError(found.error, found.message or "The coordinator isn't here.")
         topics = self._image.topics_by_id
@@ -183,8 +182,7 @@ class _Described:
             return result
         later: Later[int | KafkaError] = Later()
         self._latest_offsets.ask(name, index, later.reply)
-        answer = later.answer()
-        latest = await answer if isinstance(answer, Later) else answer
+        latest = await later
         if isinstance(latest, KafkaError):
             return DescribeShareGroupOffsetsResponsePartition(
                 partition_index=index, error_code=latest.error, error_message=latest.message

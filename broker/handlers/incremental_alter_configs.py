@@ -66,19 +66,16 @@ async def handle(
 
     asked = ConfigRequest(request.resources)
 
-    async def altered() -> IncrementalAlterConfigsResponse:
-        await asked.preprocess(check)
-        if asked.remaining and node.cluster.forwarding is not None:
-            left = IncrementalAlterConfigsRequest(
-                resources=[resource for resource, _ in asked.remaining], validate_only=request.validate_only
-            )
-            told = await node.cluster.forwarding.ask(context, left)
-            assert isinstance(told, IncrementalAlterConfigsResponse)
-            asked.answered(told.responses)
-            return IncrementalAlterConfigsResponse(responses=asked.responses)
-        return await altered_here(asked, node.controller, node.config, rights, request)
-
-    return await altered()
+    await asked.preprocess(check)
+    if asked.remaining and node.cluster.forwarding is not None:
+        left = IncrementalAlterConfigsRequest(
+            resources=[resource for resource, _ in asked.remaining], validate_only=request.validate_only
+        )
+        told = await node.cluster.forwarding.ask(context, left)
+        assert isinstance(told, IncrementalAlterConfigsResponse)
+        asked.answered(told.responses)
+        return IncrementalAlterConfigsResponse(responses=asked.responses)
+    return await altered_here(asked, node.controller, node.config, rights, request)
 
 
 async def altered_here(

@@ -53,8 +53,7 @@ async def _listed(
         for some in portions(shard.group_ids()):
             asked: Later[list[ListedGroup] | KafkaError] = Later()
             shard.ask(listed_of(some), asked.reply)
-            answer = asked.answer()
-            found: list[ListedGroup] | KafkaError = await answer if isinstance(answer, Later) else answer
+            found: list[ListedGroup] | KafkaError = await asked
             if isinstance(found, KafkaError):
                 return ListGroupsResponse(error_code=found.error)
             response.groups += filter(may_see, found)

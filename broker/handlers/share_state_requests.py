@@ -125,8 +125,7 @@ async def _results(
             continue
         later: Later[KafkaError | None] = Later()
         shard.ask(lambda _: None, later.reply)
-        answer = later.answer()
-        lost = await answer if isinstance(answer, Later) else answer
+        lost = await later
         if lost is not None:
             for of_topic, partition in places:
                 of_topic[partition] = KafkaError(lost.error, lost.message or _NOT_HERE)

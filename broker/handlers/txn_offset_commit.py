@@ -70,26 +70,23 @@ async def handle(
     )
     answer = _Answer(staged)
 
-    async def committed() -> TxnOffsetCommitResponse:
-        refused = _refused(node.authorizer, context, request)
-        if refused:
-            answer.await_all(request)
-            return await answer.response(KafkaError(refused))
-        await _checked(answer, node.metadata.image, node.authorizer, context, request)
-        if not answer.awaited:
-            return TxnOffsetCommitResponse.of(topics=answer.topics)
-        found = await _written(
-            answer.staged,
-            node.metadata.image,
-            node.partitions,
-            node.groups,
-            node.add_partitions_manager,
-            context,
-            request,
-        )
-        return await answer.response(found)
-
-    return await committed()
+    refused = _refused(node.authorizer, context, request)
+    if refused:
+        answer.await_all(request)
+        return await answer.response(KafkaError(refused))
+    await _checked(answer, node.metadata.image, node.authorizer, context, request)
+    if not answer.awaited:
+        return TxnOffsetCommitResponse.of(topics=answer.topics)
+    found = await _written(
+        answer.staged,
+        node.metadata.image,
+        node.partitions,
+        node.groups,
+        node.add_partitions_manager,
+        context,
+        request,
+    )
+    return await answer.response(found)
 
 
 def _refused(authorizer: Authorizer, context: RequestContext, request: TxnOffsetCommitRequest) -> Error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.network.later import Later
 
@@ -17,7 +17,4 @@ async def decided(controller: Controller, decide: Decide[T]) -> T | KafkaError:
     """What `Controller.submit` replies; the turn ends only where that isn't known at once."""
     later: Later[T | KafkaError] = Later()
     later.waits_for(controller.submit(decide, later.reply, later.fail))
-    answer = later.answer()
-    if isinstance(answer, Later):
-        return cast("T | KafkaError", (await answer))
-    return answer
+    return await later

@@ -1,11 +1,8 @@
 """Long requests in turns: others are served in between.
 
-    def handle(turns, …, request):
-        return turns.answer(_described(request.names))
-
-    async def _described(names):
+    async def handle(node, context, request):
         found = []
-        await in_turns(names, lambda some: found.extend(map(describe, some)))
+        await in_turns(request.names, lambda some: found.extend(map(describe, some)))
         return Response(found)
 
 It goes on after each `await turn()` in a later turn of the loop: each request has one step in it, and those that wait
@@ -14,9 +11,9 @@ call of who answers. What is long to compute and looks at no state goes beside t
 
     checked = await compute(partial(validate, batch))
 
-One that never waits, as with a list that isn't long, is done when `answer` returns, and costs no
-more than the coroutine. What it reads may change between two steps: it takes a copy of what it walks over, and looks up
-the rest as it is by then.
+One that never waits, as with a list that isn't long, is done in the call that drives it, and costs no more than the
+coroutine. What it reads may change between two steps: it takes a copy of what it walks over, and looks up the rest as
+it is by then.
 """
 
 from __future__ import annotations
@@ -257,10 +254,11 @@ class Turns:
         if self._watchdog is not None:
             self._turn_began_s = self._watchdog.monotonic_s()
         try:
+            took_s = 0.0
             while left and self._waiting:
                 left -= 1
                 under_way = self._waiting.popleft()
-                before_s = self._took_s()
+                before_s = took_s
                 self._step(under_way)
                 took_s = self._took_s()
                 if took_s - before_s > LONGEST_HOLD_S:

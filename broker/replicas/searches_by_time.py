@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from broker.environment.threads import Alone
 from protocol.records.validation_budget import ANY, LITTLE, MODERATE, TooMuchEffortError
 from protocol.waiting import compute, turn
-from storage.log import reads as lookups
+from storage.log import reads
 from storage.log.log_state import storage_error
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ async def search_by_time(log: PartitionLog, timestamp: int) -> TimestampOffset |
     except TooMuchEffortError:
         pass
     if timestamp == MAX_TIMESTAMP:
-        search = lookups.search_for_max_timestamp(log)
+        search = reads.search_for_max_timestamp(log)
     else:
-        search = lookups.search_for_timestamp(log, timestamp)
+        search = reads.search_for_timestamp(log, timestamp)
     found = None
     while True:
         try:

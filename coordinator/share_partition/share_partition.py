@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from coordinator.persister import NO_START_OFFSET, Persister, ShareState, StateBatch
 from coordinator.ports import WhenCommitted
-from coordinator.share_partition import acquiring as aborted_records
+from coordinator.share_partition import acquiring
 from coordinator.share_partition.acknowledging import Acknowledgement, Changes, release
 from coordinator.share_partition.acquiring import Acquisition
 from coordinator.share_partition.in_flight_records import (
@@ -263,7 +263,7 @@ class SharePartition:
         acquired = acquisition.run()
         if not acquired or not aborted:
             return acquired
-        return aborted_records.archive_aborted(self.records, batches, acquired, aborted)
+        return acquiring.archive_aborted(self.records, batches, acquired, aborted)
 
     def begin_at(self, log_start_offset: int) -> None:
         """The log begins here now."""

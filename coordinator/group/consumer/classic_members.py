@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from coordinator.group.classic.requests import Join
-from coordinator.group.consumer import migration as embedded
+from coordinator.group.consumer import migration
 from coordinator.group.consumer.decision import (
     ConsumerSessions,
     Decision,
@@ -94,11 +94,11 @@ class ClassicMembers:
         else:
             member = group.member_as(member_id, join.instance_id)
         try:
-            subscription = embedded.read_subscription(bytes(request.protocols[0].metadata))
+            subscription = migration.read_subscription(bytes(request.protocols[0].metadata))
         except CodecError:
             # Kafka: an IllegalStateException.
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from None
-        owned = embedded.owned_of(subscription, self._topics)
+        owned = migration.owned_of(subscription, self._topics)
         new = _as_requested(member, join, subscription)
         brought_bytes = brought_by_classic_member(group, member, new, self._topics)
         self._parts.member_memory.check(brought_bytes, self._runtime.now_ms())
@@ -165,11 +165,11 @@ class ClassicMembers:
             raise KafkaError(Error.REBALANCE_IN_PROGRESS)
         self._sessions.end_sync(group.group_id, member.member_id)
         self._sessions.restart(group.group_id, member.member_id, classic.session_timeout_ms)
-        target = embedded.without_epochs(member.assigned)
+        target = migration.without_epochs(member.assigned)
         return SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=embedded.write_assignment(target, self._topics, embedded.version_of(metadata)),
+            assignment=migration.write_assignment(target, self._topics, migration.version_of(metadata)),
         )
 
     def heartbeat(self, request: HeartbeatRequest, group: ConsumerGroup) -> Error:
