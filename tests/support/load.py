@@ -176,4 +176,18 @@ def end_and_find_all(
     for partition in range(PARTITIONS):
         for each, name in zip(sending, names, strict=True):
             read = [int(value.split()[1]) for value in found[partition] if value.split()[0] == name.encode()]
-            assert read == each.sent[partition]
+            assert read == each.sent[partition], first_difference(partition, name, read, each.sent[partition])
+
+
+def first_difference(partition: int, name: str, read: Sequence[int], sent: Sequence[int]) -> str:
+    """The numbers around the place where both part show whether records were lost, doubled or reordered."""
+    at = next(
+        (at for at, pair in enumerate(zip(read, sent, strict=False)) if len({*pair}) > 1),
+        min(len(read), len(sent)),
+    )
+    lost, more = {*sent} - {*read}, {*read} - {*sent}
+    return (
+        f"{name} of partition {partition}, {len(read)} read, {len(sent)} acknowledged, apart at {at}: "
+        f"read {read[max(at - 3, 0) : at + 8]}, acknowledged {sent[max(at - 3, 0) : at + 8]}; "
+        f"lost {sorted(lost)[:20]}, never acknowledged {sorted(more)[:20]}"
+    )
