@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from broker.environment.scheduler import TURN_S
 from broker.replicas.leader import Leader
-from broker.upkeep import Upkeep
 from protocol.errors import KafkaError
 from storage.log.log_config import LONG_MAX
 from storage.log.removal import MOST_DELETED_AT_ONCE
@@ -25,13 +24,111 @@ if TYPE_CHECKING:
     from broker.controller.snapshots import MetadataSnapshots
     from broker.disks.failures import LogDirFailures
     from broker.disks.log_dirs import LogDirs
-    from broker.environment.scheduler import Clock, Scheduler
+    from broker.environment.scheduler import Clock, Scheduled, Scheduler
     from broker.network.listener import Listener
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
+    from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog
 
+
+# --- Tasks that come again and again, each at its own interval ------------------------------------------------
+
 log = logging.getLogger("barnabas.housekeeping")
+
+
+class Periodic:
+    """What the disk refuses, or the controller, is logged, and tried again when it is due again."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._periodic: dict[str, tuple[float, Callable[[], None]]] = {}
+        """After how many seconds each is due again, and what is then called."""
+        self._timers: dict[str, Scheduled] = {}
+
+    def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._periodic.clear()
+
+    def _every(
+        self, name: str, interval_ms: int, task: Callable[[], None], first_ms: int | None = None
+    ) -> None:
+        def due() -> None:
+            self._timers.pop(name, None)
+            self._schedule()
+            try:
+                task()
+            except (OSError, KafkaError) as error:
+                log.error("%s: %s", name, error)
+
+        delay_ms = interval_ms if first_ms is None else first_ms
+        self._timers[name] = self._scheduler.call_later(max(delay_ms, 0) / 1000, due)
+        if interval_ms > 0:  # else once, as Kafka's scheduler
+            self._periodic[name] = interval_ms / 1000, due
+
+    def _schedule(self) -> None:
+        """What has no timer gets one: what is due now, and what there was too little memory for when it was."""
+        for name, (interval_s, due) in self._periodic.items():
+            if name not in self._timers:
+                with suppress(MemoryError):  # whichever is due next tries it again
+                    self._timers[name] = self._scheduler.call_later(interval_s, due)
+
+
+# --- What every node does by the clock alone, whatever it is in its cluster -----------------------------------
+
+
+class Upkeep(Periodic):
+    """The tasks; when they are due is said by who has them."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        scheduler: Scheduler,
+        *,
+        log_dirs: LogDirs,
+        snapshots: MetadataSnapshots,
+        metadata_log: PartitionLog,
+        listeners: Sequence[Listener],
+    ) -> None:
+        super().__init__(scheduler)
+        self._config = config
+        self._clock = clock
+        self._log_dirs = log_dirs
+        self._snapshots = snapshots
+        self._metadata_log = metadata_log
+        self._listeners = listeners
+
+    def _each_directory(self, what: str, task: Callable[[LogDirectory], object]) -> None:
+        for directory in self._log_dirs.all():
+            try:
+                task(directory)
+            except (OSError, KafkaError) as error:
+                log.error("%s of %s: %s", what, directory.path, error)
+
+    def checkpoint_recovery_points(self) -> None:
+        self._each_directory("recovery points", lambda directory: directory.checkpoint_recovery_points())
+
+    def clean_metadata(self) -> None:
+        """metadata.max.retention.bytes and .ms: old snapshots go, and the log below the oldest that stays."""
+        self._snapshots.clean(self._clock.now_ms())
+
+    def close_idle_connections(self) -> None:
+        max_idle_ms = self._config.get_int("connections.max.idle.ms")
+        before_s = self._scheduler.time() - max_idle_ms / 1000
+        for listener in self._listeners:
+            listener.close_idle(before_s, max_idle_ms)
+
+    def _begin_closing_idle(self) -> None:
+        max_idle_ms = self._config.get_int("connections.max.idle.ms")
+        if max_idle_ms > 0:
+            self._every("idle connections", max(max_idle_ms // 4, 100), self.close_idle_connections)
+
+
+# --------------------------------------------------------------------------------------------------------------
+
 
 T = TypeVar("T")
 

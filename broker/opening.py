@@ -13,8 +13,8 @@ from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
 from broker.controller.metadata_versions import KRAFT_VERSION_RANGE
 from broker.controller.snapshots import SnapshotPolicy, bootstrap_records
 from broker.disks.opening import open_log_dirs
-from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
+from broker.network.endpoints import HostNames
 from broker.replicas.partitions import FAULTS as LOG_FAULTS
 from protocol.errors import CodecError
 from protocol.messages.raft import Endpoint, KRaftVersionFeature, Voter

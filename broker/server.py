@@ -18,9 +18,9 @@ from broker.controller.own_broker import end_run
 from broker.controller.partition_updates import leader_and_isr_updates
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_requests import TopicRequests
-from broker.coordination import group_lines
+from broker.coordination import deferred_requests as group_lines
 from broker.coordination.coordinators import Coordinators
-from broker.coordination.hosted_shard import PartitionRuntime
+from broker.coordination.hosted_shards import PartitionRuntime
 from broker.disks.failures import LogDirFailures
 from broker.disks.moves import LogDirMoves, ReplicaDirectories
 from broker.early_requests import EarlyRequests
@@ -28,8 +28,8 @@ from broker.environment.scheduler import LoopTimers, Watchdog
 from broker.handlers import HANDLERS
 from broker.housekeeping import Housekeeping
 from broker.metadata_publisher import BrokerMetadataPublisher, MetadataSubscribers
-from broker.network.addresses import HostNames
 from broker.network.dispatch import Dispatcher
+from broker.network.endpoints import HostNames
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns

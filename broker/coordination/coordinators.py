@@ -6,12 +6,11 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from broker.controller.metadata_versions import TRANSACTION_VERSION
-from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
 from broker.coordination.groups import OFFSETS_TOPIC, Groups
 from broker.coordination.internal_topics import InternalTopics
 from broker.coordination.latest_offsets import LatestOffsets
 from broker.coordination.marker_writing import TxnMarkers
-from broker.coordination.produce_verification import ProduceVerification
+from broker.coordination.produce_verification import AddPartitionsToTxnManager, ProduceVerification
 from broker.coordination.share_states import SHARE_STATE_TOPIC, ShareStates
 from broker.coordination.transactions import TRANSACTION_TOPIC, Transactions
 from coordinator.transaction.producer_ids import ProducerIds
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.topic_requests import TopicRequests
-    from broker.coordination.hosted_shard import PartitionRuntime
-    from broker.coordination.hosted_shards import HostedShards
+    from broker.coordination.hosted_shards import HostedShards, PartitionRuntime
     from broker.coordination.share_persister import SharePersister
     from broker.environment.scheduler import Clock, LoopTimers, Scheduler
     from broker.network.turns import Turns

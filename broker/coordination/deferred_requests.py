@@ -7,19 +7,20 @@ decided, who commits and who only looks doesn't.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.network.later import Later
-from broker.network.lines import in_line
+from broker.network.turns import Lines, in_line
 from coordinator.group.deferred import MOST_TRIES, Deferred
 from coordinator.group.ports import Client
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
-from protocol.waiting import compute
+from protocol.waiting import Waiting, compute
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
@@ -27,6 +28,46 @@ if TYPE_CHECKING:
     from broker.network.turns import Turns
     from coordinator.group.shard import GroupShard
     from coordinator.group.streams.heartbeats import StreamsAnswer
+
+
+# --------------------------------------------------------------------------------------------------------------
+# What is much to decide of a group: one at a time, as it came, which is how Kafka's partition goes about
+# it.
+#
+# Requests stand in that line, and what a coordinator decides by itself.
+
+log = logging.getLogger("barnabas.coordination")
+
+Deciding = Lines[str]
+"""By group; a group that nothing long is being decided of isn't in it."""
+
+
+def carry_out(
+    groups: Groups,
+    turns: Turns,
+    group_id: str,
+    steps: Waiting[None],
+    failed: Callable[[BaseException], None],
+) -> None:
+    """See `coordinator.ports.Runtime.carry_out`. `failed` learns of broken invariants."""
+
+    async def unasked() -> None:
+        try:
+            await in_line(groups.deciding, group_id, steps)
+        finally:
+            groups.unasked.pop(under_way, None)
+
+    def tell(error: BaseException) -> None:
+        log.error("what was to be decided of group %s is lost", group_id, exc_info=error)
+        if stops_the_broker(error):
+            failed(error)
+
+    under_way = unasked()
+    groups.unasked[under_way] = None
+    turns.carry_out(under_way, tell)
+
+
+# --------------------------------------------------------------------------------------------------------------
 
 A = TypeVar("A")
 R = TypeVar("R")

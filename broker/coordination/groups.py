@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import TopicChanges
     from broker.controller.metadata_log import MetadataLog
-    from broker.coordination.hosted_shard import PartitionRuntime
+    from broker.coordination.hosted_shards import PartitionRuntime
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
     from broker.replicas.partition import Partition

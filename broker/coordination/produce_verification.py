@@ -9,29 +9,205 @@ it. Where an earlier end of the same transactional id is still under way then, v
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from broker.coordination.add_partitions_to_txn_manager import (
-    ADD_PARTITION,
-    AddPartitionsToTxnManager,
-    TransactionSupportedOperation,
-    Verified,
-)
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, portions
 from coordinator.transaction.producer_ids import TransactionalProducer
-from protocol.errors import Error
+from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import ATTRIBUTES_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
 from protocol.records.checks import RequestFailedError
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
+    from broker.coordination.transactions import Transactions
     from broker.environment.scheduler import Clock, LoopTimers
     from broker.replicas.partition import Partition
+    from protocol.topic_partition import TopicPartition
+    from storage.producer_state import VerificationGuard
+
+
+# --- Whether a transactional append is part of a transaction that its coordinator knows of (KIP-890) ----------
+#
+# The first append of a transaction to a partition is announced to the log, the coordinator is asked, and what
+# the log gave for the announcement goes with the append: so nothing that was on its way when its transaction
+# ended can open another one that nobody would end. Clients of transactions version 2 don't add partitions
+# themselves: the question adds them. Sources: `AddPartitionsToTxnManager`,
+# `ReplicaManager.maybeSendPartitionsToTransactionCoordinator`.
+
+Answered: TypeAlias = "Callable[[Mapping[TopicPartition, Error]], None]"
+AskElsewhere: TypeAlias = "Callable[[TransactionalProducer, Sequence[TopicPartition], bool, Answered], bool]"
+"""Of a producer, some partitions and whether they are verified only. Returns whether the coordinator is on another
+node, which is asked then."""
+
+TRANSACTION_VERSION_2 = 2
+
+# the first versions whose clients know TRANSACTION_ABORTABLE, and whose appends add their partitions
+_PRODUCE_VERSIONS = (11, 12)
+_TXN_OFFSET_COMMIT_VERSIONS = (4, 5)
+
+
+class TransactionSupportedOperation(Enum):
+    """What is asked of the coordinator, and with which errors."""
+
+    DEFAULT_ERROR = "verify, with errors that old clients know"
+    GENERIC_ERROR = "verify"
+    ADD_PARTITION = "add"
+
+    @staticmethod
+    def of_produce(version: int) -> TransactionSupportedOperation:
+        return _operation(version, *_PRODUCE_VERSIONS)
+
+    @staticmethod
+    def of_txn_offset_commit(version: int) -> TransactionSupportedOperation:
+        return _operation(version, *_TXN_OFFSET_COMMIT_VERSIONS)
+
+
+DEFAULT_ERROR, GENERIC_ERROR, ADD_PARTITION = TransactionSupportedOperation
+
+
+def _operation(version: int, new_errors_from: int, adds_from: int) -> TransactionSupportedOperation:
+    if version >= adds_from:
+        return ADD_PARTITION
+    return GENERIC_ERROR if version >= new_errors_from else DEFAULT_ERROR
+
+
+class Verified(NamedTuple):
+    """`errors` of the partitions that may not be appended to; `guards` for the appends to the others.
+
+    A partition in which the transaction is open already has neither: nobody need be asked.
+    """
+
+    errors: dict[Partition, Error]
+    guards: dict[Partition, VerificationGuard]
+
+
+class AddPartitionsToTxnManager:
+    """Asks the coordinators of transactions, for those who append."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        transactions: Transactions,
+        elsewhere: AskElsewhere | None = None,
+    ) -> None:
+        """`elsewhere` asks a coordinator on another node, where there may be one."""
+        self._config = config
+        self._clock = clock
+        self._transactions = transactions
+        self._elsewhere = elsewhere
+
+    async def added_or_verified(
+        self,
+        producer: TransactionalProducer,
+        sequences: Mapping[Partition, int],
+        operation: TransactionSupportedOperation,
+    ) -> Verified:
+        """`sequences`: of each partition's batch the first one, or −1 where there are none."""
+        announced = await self.announced(producer, sequences, operation)
+        return await self.asked(producer, announced, operation) if announced.guards else announced
+
+    async def asked(
+        self, producer: TransactionalProducer, verified: Verified, operation: TransactionSupportedOperation
+    ) -> Verified:
+        """Ask the coordinator of the partitions that were announced and have a guard; what it refuses comes to the
+        errors."""
+        asked = {(partition.topic.name, partition.index): partition for partition in verified.guards}
+        answer: Later[Mapping[TopicPartition, Error]] = Later()
+        self._ask(producer, [*asked], operation, answer.reply)
+        for name, error in (await answer).items():
+            if error is not NO_ERROR:
+                verified.errors[asked[name]] = _told(error, operation)
+        return verified
+
+    def _ask(
+        self,
+        producer: TransactionalProducer,
+        asked: Sequence[TopicPartition],
+        operation: TransactionSupportedOperation,
+        answered: Answered,
+    ) -> None:
+        if self._elsewhere is not None and self._elsewhere(
+            producer, asked, operation is not ADD_PARTITION, answered
+        ):
+            return
+        try:
+            shard = self._transactions.shard_of(producer.transactional_id)
+        except KafkaError as failure:
+            none_there = failure.error is Error.NOT_COORDINATOR
+            error = Error.COORDINATOR_NOT_AVAILABLE if none_there else failure.error
+            answered(dict.fromkeys(asked, error))
+            return
+        if operation is not ADD_PARTITION:
+            shard.verify_when_certain(producer, asked, answered)
+            return
+
+        def added(failure: KafkaError | None) -> None:
+            answered({} if failure is None else dict.fromkeys(asked, failure.error))
+
+        shard.add_partitions(producer, asked, client_transaction_version=TRANSACTION_VERSION_2, then=added)
+
+    async def announced(
+        self,
+        producer: TransactionalProducer,
+        sequences: Mapping[Partition, int],
+        operation: TransactionSupportedOperation,
+    ) -> Verified:
+        """Tell each partition's log what is about to come, and be given what to show with it: the guards with which
+        the coordinator is to be asked. Where there are none nobody need be."""
+        if len(sequences) <= PER_TURN:
+            return self._announce(producer, sequences, operation)
+        verified = Verified({}, {})
+        for some in portions([*sequences.items()]):
+            part = self._announce(producer, dict(some), operation)
+            verified.errors.update(part.errors)
+            verified.guards.update(part.guards)
+            await turn()
+        return verified
+
+    def _announce(
+        self,
+        producer: TransactionalProducer,
+        sequences: Mapping[Partition, int],
+        operation: TransactionSupportedOperation,
+    ) -> Verified:
+        verified = Verified({}, {})
+        adds = operation is ADD_PARTITION
+        if not adds and not self._config.get_boolean("transaction.partition.verification.enable"):
+            return verified
+        now_ms = self._clock.now_ms()
+        for partition, sequence in sequences.items():
+            try:
+                if partition.is_gone:
+                    raise KafkaError(partition.topic.missing(partition.index))
+                # Asked first: a transaction isn't extended by a partition to which nothing can be appended here.
+                guard = partition.leader().log.start_verification(
+                    producer.producer_id, sequence, producer.producer_epoch, adds, now_ms
+                )
+            except KafkaError as error:
+                verified.errors[partition] = error.error
+            else:
+                if guard is not None:
+                    verified.guards[partition] = guard
+        return verified
+
+
+def _told(error: Error, operation: TransactionSupportedOperation) -> Error:
+    """What producers expect to be told."""
+    if error is Error.PRODUCER_FENCED:
+        return Error.INVALID_PRODUCER_EPOCH
+    if error is Error.TRANSACTION_ABORTABLE and operation is DEFAULT_ERROR:
+        return Error.INVALID_TXN_STATE
+    return error
+
+
+# --------------------------------------------------------------------------------------------------------------
 
 _ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
 _PRODUCER = Struct(">qhi")  # id, epoch, base sequence: neighbours in a batch's header

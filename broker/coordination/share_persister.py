@@ -15,28 +15,102 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.controller.image import NO_LEADER
-from broker.coordination.share_state_asks import (
-    DELETE,
-    INITIALIZE,
-    READ,
-    SUMMARIZE,
-    WRITE,
-    ShareStateAsk,
-)
 from broker.coordination.share_states import SHARE_STATE_TOPIC
+from coordinator.persister import ShareState, ShareStateSummary, StateBatch
 from coordinator.share.share_partition_key import SharePartitionKey
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, error_of
 from protocol.messages import share_state
+from protocol.wire.schema import Message, Struct
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.coordination.share_states import ShareStates
     from broker.environment.scheduler import Scheduled, Scheduler
-    from coordinator.persister import ShareState, ShareStateSummary, StateBatch
     from coordinator.ports import WhenCommitted
+    from coordinator.share.shard import ShareShard
+
+
+# --------------------------------------------------------------------------------------------------------------
+# What is asked of the share coordinator about one share partition: of a shard in this process, or of
+# another node.
+
+A = TypeVar("A")
+
+
+class ShareStateKind(NamedTuple):
+    """One of the five requests."""
+
+    request: Callable[..., Message]
+    of_topic: Callable[..., Struct]
+    said: Callable[[Any], Any]
+    """What a partition's result says that has no error."""
+
+
+def _nothing(result: Any) -> None:
+    """That it is done."""
+
+
+def _state(result: share_state.ReadPartitionResult) -> ShareState:
+    batches = [
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in result.state_batches
+    ]
+    return ShareState(result.state_epoch, result.start_offset, batches)
+
+
+def _summary(result: share_state.SummaryPartitionResult) -> ShareStateSummary:
+    return ShareStateSummary(
+        result.state_epoch, result.leader_epoch, result.start_offset, result.delivery_complete_count
+    )
+
+
+INITIALIZE = ShareStateKind(
+    share_state.InitializeShareGroupStateRequest, share_state.InitializeStateData, _nothing
+)
+READ = ShareStateKind(share_state.ReadShareGroupStateRequest, share_state.ReadStateData, _state)
+WRITE = ShareStateKind(share_state.WriteShareGroupStateRequest, share_state.WriteStateData, _nothing)
+DELETE = ShareStateKind(share_state.DeleteShareGroupStateRequest, share_state.DeleteStateData, _nothing)
+SUMMARIZE = ShareStateKind(
+    share_state.ReadShareGroupStateSummaryRequest, share_state.ReadStateSummaryData, _summary
+)
+
+
+class ShareStateAsk(Generic[A]):
+    """`ask` asks a shard here, `part` is what a request to another node says of the partition."""
+
+    __slots__ = ("ask", "key", "kind", "part", "then", "tries")
+
+    def __init__(
+        self,
+        key: SharePartitionKey,
+        kind: ShareStateKind,
+        *,
+        ask: Callable[[ShareShard], A],
+        part: Callable[[], Struct],
+        then: Callable[[A | KafkaError], None],
+    ) -> None:
+        self.key = key
+        self.kind = kind
+        self.ask = ask
+        self.part = part
+        self.then = then
+        self.tries = 0
+
+    def answer_in(self, results: dict[tuple[bytes, int], Any]) -> A | KafkaError:
+        """What is said of this one by another node, by topic id and partition."""
+        result = results.get((self.key.topic_id, self.key.partition))
+        if result is None:
+            return KafkaError(Error.UNKNOWN_SERVER_ERROR, "The share coordinator doesn't answer for it.")
+        if result.error_code:
+            return KafkaError(error_of(result.error_code), result.error_message)
+        said: A = self.kind.said(result)
+        return said
+
+
+# --------------------------------------------------------------------------------------------------------------
 
 RETRIES_S = (2.0, 4.0, 8.0, 16.0)
 """What is waited before it is asked again. Kafka's waits differ by up to a fifth from time to time."""

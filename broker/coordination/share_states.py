@@ -19,7 +19,7 @@ from protocol.waiting import turn
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage, TopicChanges
-    from broker.coordination.hosted_shard import PartitionRuntime
+    from broker.coordination.hosted_shards import PartitionRuntime
     from broker.environment.scheduler import Scheduler
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions

@@ -14,13 +14,27 @@ from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.coordination.hosted_shard import PartitionRuntime
+    from broker.coordination.hosted_shards import PartitionRuntime
     from broker.environment.scheduler import Scheduler
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
     from coordinator.transaction.shard import TransactionShard
     from protocol.waiting import Waiting
+
+
+# --- How producers are told that another one with their transactional id has taken over (KIP-588) -------------
+
+
+def as_known(error: Error, api_version: int, fenced_since: int) -> Error:
+    """The error of an answer: a request older than `fenced_since` doesn't know PRODUCER_FENCED, and is told
+    INVALID_PRODUCER_EPOCH in its place."""
+    if error is Error.PRODUCER_FENCED and api_version < fenced_since:
+        return Error.INVALID_PRODUCER_EPOCH
+    return error
+
+
+# --------------------------------------------------------------------------------------------------------------
 
 TRANSACTION_TOPIC = "__transaction_state"
 

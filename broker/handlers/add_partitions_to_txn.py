@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.controller_result import Pause
 from broker.controller.image import is_internal
-from broker.coordination.fencing import as_known
+from broker.coordination.transactions import as_known
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns
 from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE

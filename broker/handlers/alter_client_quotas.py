@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.controller_result import ControllerResult, Pause
 from broker.controller.quota_decisions import IP, Outcomes, altered
-from broker.network.addresses import Addresses
+from broker.network.endpoints import Addresses
 from broker.network.later import Later
 from broker.network.turns import PER_TURN
 from broker.security.authorizer import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.deciding import decided
+from broker.network.turns import decided
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ from broker.controller.image import (
     TOPIC_RESOURCE,
     invalid_name_reason,
 )
-from broker.network.repeats import answered
+from broker.network.pieces import answered
 from broker.security.authorizer import ConfigRights, Operation
 from protocol.errors import Error, KafkaError
 from protocol.messages.configs import (

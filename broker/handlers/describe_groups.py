@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.gathering import Gathering
 from broker.network.later import Later
-from broker.network.repeats import answered
+from broker.network.pieces import answered
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller.image import invalid_name_reason
-from broker.network.repeats import Repeats
+from broker.network.pieces import Repeats
 from broker.network.turns import in_turns
 from broker.security.authorizer import AUTHORIZATION_FAILED, Operation, ResourceType
 from protocol.errors import Error, KafkaError

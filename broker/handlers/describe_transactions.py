@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.repeats import answered
+from broker.network.pieces import answered
 from broker.network.turns import in_turns
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.transaction.states import STATE_NAMES

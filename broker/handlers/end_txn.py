@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordination.fencing import as_known
+from broker.coordination.transactions import as_known
 from broker.network.later import Later
 from broker.security.authorizer import TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import TransactionalProducer

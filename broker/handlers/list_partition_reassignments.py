@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.partition_requests import ongoing_reassignments
-from broker.network.repeats import Repeats
+from broker.network.pieces import Repeats
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.messages.cluster_admin import (
     ListPartitionReassignmentsRequest,

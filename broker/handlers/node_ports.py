@@ -14,22 +14,20 @@ if TYPE_CHECKING:
     from broker.controller.quorum_requests import QuorumRequests, ReplicaProgress
     from broker.controller.replica_placer import Placement
     from broker.controller.topic_requests import TopicRequests
-    from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from broker.coordination.groups import Groups
     from broker.coordination.internal_topics import InternalTopics
     from broker.coordination.latest_offsets import LatestOffsets
-    from broker.coordination.produce_verification import ProduceVerification
+    from broker.coordination.produce_verification import AddPartitionsToTxnManager, ProduceVerification
     from broker.coordination.share_states import ShareStates
     from broker.coordination.transactions import Transactions
     from broker.disks.log_dirs import LogDirs
     from broker.disks.moves import LogDirMoves
     from broker.environment.environment import Chance
     from broker.environment.scheduler import Clock, Scheduler
-    from broker.network.addresses import HostNames
     from broker.network.answers import Answer, PendingAnswer
     from broker.network.connection import Connection
     from broker.network.context import RequestContext
-    from broker.network.endpoints import Endpoints
+    from broker.network.endpoints import Endpoints, HostNames
     from broker.network.turns import Turns
     from broker.peers.forwarding import Sender
     from broker.peers.own_cluster import Cluster

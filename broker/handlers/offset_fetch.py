@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.gathering import gathered
 from broker.network.later import Later
-from broker.network.pieces import MOST_OF_PIECE, EntryList, in_pieces, is_long
-from broker.network.repeats import Repeats
+from broker.network.pieces import MOST_OF_PIECE, EntryList, Repeats, in_pieces, is_long
 from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
 from coordinator.group.offsets.store import INVALID_OFFSET
 from protocol.errors import Error, KafkaError

@@ -50,7 +50,7 @@ from protocol.records.validation_budget import ANY, BRIEF, MODERATE, MOST_OF_REQ
 from protocol.waiting import compute, turn
 
 if TYPE_CHECKING:
-    from broker.coordination.add_partitions_to_txn_manager import Verified
+    from broker.coordination.produce_verification import Verified
     from broker.environment.scheduler import Clock
     from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext

@@ -18,8 +18,8 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from broker.controller.controller_result import Pause
-from broker.coordination.add_partitions_to_txn_manager import TransactionSupportedOperation
 from broker.coordination.groups import OFFSETS_TOPIC
+from broker.coordination.produce_verification import TransactionSupportedOperation
 from broker.network.later import Later
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
@@ -45,8 +45,8 @@ from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
-    from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
     from broker.coordination.groups import Groups
+    from broker.coordination.produce_verification import AddPartitionsToTxnManager
     from broker.handlers.node_ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.replicas.partitions import Partitions

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast
 
 from storage.files import FileRange
 
@@ -39,3 +39,65 @@ class PendingAnswer(Protocol):
     def abandon(self) -> None:
         """The client has hung up."""
         ...
+
+
+class Requests(Protocol):
+    """Who serves the frames (`broker.network.dispatch`)."""
+
+    monotonic_s: Callable[[], float]
+
+    def serve(self, connection: Any, frame: memoryview) -> Answer | PendingAnswer:
+        """Raises CodecError, CloseConnectionError where the connection has to close."""
+        ...
+
+    def held(self, connection: Any, frame: memoryview, took_s: float) -> None:
+        """Serving the frame took so long, which may be too long."""
+        ...
+
+    def is_of_many(self, frame: memoryview) -> bool:
+        """Whether the Produce in the frame has many topics and partitions."""
+        ...
+
+    def failed(self, connection: Any, error: BaseException) -> None:
+        """Serving a request ended with an error of ours."""
+        ...
+
+
+# --- The bytes of frames: what the size in front of one may be where it is none, and chunks of answers --------
+
+MAX_CONTROL_REQUEST_BYTES = 8 * 1024 * 1024
+"""A few bytes of a request become an object of some hundred; only Produce's records stay bytes. Kafka has no such
+limit."""
+
+MOST_PRODUCED = 30_000
+"""Topics and partitions of a Produce that is longer than 64 KiB."""
+
+JOINED_ANSWER_BYTES = 256 * 1024  # below this, one copy is cheaper than a vector of buffers
+
+
+def hint(size: int) -> str:
+    """What else the four bytes of a size may be: the beginning of TLS's hello, or of a line of HTTP."""
+    start = size.to_bytes(4, "big", signed=True)
+    if start[:2] == b"\x16\x03":
+        return " (this looks like TLS, and the listener is plaintext)"
+    if start in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"):
+        return " (this looks like HTTP)"
+    return ""
+
+
+def joined(chunks: Sequence[Chunk]) -> list[Chunk]:
+    """Fewer chunks of the same bytes: neighbours are joined, but for what is in a file or large by itself."""
+    fewer: list[Chunk] = []
+    small = bytearray()
+    for chunk in chunks:
+        stays = isinstance(chunk, FileRange) or len(chunk) > JOINED_ANSWER_BYTES
+        if small and (stays or len(small) + len(chunk) > JOINED_ANSWER_BYTES):
+            fewer.append(small)
+            small = bytearray()
+        if stays:
+            fewer.append(chunk)
+        else:
+            small += cast("bytes", chunk)
+    if small:
+        fewer.append(small)
+    return fewer

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from broker.environment.network import asking_for
-from broker.network.addresses import Addresses, HostNames
+from broker.network.endpoints import Addresses, HostNames
 
 log = logging.getLogger("barnabas.listener")
 

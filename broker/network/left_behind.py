@@ -18,7 +18,7 @@ from protocol.errors import CodecError
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled
-    from broker.network.sending_side import Requests
+    from broker.network.answers import Requests
 
 _SIZE = struct.Struct(">i")
 _PRODUCE = bytes(2)  # as the api key

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from broker.handlers import HANDLERS
-from broker.network.answers import Answer, Chunk
-from broker.network.frames import joined
+from broker.network.answers import Answer, Chunk, joined
 from broker.network.pieces import ENTRY_LISTS, LIST_BYTES, bounded
 from protocol.apis import APIS
 from protocol.errors import CodecError

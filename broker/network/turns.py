@@ -19,7 +19,7 @@ it is by then.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,8 +29,11 @@ from broker.network.later import Later
 from protocol.waiting import Compute, Waiting, turn
 
 if TYPE_CHECKING:
+    from broker.controller.controller import Controller, Decide
     from broker.environment.scheduler import Scheduled, Scheduler, Watchdog
     from broker.network.context import RequestContext
+    from protocol.errors import KafkaError
+
 
 Handle = TypeVar("Handle", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -299,3 +302,45 @@ def _outcome(later: Later[Any]) -> tuple[Any, BaseException | None]:
         return later.result(), None
     except Exception as error:
         return None, error
+
+
+# --- What is done one at a time of each of many, as it came, in turns of the loop -----------------------------
+
+A = TypeVar("A")
+K = TypeVar("K", bound=Hashable)
+
+Lines = dict[K, deque[Later[None]]]
+"""Who waits for its turn, by what it is of; what nothing is under way of isn't in it."""
+
+
+async def in_line(lines: Lines[K], key: K, steps: Waiting[A]) -> A:
+    """The steps, once it is their turn."""
+    place: Later[None] = Later()
+    waiting = lines.get(key)
+    is_first = waiting is None
+    if waiting is None:
+        waiting = lines[key] = deque()
+    else:
+        waiting.append(place)
+    try:
+        if not is_first:
+            await place
+        return await steps
+    finally:
+        steps.close()  # where it never began
+        if place in waiting:  # it has hung up before its turn came
+            waiting.remove(place)
+        elif waiting:
+            waiting.popleft().reply(None)
+        else:
+            del lines[key]
+
+
+# --- A decision of the controller as a step of a request that goes in turns -----------------------------------
+
+
+async def decided(controller: Controller, decide: Decide[T]) -> T | KafkaError:
+    """What `Controller.submit` replies; the turn ends only where that isn't known at once."""
+    later: Later[T | KafkaError] = Later()
+    later.waits_for(controller.submit(decide, later.reply, later.fail))
+    return await later

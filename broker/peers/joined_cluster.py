@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.own_broker import AnsweredLater
     from broker.controller.topic_requests import Create
-    from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
     from broker.coordination.latest_offsets import AskLatestOffset
+    from broker.coordination.produce_verification import AskElsewhere
     from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs

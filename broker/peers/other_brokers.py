@@ -21,7 +21,7 @@ from broker.controller.listener_view import alive_node
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.peers.peer import OnePeer, PeerSettings
 from broker.peers.replica_fetchers import ReplicaFetchers
-from broker.replicas.fetch_settings import FetchSettings
+from broker.replicas.fetching import FetchSettings
 from protocol.errors import Error, KafkaError, error_of, tell_each
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.transactions import (
@@ -42,10 +42,9 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage, TopicChanges
     from broker.controller.registration import BrokerIncarnation
-    from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
     from broker.coordination.latest_offsets import AskLatestOffset, Told
-    from broker.coordination.share_persister import AskShareStates
-    from broker.coordination.share_state_asks import ShareStateAsk
+    from broker.coordination.produce_verification import AskElsewhere
+    from broker.coordination.share_persister import AskShareStates, ShareStateAsk
     from broker.environment.environment import Environment
     from broker.environment.network import Network
     from broker.environment.scheduler import Scheduler

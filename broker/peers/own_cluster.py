@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from broker.controller.partition_updates import OwnSettings, SomeOf
     from broker.controller.registration import BrokerIncarnation
     from broker.controller.topic_requests import Create
-    from broker.coordination.add_partitions_to_txn_manager import AskElsewhere
     from broker.coordination.latest_offsets import AskLatestOffset
+    from broker.coordination.produce_verification import AskElsewhere
     from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.listener_view import alive_node
 from broker.peers.peer import Peer, PeerSettings
-from broker.replicas.fetch_settings import FetchSettings
-from broker.replicas.follower import Follower
+from broker.replicas.fetching import FetchSettings
+from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION, ReplicaFetcher
 from protocol.messages.fetch import FetchRequest
 from protocol.waiting import step

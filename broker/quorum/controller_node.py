@@ -12,9 +12,9 @@ from broker.controller.controller import Controller
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_requests import TopicRequests
 from broker.environment.scheduler import Watchdog
-from broker.housekeeping import DELETED_CHECK_MS, MAKE_UP_MS, METADATA_CLEANING_MS
+from broker.housekeeping import DELETED_CHECK_MS, MAKE_UP_MS, METADATA_CLEANING_MS, Upkeep
 from broker.metadata_publisher import SettingsPublisher
-from broker.network.addresses import HostNames
+from broker.network.endpoints import HostNames
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns
@@ -22,7 +22,6 @@ from broker.own_settings import own_settings
 from broker.quorum.controller_server import ControllerServer
 from broker.quotas.client_quotas import ClientQuotas
 from broker.security.authorizer import AllowEverything
-from broker.upkeep import Upkeep
 from protocol.waiting import Waiting, at_once
 
 if TYPE_CHECKING:

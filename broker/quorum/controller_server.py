@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from broker.controller.topic_requests import TopicRequests
     from broker.environment.environment import Chance
     from broker.environment.scheduler import Clock, Scheduler, Watchdog
-    from broker.network.addresses import HostNames
-    from broker.network.endpoints import Endpoints
+    from broker.network.endpoints import Endpoints, HostNames
     from broker.network.memory import Memory
     from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.controller.controller_result import Pause
-from broker.network.addresses import Addresses, HostNames
+from broker.network.endpoints import Addresses, HostNames
 from broker.quotas.rates import Measures, Rate, TokenBucket, Windows
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ClientQuotaRecord

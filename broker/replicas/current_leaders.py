@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.image import NO_LEADER
 from broker.controller.listener_view import alive_node
-from broker.replicas.follower import NO_LEADER_EPOCH
+from broker.replicas.replica import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from broker.controller.image import BrokerNode, ClusterImage

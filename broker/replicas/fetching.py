@@ -3,25 +3,76 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from broker.replicas.aborted_transactions import aborted_in
 from broker.replicas.leader import Leader
 from broker.replicas.replica import NO_BROKER_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.records.batch import CorruptRecordError
 from protocol.waiting import turn
+from storage.log.aborted import IndexInTheMakingError
 from storage.log.leader_epochs import UNDEFINED_OFFSET
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
     from broker.quotas.replication_quotas import ReplicationQuota
     from broker.replicas.fetch_targets import FetchTarget
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from broker.replicas.replica_selector import RackAwareReplicaSelector
     from storage.files import FileRange
+    from storage.log.log_state import ReadResult
+    from storage.log.partition_log import PartitionLog
+
+
+# --- By which settings a follower fetches ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """Kafka's `replica.fetch.*`, and `replica.socket.timeout.ms`."""
+
+    wait_max_ms: int = 500
+    min_bytes: int = 1
+    response_max_bytes: int = 10 * 1024 * 1024
+    max_bytes: int = 1024 * 1024
+    backoff_ms: int = 1_000
+    timeout_ms: int = 30_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> FetchSettings:
+        """Those of a start: none of them can be altered."""
+        return cls(
+            wait_max_ms=config.get_int("replica.fetch.wait.max.ms"),
+            min_bytes=config.get_int("replica.fetch.min.bytes"),
+            response_max_bytes=config.get_int("replica.fetch.response.max.bytes"),
+            max_bytes=config.get_int("replica.fetch.max.bytes"),
+            backoff_ms=config.get_int("replica.fetch.backoff.ms"),
+            timeout_ms=config.get_int("replica.socket.timeout.ms"),
+        )
+
+
+# --- What a reader of committed records is told of those that were aborted ------------------------------------
+
+
+def aborted_in(
+    log: PartitionLog, offset: int, read: ReadResult, upper_bound: int
+) -> list[AbortedTransaction] | None:
+    """Of what was read from the offset on. None while that isn't known: nothing of it is for the reader then, who comes
+    again."""
+    try:
+        found = log.aborted_transactions(offset, read, upper_bound)
+    except IndexInTheMakingError:
+        return None
+    return [
+        AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset) for entry in found
+    ]
+
+
+# --------------------------------------------------------------------------------------------------------------
 
 Results = list[tuple["FetchTarget", PartitionData]]
 

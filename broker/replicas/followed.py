@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from protocol.messages.fetch import EpochEndOffset, FetchPartition, PartitionData
 
 if TYPE_CHECKING:
-    from broker.replicas.follower import Follower
+    from broker.replicas.replica import Follower
     from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger("barnabas.replicas")

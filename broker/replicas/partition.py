@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.replicas.fetch_wakeups import WaitingFetches
-from broker.replicas.follower import NO_LEADER_EPOCH, Follower
 from broker.replicas.leader import Leader
+from broker.replicas.replica import NO_LEADER_EPOCH, Follower
 from protocol.errors import Error, KafkaError
 from protocol.records.checks import RecordRules
 from protocol.wire.primitives import uuid_to_text

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from broker.controller.controller_result import Pause
-from broker.replicas.fetch_settings import FetchSettings
+from broker.replicas.fetching import FetchSettings
 from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState
 from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.messages.fetch import (
@@ -41,7 +41,7 @@ from storage.log.partition_log import append_as_follower, sync_cut
 if TYPE_CHECKING:
     from broker.environment.scheduler import Clock
     from broker.quotas.replication_quotas import ReplicationQuota
-    from broker.replicas.follower import Follower
+    from broker.replicas.replica import Follower
     from broker.replicas.replication import PartitionKey
 
 log = logging.getLogger("barnabas.replicas")

@@ -15,14 +15,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.network.later import Later
-from broker.network.lines import in_line
+from broker.network.turns import in_line
 from broker.shares.share_fetching import MOST_ACQUIRED_IN_PASSING
 from protocol.waiting import at_once, step, turn
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
-    from broker.network.lines import Lines
-    from broker.network.turns import Turns
+    from broker.network.turns import Lines, Turns
     from broker.shares.share_fetching import Acquirable, Answers, ShareReading
 
 MOST_RECHECKED_IN_PASSING = 20

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from broker.network.lines import Lines, in_line
+from broker.network.turns import Lines, in_line
 from broker.shares.share_session_cache import SessionKey, ShareKey
 from protocol.waiting import Waiting, turn
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
     from broker.environment.scheduler import Clock
-    from broker.network.lines import Lines
-    from broker.network.turns import Turns
+    from broker.network.turns import Lines, Turns
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from coordinator.commit_waiters import CommitWaiter

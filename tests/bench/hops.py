@@ -130,7 +130,8 @@ def _serve(port: str, folder: str, file: str) -> int:
 
 def _place(watch: Stopwatch) -> None:
     """At the hops, in the order in which a Produce meets them."""
-    from broker.network import connection, dispatch, routes, sending_side
+    from broker.network import connection, dispatch, routes
+    from broker.network import connection as sending_side
     from broker.replicas import append_records, delayed_fetch, leader
     from storage import disk_files
     from storage.log import partition_log

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.followed import FollowState
-from broker.replicas.follower import Follower
+from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION, ReplicaFetcher
 from protocol.errors import Error
 from protocol.messages.fetch import (

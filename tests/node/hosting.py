@@ -6,8 +6,7 @@ import contextlib
 
 import pytest
 
-from broker.coordination.hosted_shard import PartitionRuntime
-from broker.coordination.hosted_shards import HostedShards
+from broker.coordination.hosted_shards import HostedShards, PartitionRuntime
 from broker.replicas.partition import Partition
 from broker.server import Server
 from protocol.errors import CodecError, Error, KafkaError

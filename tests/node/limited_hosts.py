@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker.handlers import alter_client_quotas, incremental_alter_configs
-from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
+from broker.network.endpoints import HostNames
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS

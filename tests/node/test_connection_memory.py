@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker.network.connection import Connection
-from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
+from broker.network.answers import MAX_CONTROL_REQUEST_BYTES
+from broker.network.connection import DECODED_TIMES, INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES, Connection
 from broker.network.memory import (
     MOST_REQUEST_BYTES,
     STALLED_S,
     AnswerMemory,
     Memory,
 )
-from broker.network.receiving_side import DECODED_TIMES, INITIAL_BUFFER_BYTES, RETAINED_BUFFER_BYTES
 from tests.node.test_connection import FakeDispatcher, FakeListener, FakeTransport, frame
 
 KIB = 1024

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from broker.network.frames import JOINED_ANSWER_BYTES
+from broker.network.answers import JOINED_ANSWER_BYTES
 from broker.network.pieces import LIST_BYTES
 from broker.network.routes import JOINED_CHUNKS_BYTES, Route, frame_answer
 from protocol.messages.groups import (

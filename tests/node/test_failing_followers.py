@@ -12,7 +12,7 @@ import pytest
 
 from broker.peers.replica_fetchers import ReplicaFetching
 from broker.replicas.followed import FollowState
-from broker.replicas.follower import Follower
+from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.messages.fetch import FetchRequest, FetchResponse

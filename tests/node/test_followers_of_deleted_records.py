@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replicas.follower import Follower
+from broker.replicas.replica import Follower
 from protocol.records.records import build_batch
 from tests.node.followers import FETCHING, Following, Leading, bytes_of, leader_of_three
 from tests.support.partition_logs import open_log

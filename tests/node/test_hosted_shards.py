@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from broker.coordination import hosted_shard
-from broker.coordination.hosted_shard import NewRecord
+from broker.coordination import hosted_shards as hosted_shard
+from broker.coordination.hosted_shards import NewRecord
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from broker.replicas.follower import Follower
 from broker.replicas.leader import Leader
+from broker.replicas.replica import Follower
 from broker.server import Server
 from coordinator.java.maps import partition_of_key
 from coordinator.transaction.records import encode_key

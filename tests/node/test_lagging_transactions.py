@@ -9,8 +9,8 @@ from typing import Any
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.network.later import Later
-from broker.replicas.follower import Follower
 from broker.replicas.leader import Leader
+from broker.replicas.replica import Follower
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import (

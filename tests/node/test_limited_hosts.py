@@ -17,8 +17,8 @@ from broker.config.errors import ConfigError, StartError
 from broker.environment import network as names
 from broker.environment.network import SystemNames
 from broker.handlers import alter_client_quotas
-from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
+from broker.network.endpoints import HostNames
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS

@@ -41,7 +41,7 @@ from tests.support.whole_server import configured, in_loop
 from tests.support.wire import Answer, Client, Outcome
 
 
-@pytest.mark.limit("broker.network.frames.MAX_CONTROL_REQUEST_BYTES")
+@pytest.mark.limit("broker.network.answers.MAX_CONTROL_REQUEST_BYTES")
 async def test_only_produce_may_be_larger_than_a_control_request(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

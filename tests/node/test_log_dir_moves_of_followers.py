@@ -14,7 +14,7 @@ from broker.disks import moves
 from broker.disks.log_dirs import LogDirMove
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
-from broker.replicas.follower import Follower
+from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import FollowState, ReplicaFetcher
 from broker.server import Server
 from protocol.messages.metadata_records import PartitionChangeRecord

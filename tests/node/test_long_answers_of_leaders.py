@@ -11,7 +11,7 @@ import pytest
 
 from broker.peers.replica_fetchers import ReplicaFetching
 from broker.replicas.fetch_wakeups import WaitingFetches
-from broker.replicas.follower import Follower
+from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.messages.fetch import (
     EpochEndOffset,

@@ -191,7 +191,7 @@ def test_the_documents_name_all_that_is_decided_or_answered_as_one() -> None:
 @pytest.mark.limit("broker.network.pieces.MOST_DECIDED")
 @pytest.mark.limit("broker.network.pieces.MOST_FETCHED")
 @pytest.mark.limit("broker.network.pieces.MOST_JOINED")
-@pytest.mark.limit("broker.network.frames.MOST_PRODUCED")
+@pytest.mark.limit("broker.network.answers.MOST_PRODUCED")
 async def test_what_is_decided_or_answered_as_one_has_fewer_entries(
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

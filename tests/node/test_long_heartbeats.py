@@ -10,7 +10,7 @@ import pytest
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.environment.threads import ComputingThreads
-from broker.replicas.follower import Follower
+from broker.replicas.replica import Follower
 from broker.server import Server
 from coordinator.group.consumer import heartbeats as long_heartbeat
 from coordinator.group.deferred import MOST_TRIES

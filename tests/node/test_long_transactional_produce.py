@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.coordination import add_partitions_to_txn_manager, produce_verification
-from broker.coordination.add_partitions_to_txn_manager import AddPartitionsToTxnManager
+from broker.coordination import produce_verification
+from broker.coordination import produce_verification as add_partitions_to_txn_manager
+from broker.coordination.produce_verification import AddPartitionsToTxnManager
 from broker.handlers import produce
 from broker.network import turns
 from broker.network.turns import Turns

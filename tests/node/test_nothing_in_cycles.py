@@ -16,10 +16,9 @@ import pytest
 
 from broker.environment.scheduler import LoopScheduler
 from broker.handlers import HANDLERS
-from broker.network.connection import Connection
+from broker.network.connection import INITIAL_BUFFER_BYTES, Connection
 from broker.network.dispatch import LONG_FRAME_BYTES
 from broker.network.memory import Memory
-from broker.network.receiving_side import INITIAL_BUFFER_BYTES
 from broker.network.turns import PER_TURN
 from broker.server import Server
 from protocol.apis import APIS

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from broker.network import dispatch
-from broker.network.pieces import ENTRY_LISTS, MOST_OF_PIECE, EntryList
-from broker.network.repeats import MOST_REPEATED
+from broker.network.pieces import ENTRY_LISTS, MOST_OF_PIECE, MOST_REPEATED, EntryList
 from broker.network.turns import Turns
 from broker.server import Server
 from protocol.apis import APIS

@@ -8,9 +8,9 @@ import tracemalloc
 import pytest
 
 from broker.handlers.produce import check_shapes
+from broker.network.connection import INITIAL_BUFFER_BYTES, PRODUCED_ENTRY_BYTES, most_produced
 from broker.network.dispatch import LONG_FRAME_BYTES
 from broker.network.memory import RequestMemory
-from broker.network.receiving_side import INITIAL_BUFFER_BYTES, PRODUCED_ENTRY_BYTES, most_produced
 from broker.replicas.append_records import refused
 from broker.server import Server
 from protocol.errors import Error

@@ -14,8 +14,8 @@ import pytest
 from broker.config.broker_config import BrokerConfig
 from broker.environment.network import SystemNames
 from broker.handlers.alter_client_quotas import MOST_PARTS
-from broker.network.addresses import HostNames
 from broker.network.connection import Connection
+from broker.network.endpoints import HostNames
 from broker.quotas.client_quotas import (
     MISSING,
     UNLIMITED,

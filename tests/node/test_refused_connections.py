@@ -10,8 +10,8 @@ import pytest
 
 from broker.environment.network import SystemNames
 from broker.handlers import sasl_authenticate, sasl_handshake
-from broker.network.addresses import HostNames
 from broker.network.connection_limits import ConnectionLimits
+from broker.network.endpoints import HostNames
 from broker.network.listener import QUIET_S, Admission, Listener
 from protocol.errors import Error
 from protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest

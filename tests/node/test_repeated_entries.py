@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker.handlers import HANDLERS, describe_configs
-from broker.network import repeats
-from broker.network.repeats import MOST_REPEATED, Repeats, answered
+from broker.network import pieces as repeats
+from broker.network.pieces import MOST_REPEATED, Repeats, answered
 from protocol.apis import APIS
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.groups import (
@@ -110,7 +110,7 @@ REPEATED: dict[str, tuple[Message, int, Listed]] = {
 }
 
 
-@pytest.mark.limit("broker.network.repeats.MOST_REPEATED")
+@pytest.mark.limit("broker.network.pieces.MOST_REPEATED")
 @pytest.mark.parametrize("name", REPEATED)
 async def test_an_entry_is_answered_again_a_few_times_and_not_as_often_as_it_is_named(
     name: str, tmp_path: Path

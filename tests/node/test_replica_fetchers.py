@@ -11,7 +11,7 @@ from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, TopicChange
 from broker.controller.registration import BrokerIncarnation
 from broker.peers.replica_fetchers import ReplicaFetchers
 from broker.quotas.replication_quotas import FOLLOWER_RATE, FOLLOWER_REPLICAS
-from broker.replicas.fetch_settings import FetchSettings
+from broker.replicas.fetching import FetchSettings
 from broker.server import Server
 from protocol.messages.metadata_records import (
     BrokerEndpoint,

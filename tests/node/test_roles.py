@@ -10,7 +10,7 @@ import pytest
 from broker.controller.image import UNASSIGNED
 from broker.handlers.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from broker.network.later import Later
-from broker.replicas.follower import Follower
+from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.errors import Error
 from protocol.messages.fetch import (

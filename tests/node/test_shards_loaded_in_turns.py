@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.coordination import hosted_shards
-from broker.coordination.hosted_shard import STEP_COST
+from broker.coordination.hosted_shards import STEP_COST
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.waiting import at_once

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from broker.controller.image import NO_LEADER
-from broker.coordination.share_persister import RETRIES_S, SharePersister
-from broker.coordination.share_state_asks import ShareStateAsk
+from broker.coordination.share_persister import RETRIES_S, SharePersister, ShareStateAsk
 from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.server import Server
 from coordinator.persister import ShareState, ShareStateSummary, StateBatch

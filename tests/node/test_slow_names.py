@@ -17,8 +17,8 @@ from broker.environment.environment import Environment
 from broker.environment.network import SystemNames
 from broker.environment.threads import ComputingAtOnce
 from broker.handlers import alter_client_quotas
-from broker.network import addresses
-from broker.network.addresses import AT_ONCE, HostNames
+from broker.network import endpoints as addresses
+from broker.network.endpoints import AT_ONCE, HostNames
 from broker.network.later import Later
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
@@ -237,7 +237,7 @@ async def test_a_request_has_a_bound_on_the_names_that_are_looked_up(
     assert outcomes["n3"].error_message == "n3 is not looked up: a request may have 3 names of hosts."
 
 
-@pytest.mark.limit("broker.network.addresses.AT_ONCE")
+@pytest.mark.limit("broker.network.endpoints.AT_ONCE")
 def test_others_are_served_while_a_long_list_of_addresses_is_gone_through() -> None:
     waiting: list[tuple[Any, Any]] = []
     found: list[Any] = []

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from broker.peers.replica_fetchers import ReplicaFetching
-from broker.replicas.fetch_settings import FetchSettings
+from broker.replicas.fetching import FetchSettings
 from broker.replicas.followed import FollowState
-from broker.replicas.follower import Follower
+from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.messages.fetch import FetchRequest
 from storage.log.log_state import Flushing

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from broker.controller.image import BROKER_RESOURCE
-from broker.coordination.add_partitions_to_txn_manager import TransactionSupportedOperation
 from broker.coordination.marker_writing import PER_TURN
+from broker.coordination.produce_verification import TransactionSupportedOperation
 from broker.network.answers import CloseConnectionError
-from broker.replicas.follower import Follower
+from broker.replicas.replica import Follower
 from broker.server import Server
 from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import Error

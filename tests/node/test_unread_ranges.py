@@ -11,8 +11,7 @@ import pytest
 
 from broker.network import unsent
 from broker.network.answers import Answer
-from broker.network.connection import Connection
-from broker.network.sending_side import WRITE_HIGH_WATER_BYTES
+from broker.network.connection import WRITE_HIGH_WATER_BYTES, Connection
 from storage.files import FileRange
 from tests.node.test_connection import frame
 from tests.node.test_unsent_answers import CONTENT, RUNS, FromFile, blocked, connected, exactly

@@ -22,9 +22,8 @@ import uvloop
 from broker.environment.scheduler import LoopScheduler
 from broker.network import unsent
 from broker.network.answers import Answer
-from broker.network.connection import Connection
+from broker.network.connection import WRITE_HIGH_WATER_BYTES, Connection
 from broker.network.memory import PASSAGE_BYTES, Memory
-from broker.network.sending_side import WRITE_HIGH_WATER_BYTES
 from broker.network.unsent import PIECE_BYTES
 from protocol.errors import CodecError
 from storage.disk_files import DiskFiles

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from enum import Enum
 from unittest.mock import patch
 
-from broker.coordination import hosted_shard, hosted_shards
+from broker.coordination import hosted_shards
+from broker.coordination import hosted_shards as hosted_shard
 from protocol.errors import Error, KafkaError
 from tests.simulation import checks, long_requests, node_states
 from tests.simulation.course import Course, Result

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from barnabas import Broker
 from broker.config.broker_definitions import BROKER_ROWS
-from broker.network.frames import MAX_CONTROL_REQUEST_BYTES
+from broker.network.answers import MAX_CONTROL_REQUEST_BYTES
 from broker.network.pieces import MOST_ENTRIES_BY_API, MOST_FETCHED
 from protocol.apis import APIS
 from protocol.messages.cluster_admin import (

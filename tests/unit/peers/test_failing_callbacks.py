@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.share_state_asks import DELETE, ShareStateAsk
+from broker.coordination.share_persister import DELETE, ShareStateAsk
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.peers.other_brokers import (
     LatestOffsetChannels,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.share_state_asks import DELETE, READ, SUMMARIZE, WRITE, ShareStateAsk, ShareStateKind
+from broker.coordination.share_persister import DELETE, READ, SUMMARIZE, WRITE, ShareStateAsk, ShareStateKind
 from broker.peers.other_brokers import ShareStateChannels
 from coordinator.persister import ShareState, ShareStateSummary, StateBatch
 from coordinator.share.share_partition_key import SharePartitionKey

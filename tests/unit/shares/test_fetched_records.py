@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.shares.fetched_records import FetchedRecords
+from broker.shares.share_fetching import FetchedRecords
 from coordinator.share_partition.ports import AcquiredRecords
 from protocol.records.batch import CorruptRecordError, walk_batches
 from storage.files import FileRange
