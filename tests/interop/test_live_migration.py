@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 import barnabas
 from tests.interop.joining import PATIENCE_S, admin
 from tests.support import apache_kafka, waiting
-from tests.support.load import PARTITIONS, TOPIC, Sending, end_and_find_all, go_on, reassign
+from tests.support.load import PARTITIONS, TOPIC, Sending, end_and_find_all, first_difference, go_on, reassign
 from tests.support.ports import free_ports
 from tests.support.requirements import need_apache_kafka
 
@@ -150,7 +150,8 @@ def test_a_cluster_of_kafka_takes_over_from_one_barnabas_while_clients_go_on(
         values = [value for _, value in sorted(by_offset.items())]
         for each, name in zip(sending, ("plain", "transactional"), strict=True):
             read = [int(value.split()[1]) for value in values if value.startswith(name.encode())]
-            assert read == each.sent[partition]
+            sent = each.acknowledged(partition)
+            assert read == sent, first_difference(partition, name, read, sent)
 
 
 def created_later(bootstrap: str) -> None:

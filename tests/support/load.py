@@ -70,6 +70,11 @@ class Sending(threading.Thread):
         if self.error is not None:
             raise self.error
 
+    def acknowledged(self, partition: int) -> list[int]:
+        """In the order in which they were sent. The producer may be told in another one: while a partition moves, two
+        of its threads hear from two leaders, and the one that has waited longer isn't always the first to say so."""
+        return sorted(self.sent[partition])
+
     def count(self) -> int:
         return sum(map(len, self.sent.values()))
 
@@ -176,7 +181,8 @@ def end_and_find_all(
     for partition in range(PARTITIONS):
         for each, name in zip(sending, names, strict=True):
             read = [int(value.split()[1]) for value in found[partition] if value.split()[0] == name.encode()]
-            assert read == each.sent[partition], first_difference(partition, name, read, each.sent[partition])
+            sent = each.acknowledged(partition)
+            assert read == sent, first_difference(partition, name, read, sent)
 
 
 def first_difference(partition: int, name: str, read: Sequence[int], sent: Sequence[int]) -> str:
