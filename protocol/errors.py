@@ -2,7 +2,7 @@
 
 A client's mistake is a `KafkaError` and becomes the code in the answer; bytes that make no sense are a `CodecError` and
 close the connection; anything else is a fault of ours. Where going on would make things worse than they are, it is a
-`BrokenInvariantError`. Source of codes and names: org.apache.kafka.common.protocol.Errors of Kafka 4.3.
+`BrokenInvariantError`. Source of codes and names: org.apache.kafka.common.protocol.Errors of Kafka 4.4.
 """
 
 from __future__ import annotations
@@ -155,6 +155,9 @@ class Error(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+    GROUP_DELETION_FAILED = 134
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
+    CONTROLLER_ID_NOT_REGISTERED = 136
 
 
 NO_ERROR = Error.NONE

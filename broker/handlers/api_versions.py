@@ -1,8 +1,9 @@
-"""ApiVersions (18), versions 0 to 4.
+"""ApiVersions (18), versions 0 to 5.
 
 v3: flexible body with features (KIP-584) and the client's software (KIP-511), the answer's header stays version 0;
-v4: supported features whose lowest level is 0 are listed too (KIP-1022). A version that isn't known is answered in
-version 0 with the range that is.
+v4: supported features whose lowest level is 0 are listed too (KIP-1022); v5: a client says which node of which cluster
+it means to speak to, and is told to bootstrap anew where it is another (KIP-1242). A version that isn't known is
+answered in version 0 with the range that is.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
 
+NO_NODE = -1
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -39,6 +41,10 @@ def handle(
         name, software_version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software_version)):
             return ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
+        if (request.cluster_id is None) != (request.node_id == NO_NODE):
+            return ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
+        if _is_for_another(node, context, request):
+            return ApiVersionsResponse(error_code=Error.REBOOTSTRAP_REQUIRED)
         context.connection.client_software = (name, software_version)
     finalized = dict(node.metadata.image.features)
     kraft_version = (
@@ -62,6 +68,15 @@ def handle(
             for name, level in finalized.items()
         ],
     )
+
+
+def _is_for_another(node: NodePorts, context: RequestContext, request: ApiVersionsRequest) -> bool:
+    """Whether the client means another broker, or a broker of another cluster. A controller doesn't look."""
+    if request.cluster_id is None or context.listener_name in node.config.get_list(
+        "controller.listener.names"
+    ):
+        return False
+    return (request.cluster_id, request.node_id) != (node.cluster_id, node.node_id)
 
 
 def served_versions(handlers: Iterable[int]) -> list[ApiVersion]:

@@ -1,4 +1,5 @@
-"""DeleteGroups (42), versions 0 to 2. A group goes with its offsets, unless it has members. v2: flexible.
+"""DeleteGroups (42), versions 0 to 3. A group goes with its offsets, unless it has members. v2: flexible; v3: an
+error message, which Kafka has where a plugin keeps it from deleting the topology of a Streams group, and nowhere else.
 
 Of share groups the share coordinator forgets what it knows first (KIP-932).
 """

@@ -1,8 +1,8 @@
-"""TxnOffsetCommit (28), versions 0 to 5: a group's offsets as part of a transaction. They count once it is committed.
+"""TxnOffsetCommit (28), versions 0 to 6: a group's offsets as part of a transaction. They count once it is committed.
 
 v2: leader epochs; v3: flexible, and the member's identity (KIP-447); v4: TRANSACTION_ABORTABLE; v5: the partition of
 the group's offsets is added to the transaction by this request (KIP-890, transactions version 2), where before
-AddOffsetsToTxn had to.
+AddOffsetsToTxn had to; v6: topic ids instead of names, GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319).
 
 Topics and partitions that don't exist are answered without asking any coordinator. Then the transaction's coordinator
 has to know of the partition, and only then the group is looked at.
@@ -25,6 +25,7 @@ from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.group.offsets.commit import (
     STAGED_PER_TURN,
+    TXN_TOPIC_ID_VERSION,
     Committer,
     NewOffset,
     OffsetProducer,
@@ -35,16 +36,16 @@ from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.transactions import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from protocol.records.batch import NO_SEQUENCE
 from protocol.waiting import turn
-from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from broker.controller.image import ClusterImage
+    from broker.controller.image import ClusterImage, TopicImage
     from broker.coordination.groups import Groups
     from broker.coordination.produce_verification import AddPartitionsToTxnManager
     from broker.handlers.node_ports import BrokerPorts
@@ -63,12 +64,9 @@ async def handle(
     request: TxnOffsetCommitRequest,
 ) -> TxnOffsetCommitResponse:
     staged = StagedOffsets(
-        request.group_id,
-        node.clock.now_ms(),
-        max_metadata=node.groups.max_offset_metadata,
-        has_topic_ids=False,
+        request.group_id, node.clock.now_ms(), max_metadata=node.groups.max_offset_metadata
     )
-    answer = _Answer(staged)
+    answer = _Answer(staged, by_id=context.api_version >= TXN_TOPIC_ID_VERSION)
 
     refused = _refused(node.authorizer, context, request)
     if refused:
@@ -107,26 +105,25 @@ async def _checked(
 ) -> None:
     """What there is of topics and partitions is made ready to be written, the rest is refused."""
     pause = Pause(STAGED_PER_TURN)
+    by_id = answer.by_id
     for asked in request.topics:
-        topic = image.topics.get(asked.name)
-        error = NO_ERROR if topic is not None else Error.UNKNOWN_TOPIC_OR_PARTITION
-        if not authorizer.allows(context, READ, TOPIC, asked.name):
-            error = Error.TOPIC_AUTHORIZATION_FAILED
+        topic = image.topics_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
+        error = _error_of(asked, topic, authorizer, context, by_id=by_id)
         known: list[int] = []
         for wanted in asked.partitions:
             if pause.is_due():
                 await turn()
             index = wanted.partition_index
             if error or topic is None:
-                answer.refuse(asked.name, index, error)
+                answer.refuse(asked, index, error)
             elif index not in topic.partitions:
-                answer.refuse(asked.name, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+                answer.refuse(asked, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
             else:
                 known.append(index)
                 answer.staged.add(
                     NewOffset(
-                        topic=asked.name,
-                        topic_id=ZERO_UUID,
+                        topic=topic.name,
+                        topic_id=topic.topic_id,
                         partition=index,
                         offset=wanted.committed_offset,
                         leader_epoch=wanted.committed_leader_epoch,
@@ -134,7 +131,23 @@ async def _checked(
                     )
                 )
         if known:
-            answer.awaited.append((asked.name, known))
+            answer.awaited.append((asked, known))
+
+
+def _error_of(
+    asked: TxnOffsetCommitRequestTopic,
+    topic: TopicImage | None,
+    authorizer: Authorizer,
+    context: RequestContext,
+    *,
+    by_id: bool,
+) -> Error:
+    """What is wrong with the whole topic."""
+    if topic is None and by_id:
+        return Error.UNKNOWN_TOPIC_ID
+    if not authorizer.allows(context, READ, TOPIC, asked.name if topic is None else topic.name):
+        return Error.TOPIC_AUTHORIZATION_FAILED
+    return NO_ERROR if topic is not None else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 async def _written(
@@ -160,12 +173,12 @@ async def _written(
     if error is not None:
         return _as_known(context, KafkaError(append_error(error)))
     committer = Committer(
-        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
     )
     by = OffsetProducer(request.producer_id, request.producer_epoch, verified.guards.get(partition))
 
     def question(shard: GroupShard) -> list[Error]:
-        return shard.commit_offsets_in_transaction(committer, staged, by)
+        return shard.commit_offsets_in_transaction(committer, staged, by, api_version=context.api_version)
 
     found = groups.answer(request.group_id, question, partial(_as_known, context))
     return await found if isinstance(found, Later) else found
@@ -185,46 +198,51 @@ class _Answer:
     refuses nothing, the coordinator's answer goes out as it is, a topic that was named twice in it twice.
     """
 
-    def __init__(self, staged: StagedOffsets) -> None:
+    def __init__(self, staged: StagedOffsets, *, by_id: bool) -> None:
         self.staged = staged
+        self.by_id = by_id
         self.topics: list[TxnOffsetCommitResponseTopic] = []
-        self.awaited: list[tuple[str, list[int]]] = []
+        self.awaited: list[tuple[TxnOffsetCommitRequestTopic, list[int]]] = []
         """The partitions that the group is asked for, by topic."""
-        self._found: dict[str, TxnOffsetCommitResponseTopic] = {}
+        self._found: dict[str | bytes, TxnOffsetCommitResponseTopic] = {}
 
-    def refuse(self, name: str, index: int, error: Error) -> None:
-        topic = self._found.get(name)
+    def refuse(self, asked: TxnOffsetCommitRequestTopic, index: int, error: Error) -> None:
+        topic = self._found.get(self._key(asked))
         if topic is None:
-            topic = self._found[name] = TxnOffsetCommitResponseTopic(name=name)
+            topic = TxnOffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
+            self._found[self._key(asked)] = topic
             self.topics.append(topic)
         topic.partitions.append(_partition(index, error))
 
     def await_all(self, request: TxnOffsetCommitRequest) -> None:
         self.awaited = [
-            (asked.name, [each.partition_index for each in asked.partitions]) for asked in request.topics
+            (asked, [each.partition_index for each in asked.partitions]) for asked in request.topics
         ]
 
     async def response(self, found: Sequence[Error] | KafkaError) -> TxnOffsetCommitResponse:
         """With the group's answer: an error for each of `awaited`, or one for all."""
         errors = repeat(found.error) if isinstance(found, KafkaError) else iter(found)
         pause = Pause(STAGED_PER_TURN)
-        for name, indexes in self.awaited:
-            partitions = self._partitions(name)
+        for asked, indexes in self.awaited:
+            partitions = self._partitions(asked)
             for index in indexes:
                 partitions.append(_partition(index, next(errors)))
                 if pause.is_due():
                     await turn()
         return TxnOffsetCommitResponse.of(topics=self.topics)
 
-    def _partitions(self, name: str) -> list[TxnOffsetCommitResponsePartition]:
+    def _partitions(self, asked: TxnOffsetCommitRequestTopic) -> list[TxnOffsetCommitResponsePartition]:
         """Where those of a topic are answered."""
-        topic = self._found.get(name)
+        topic = self._found.get(self._key(asked)) if self._found else None
         if topic is None:
-            topic = TxnOffsetCommitResponseTopic.of(name=name, partitions=[])
+            topic = TxnOffsetCommitResponseTopic.of(name=asked.name, topic_id=asked.topic_id, partitions=[])
             self.topics.append(topic)
             if self._found:
-                self._found[name] = topic
+                self._found[self._key(asked)] = topic
         return topic.partitions
+
+    def _key(self, asked: TxnOffsetCommitRequestTopic) -> str | bytes:
+        return asked.topic_id if self.by_id else asked.name
 
 
 def _partition(index: int, error: Error) -> TxnOffsetCommitResponsePartition:

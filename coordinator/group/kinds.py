@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from coordinator.group.offsets.commit import Committer, NewOffset
+from coordinator.group.offsets.commit import CommitRequest, Committer, NewOffset
 from coordinator.group.records import AnyRecord, CommittedOffset
 from protocol.messages.groups import ListedGroup
 
@@ -32,9 +32,9 @@ class Group(Protocol):
         ...
 
     def check_commit(
-        self, committer: Committer, offsets: Sequence[NewOffset], api_version: int | None
+        self, committer: Committer, offsets: Sequence[NewOffset], request: CommitRequest
     ) -> None:
-        """Whether the committer may commit these offsets; no `api_version` inside of a transaction."""
+        """Whether the committer may commit these offsets."""
         ...
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:

@@ -28,7 +28,15 @@ from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.modern.topic_hashes import TopicHashes
-from coordinator.group.offsets.commit import Committer, OffsetProducer, Place, StagedOffsets, Tombstones
+from coordinator.group.offsets.commit import (
+    NO_PRODUCER,
+    CommitRequest,
+    Committer,
+    OffsetProducer,
+    Place,
+    StagedOffsets,
+    Tombstones,
+)
 from coordinator.group.offsets.committing import Committing, OffsetExpiry
 from coordinator.group.offsets.store import fetch_all_offsets, fetch_offsets
 from coordinator.group.parts import Journal, ShardParts, SharePorts, Undecided
@@ -242,13 +250,14 @@ class GroupShard:
 
     def commit_offsets(self, committer: Committer, staged: StagedOffsets, *, api_version: int) -> list[Error]:
         """Each offset's error, in their order. Raises KafkaError with what holds for all of them."""
-        return self._committing.commit(committer, staged, api_version=api_version)
+        return self._committing.commit(committer, staged, CommitRequest(api_version), NO_PRODUCER)
 
     def commit_offsets_in_transaction(
-        self, committer: Committer, staged: StagedOffsets, producer: OffsetProducer
+        self, committer: Committer, staged: StagedOffsets, producer: OffsetProducer, *, api_version: int
     ) -> list[Error]:
         """As `commit_offsets`, for an open transaction: the offsets count once its marker comes."""
-        return self._committing.commit_in_transaction(committer, staged, producer)
+        request = CommitRequest(api_version, in_transaction=True)
+        return self._committing.commit(committer, staged, request, producer)
 
     def stage_deletion(self, staged: Tombstones, group_id: str, partitions: Sequence[Place]) -> None:
         """Of some of the offsets that `delete_offsets` is to delete."""

@@ -1,4 +1,4 @@
-"""The messages of Kafka 4.3 as a broker meets them, one file per family of APIs or records.
+"""The messages of Kafka 4.4 as a broker meets them, one file per family of APIs or records.
 
 Nothing is imported here, so that whoever needs one family doesn't load them all: `protocol.apis` finds the
 family of an API.

@@ -7,7 +7,7 @@ AlterPartitionReassignments (45), ListPartitionReassignments (46): KIP-455; v1 m
 replication factor.
 DescribeQuorum (55): v1 timestamps (KIP-836), v2 directory ids and nodes (KIP-853).
 UpdateFeatures (57): v1 validate only and downgrade types (KIP-584), v2 no results per feature.
-UnregisterBroker (64): KIP-500.
+UnregisterBroker (64): KIP-500. UnregisterController (94): KIP-1312.
 """
 
 from protocol.wire.schema import (
@@ -270,6 +270,16 @@ class UnregisterBrokerRequest(Message, api_key=64, versions="0", flexible="0+"):
 
 
 class UnregisterBrokerResponse(Message, api_key=64, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+")
+
+
+class UnregisterControllerRequest(Message, api_key=94, versions="0", flexible="0+"):
+    controller_id: int = int32("0+")
+
+
+class UnregisterControllerResponse(Message, api_key=94, versions="0", flexible="0+"):
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
     error_message: str | None = string("0+", nullable="0+")

@@ -207,6 +207,8 @@ class StreamsGroupMetadataValue(Message, api_key=17, versions="0", flexible="0+"
     last_assignment_configs: list[LastAssignmentConfig] | None = array(
         LastAssignmentConfig, "0+", nullable="0+", default=None, tag=1
     )
+    stored_description_topology_epoch: int = int32("0+", default=-1, tag=2)
+    failed_description_topology_epoch: int = int32("0+", default=-1, tag=3)
 
 
 class StreamsGroupMemberMetadataKey(Message, api_key=19, versions="0"):

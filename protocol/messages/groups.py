@@ -328,15 +328,16 @@ class DescribeGroupsResponse(Message, api_key=15, versions="0-6", flexible="5+")
     groups: list[DescribedGroup] = array(DescribedGroup, "0+")
 
 
-class DeleteGroupsRequest(Message, api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsRequest(Message, api_key=42, versions="0-3", flexible="2+"):
     groups_names: list[str] = array(string, "0+")
 
 
 class DeletableGroupResult(Struct):
     group_id: str = string("0+")
     error_code: int = int16("0+")
+    error_message: str | None = string("3+", nullable="3+", default=None, ignorable=True)
 
 
-class DeleteGroupsResponse(Message, api_key=42, versions="0-2", flexible="2+"):
+class DeleteGroupsResponse(Message, api_key=42, versions="0-3", flexible="2+"):
     throttle_time_ms: int = int32("0+")
     results: list[DeletableGroupResult] = array(DeletableGroupResult, "0+")

@@ -1,4 +1,5 @@
-"""The streams group protocol of KIP-1071: StreamsGroupHeartbeat (88) and StreamsGroupDescribe (89)."""
+"""The streams group protocol of KIP-1071: StreamsGroupHeartbeat (88) and StreamsGroupDescribe (89); and a topology as
+its application describes it (KIP-1331): StreamsGroupTopologyDescriptionUpdate (93)."""
 
 from protocol.wire.schema import (
     Message,
@@ -68,7 +69,7 @@ class TaskOffset(Struct):
     offset: int = int64("0+")
 
 
-class StreamsGroupHeartbeatRequest(Message, api_key=88, versions="0", flexible="0+"):
+class StreamsGroupHeartbeatRequest(Message, api_key=88, versions="0-1", flexible="0+"):
     """Null and the defaults of numbers stand for "as in the last heartbeat".
     `member_epoch`: 0 joins, -1 leaves. `process_id` is what the members of one process have in common.
     """
@@ -108,28 +109,73 @@ class EndpointToPartitions(Struct):
     standby_partitions: list[TopicPartition] = array(TopicPartition, "0+")
 
 
-class StreamsGroupHeartbeatResponse(Message, api_key=88, versions="0", flexible="0+"):
+class StreamsGroupHeartbeatResponse(Message, api_key=88, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32("0+")
     error_code: int = int16("0+")
     error_message: str | None = string("0+", nullable="0+", default=None)
     member_id: str = string("0+")
     member_epoch: int = int32("0+")
     heartbeat_interval_ms: int = int32("0+")
-    acceptable_recovery_lag: int = int32("0+")
+    acceptable_recovery_lag_legacy: int = int32("0")
     task_offset_interval_ms: int = int32("0+")
+    acceptable_recovery_lag: int = int64("1+", default=-1, ignorable=True)
     status: list[Status] | None = array(Status, "0+", nullable="0+")
     active_tasks: list[TaskIds] | None = array(TaskIds, "0+", nullable="0+", default=None)
     standby_tasks: list[TaskIds] | None = array(TaskIds, "0+", nullable="0+", default=None)
     warmup_tasks: list[TaskIds] | None = array(TaskIds, "0+", nullable="0+", default=None)
+    topology_description_required: bool = boolean("1+")
     endpoint_information_epoch: int = int32("0+")
     partitions_by_user_endpoint: list[EndpointToPartitions] | None = array(
         EndpointToPartitions, "0+", nullable="0+", default=None
     )
 
 
-class StreamsGroupDescribeRequest(Message, api_key=89, versions="0", flexible="0+"):
+# ---- Topology descriptions
+
+
+class TopologyDescriptionNode(Struct):
+    """`node_type`: 1 source, 2 processor, 3 sink."""
+
+    name: str = string("0+")
+    node_type: int = int8("0+")
+    source_topics: list[str] = array(string, "0+")
+    sink_topic: str | None = string("0+", nullable="0+", default=None)
+    stores: list[str] = array(string, "0+")
+    successors: list[str] = array(string, "0+")
+
+
+class TopologyDescriptionSubtopology(Struct):
+    subtopology_id: str = string("0+")
+    nodes: list[TopologyDescriptionNode] = array(TopologyDescriptionNode, "0+")
+
+
+class TopologyDescriptionGlobalStore(Struct):
+    source: TopologyDescriptionNode = struct(TopologyDescriptionNode, "0+")
+    processor: TopologyDescriptionNode = struct(TopologyDescriptionNode, "0+")
+
+
+class TopologyDescription(Struct):
+    subtopologies: list[TopologyDescriptionSubtopology] = array(TopologyDescriptionSubtopology, "0+")
+    global_stores: list[TopologyDescriptionGlobalStore] = array(TopologyDescriptionGlobalStore, "0+")
+
+
+class StreamsGroupTopologyDescriptionUpdateRequest(Message, api_key=93, versions="0", flexible="0+"):
+    group_id: str = string("0+")
+    member_id: str = string("0+")
+    topology_epoch: int = int32("0+")
+    topology_description: TopologyDescription = struct(TopologyDescription, "0+")
+
+
+class StreamsGroupTopologyDescriptionUpdateResponse(Message, api_key=93, versions="0", flexible="0+"):
+    throttle_time_ms: int = int32("0+")
+    error_code: int = int16("0+")
+    error_message: str | None = string("0+", nullable="0+", default=None)
+
+
+class StreamsGroupDescribeRequest(Message, api_key=89, versions="0-1", flexible="0+"):
     group_ids: list[str] = array(string, "0+")
     include_authorized_operations: bool = boolean("0+")
+    include_topology_description: bool = boolean("1+")
 
 
 class DescribedSubtopology(Struct):
@@ -181,8 +227,11 @@ class DescribedGroup(Struct):
     topology: DescribedTopology | None = struct(DescribedTopology, "0+", nullable="0+")
     members: list[DescribedMember] = array(DescribedMember, "0+")
     authorized_operations: int = int32("0+", default=-(2**31))
+    topology_description: TopologyDescription | None = struct(TopologyDescription, "1+", nullable="1+")
+    topology_description_status: int = int8("1+")
+    assignor_name: str | None = string("1+", nullable="1+", default=None, ignorable=True)
 
 
-class StreamsGroupDescribeResponse(Message, api_key=89, versions="0", flexible="0+"):
+class StreamsGroupDescribeResponse(Message, api_key=89, versions="0-1", flexible="0+"):
     throttle_time_ms: int = int32("0+")
     groups: list[DescribedGroup] = array(DescribedGroup, "0+")

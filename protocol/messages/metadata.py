@@ -25,9 +25,11 @@ from protocol.wire.schema import (
 # v4 a feature's lowest version may be 0 (KAFKA-17011).
 
 
-class ApiVersionsRequest(Message, api_key=18, versions="0-4", flexible="3+"):
+class ApiVersionsRequest(Message, api_key=18, versions="0-5", flexible="3+"):
     client_software_name: str = string("3+", ignorable=True)
     client_software_version: str = string("3+", ignorable=True)
+    cluster_id: str | None = string("5+", nullable="5+", default=None, ignorable=True)
+    node_id: int = int32("5+", default=-1, ignorable=True)
 
 
 class ApiVersion(Struct):
@@ -48,7 +50,7 @@ class FinalizedFeatureKey(Struct):
     min_version_level: int = int16("3+")
 
 
-class ApiVersionsResponse(Message, api_key=18, versions="0-4", flexible="3+"):
+class ApiVersionsResponse(Message, api_key=18, versions="0-5", flexible="3+"):
     error_code: int = int16("0+")
     api_keys: list[ApiVersion] = array(ApiVersion, "0+")
     throttle_time_ms: int = int32("1+", ignorable=True)

@@ -254,3 +254,9 @@ class EndTransactionRecord(Message, api_key=24, versions="0", flexible="0+"):
 
 class AbortTransactionRecord(Message, api_key=25, versions="0", flexible="0+"):
     reason: str | None = string("0+", nullable="0+", default=None, tag=0)
+
+
+class UnregisterControllerRecord(Message, api_key=29, versions="0", flexible="0+"):
+    """The registration of that controller goes (KIP-1312)."""
+
+    controller_id: int = int32("0+")

@@ -4,7 +4,19 @@ them and of producers.
 
 from __future__ import annotations
 
-from protocol.wire.schema import Message, Struct, array, boolean, int8, int16, int32, int64, string, uint32
+from protocol.wire.schema import (
+    Message,
+    Struct,
+    array,
+    boolean,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint32,
+    uuid,
+)
 
 # ---- AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26) and TxnOffsetCommit (28)
 #
@@ -12,7 +24,7 @@ from protocol.wire.schema import Message, Struct, array, boolean, int8, int16, i
 # verify (KIP-890), v5 TRANSACTION_ABORTABLE. AddOffsetsToTxn: v2 PRODUCER_FENCED, v3 flexible, v4
 # TRANSACTION_ABORTABLE. EndTxn: v2 and v3 alike, v4 TRANSACTION_ABORTABLE, v5 transactions V2: each end bumps the
 # epoch, and answers the new one (KIP-890). TxnOffsetCommit: v2 leader epoch, v3 flexible, the member's identity
-# (KIP-447), v4 TRANSACTION_ABORTABLE, v5 joins the transaction by itself (KIP-890).
+# (KIP-447), v4 TRANSACTION_ABORTABLE, v5 joins the transaction by itself (KIP-890), v6 topic ids (KIP-1319).
 
 
 class AddPartitionsToTxnTopic(Struct):
@@ -96,16 +108,17 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    name: str = string("0+")
+    name: str = string("0-5", ignorable=True)
+    topic_id: bytes = uuid("6+", ignorable=True)
     partitions: list[TxnOffsetCommitRequestPartition] = array(TxnOffsetCommitRequestPartition, "0+")
 
 
-class TxnOffsetCommitRequest(Message, api_key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitRequest(Message, api_key=28, versions="0-6", flexible="3+"):
     transactional_id: str = string("0+")
     group_id: str = string("0+")
     producer_id: int = int64("0+")
     producer_epoch: int = int16("0+")
-    generation_id: int = int32("3+", default=-1)
+    generation_id_or_member_epoch: int = int32("3+", default=-1)
     member_id: str = string("3+")
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic, "0+")
@@ -117,11 +130,12 @@ class TxnOffsetCommitResponsePartition(Struct):
 
 
 class TxnOffsetCommitResponseTopic(Struct):
-    name: str = string("0+")
+    name: str = string("0-5", ignorable=True)
+    topic_id: bytes = uuid("6+", ignorable=True)
     partitions: list[TxnOffsetCommitResponsePartition] = array(TxnOffsetCommitResponsePartition, "0+")
 
 
-class TxnOffsetCommitResponse(Message, api_key=28, versions="0-5", flexible="3+"):
+class TxnOffsetCommitResponse(Message, api_key=28, versions="0-6", flexible="3+"):
     throttle_time_ms: int = int32("0+")
     topics: list[TxnOffsetCommitResponseTopic] = array(TxnOffsetCommitResponseTopic, "0+")
 

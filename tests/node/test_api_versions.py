@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from broker.handlers import api_versions
+from protocol.errors import Error
 from protocol.messages.metadata import ApiVersionsRequest
 from tests.support.ports import free_ports
 from tests.support.whole_server import handled, started
@@ -36,3 +37,42 @@ async def test_kraft_version_is_finalized_where_the_voters_stand_in_the_log(
     levels = {each.name: each.max_version_level for each in answer.finalized_features}
     assert METADATA_VERSION in levels
     assert levels.get(KRAFT_VERSION) == (None if is_named else 1)
+
+
+@pytest.mark.parametrize("listener", ["PLAINTEXT", "CONTROLLER"])
+@pytest.mark.parametrize(
+    ("cluster", "node_id", "expected"),
+    [
+        (None, -1, Error.NONE),
+        ("own", 1, Error.NONE),
+        ("own", 2, Error.REBOOTSTRAP_REQUIRED),
+        ("another", 1, Error.REBOOTSTRAP_REQUIRED),
+        ("", 1, Error.REBOOTSTRAP_REQUIRED),
+        ("own", -1, Error.INVALID_REQUEST),
+        (None, 1, Error.INVALID_REQUEST),
+        (None, -2, Error.INVALID_REQUEST),
+    ],
+)
+async def test_a_client_that_means_another_node_is_told_to_bootstrap_anew(
+    tmp_path: Path, listener: str, cluster: str | None, node_id: int, expected: Error
+) -> None:
+    """KIP-1242. A controller is asked by nodes, which are sure of it."""
+    node = await started(tmp_path, "node.id=1")
+    connection = SimpleNamespace(listener=SimpleNamespace(name=listener), client_software=None)
+    context = SimpleNamespace(api_version=5, connection=connection, listener_name=listener)
+    answer = handled(
+        node,
+        api_versions,
+        context,
+        ApiVersionsRequest(
+            client_software_name="a",
+            client_software_version="1",
+            cluster_id=node.cluster_id if cluster == "own" else cluster,
+            node_id=node_id,
+        ),
+    )
+    if listener == "CONTROLLER" and expected is Error.REBOOTSTRAP_REQUIRED:
+        expected = Error.NONE
+    assert answer.error_code == expected
+    assert bool(answer.api_keys) is (expected is Error.NONE)
+    assert (connection.client_software is None) is (expected is not Error.NONE)

@@ -171,8 +171,9 @@ async def test_offsets_of_transactions_are_replayed_with_their_markers(tmp_path:
         group_id = f"g{producer_id}"
         shard.commit_offsets_in_transaction(
             Committer(group_id),
-            staged(shard, group_id, new, in_transaction=True),
+            staged(shard, group_id, new),
             OffsetProducer(producer_id, 0, guard),
+            api_version=5,
         )
     for producer_id, control_type in ((1, 1), (2, 0)):
         marker = build_end_txn_marker(

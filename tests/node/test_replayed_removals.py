@@ -98,7 +98,7 @@ async def test_an_offset_without_a_topic_id_goes_with_a_topic_that_is_deleted_af
     tmp_path: Path,
 ) -> None:
     node = await recreated(tmp_path)
-    in_transaction(node)
+    with_retention(node)
     node = await restarted(node, tmp_path)
     delete(node, "t")
     assert committed(node) == (-1, Error.NONE)
@@ -118,7 +118,7 @@ async def test_an_offset_that_names_a_deleted_topic_by_its_id_goes_at_the_next_s
 
 async def test_a_coordinator_forgets_only_by_id_what_was_deleted_before_it_came(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
-    in_transaction(node)
+    with_retention(node)
     gone = TopicChanges({}, [node.metadata.image.topics["t"]], [])
     node.groups.unload()  # as if another node had led the partition, and had taken the offset after the deletion
     at_once(node.groups.follow(gone))

@@ -19,6 +19,9 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
 )
 from storage.producer_state import Producer as KnownProducer
 from tests.node.transactional import (
@@ -49,7 +52,7 @@ def test_every_version_of_kafkas_transactional_requests_is_served() -> None:
         "AddOffsetsToTxn": (0, 4),
         "EndTxn": (0, 5),
         "WriteTxnMarkers": (1, 2),
-        "TxnOffsetCommit": (0, 5),
+        "TxnOffsetCommit": (0, 6),
         "DescribeProducers": (0, 0),
         "DescribeTransactions": (0, 0),
         "ListTransactions": (0, 2),
@@ -228,6 +231,44 @@ async def test_offsets_of_what_does_not_exist_are_refused_before_all_else(tmp_pa
     assert stranger.commit_offsets(7, "", topics=[("t", 9), ("t", 0)]) == [unknown, Error.INVALID_GROUP_ID]
 
 
+async def test_version_6_names_topics_by_their_ids(tmp_path: Path) -> None:
+    node = await coordinating(tmp_path)
+    producer = Producer(node).begin()
+    known = node.metadata.image.topics["t"].topic_id
+
+    def topic(topic_id: bytes, *indexes: int) -> TxnOffsetCommitRequestTopic:
+        return TxnOffsetCommitRequestTopic(
+            topic_id=topic_id,
+            partitions=[
+                TxnOffsetCommitRequestPartition(
+                    partition_index=index, committed_offset=7, committed_metadata=""
+                )
+                for index in indexes
+            ],
+        )
+
+    request = TxnOffsetCommitRequest(
+        transactional_id="tx",
+        group_id="g",
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        member_id="",
+        topics=[topic(known, 0, 9, 1), topic(bytes(16), 0), topic(b"nobody's........", 0, 1)],
+    )
+    found = [
+        (each.name, each.topic_id, [(one.partition_index, one.error_code) for one in each.partitions])
+        for each in ask(node, request, 6).topics
+    ]
+    assert found == [
+        ("", known, [(9, Error.UNKNOWN_TOPIC_OR_PARTITION), (0, 0), (1, 0)]),
+        ("", bytes(16), [(0, Error.UNKNOWN_TOPIC_ID)]),
+        ("", b"nobody's........", [(0, Error.UNKNOWN_TOPIC_ID), (1, Error.UNKNOWN_TOPIC_ID)]),
+    ]
+    assert producer.end() is Error.NONE
+    [shard] = node.groups.all_shards()
+    assert [each.topic_id for each in shard.offsets.of_group("g")["t"].values()] == [known, known]
+
+
 async def test_offsets_of_a_wrong_producer_are_refused(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
@@ -243,9 +284,11 @@ async def test_offsets_of_a_wrong_member_are_refused(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
 
-    assert producer.commit_offsets(7, generation_id=3) == [Error.ILLEGAL_GENERATION]
+    assert producer.commit_offsets(7, generation_id_or_member_epoch=3) == [Error.ILLEGAL_GENERATION]
     assert producer.commit_offsets(7) == [Error.NONE]
-    assert producer.commit_offsets(7, generation_id=3, member_id="me") == [Error.UNKNOWN_MEMBER_ID]
+    assert producer.commit_offsets(7, generation_id_or_member_epoch=3, member_id="me") == [
+        Error.UNKNOWN_MEMBER_ID
+    ]
 
 
 async def test_offsets_without_their_topics_find_no_coordinator(node: Server) -> None:

@@ -298,7 +298,7 @@ class TransactionalProducer(Producer):
             producer_id=self.producer_id,
             producer_epoch=self.epoch,
             member_id=member_id,
-            generation_id=epoch,
+            generation_id_or_member_epoch=epoch,
             group_instance_id=instance_id,
             topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
         )

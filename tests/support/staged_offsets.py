@@ -16,7 +16,6 @@ def staged(
     offsets: Iterable[NewOffset],
     *,
     retention_ms: int = -1,
-    in_transaction: bool = False,
 ) -> StagedOffsets:
     """As the handlers make them, at the shard's time."""
     made = StagedOffsets(
@@ -24,7 +23,6 @@ def staged(
         shard._runtime.now_ms(),
         max_metadata=MAX_METADATA,
         retention_ms=retention_ms,
-        has_topic_ids=not in_transaction,
     )
     for offset in offsets:
         made.add(offset)

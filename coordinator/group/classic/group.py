@@ -22,7 +22,7 @@ from coordinator.group.classic.states import (
     answer_of,
 )
 from coordinator.group.kinds import RetentionStart
-from coordinator.group.offsets.commit import Committer, NewOffset
+from coordinator.group.offsets.commit import CommitRequest, Committer, NewOffset
 from coordinator.group.records import AnyRecord, GroupRecord
 from coordinator.java.maps import JavaHashMap
 from protocol.errors import CodecError, Error, KafkaError
@@ -431,26 +431,25 @@ class ClassicGroup:
     # --- for its offsets and for administrators (see `kinds.Group`) -----------------------------------------
 
     def check_commit(
-        self, committer: Committer, offsets: Sequence[NewOffset], api_version: int | None
+        self, committer: Committer, offsets: Sequence[NewOffset], request: CommitRequest
     ) -> None:
         """Inside of a transaction the state of a rebalance isn't looked at.
 
         Kafka: `ClassicGroup.validateOffsetCommit`.
         """
-        in_transaction = api_version is None
         if committer.generation < 0 and self.state is EMPTY:
             return  # an administrator, or a consumer that assigns partitions to itself
         if committer.is_anonymous:
-            request = Request.OFFSET_COMMIT_ANONYMOUS
+            wish = Request.OFFSET_COMMIT_ANONYMOUS
         else:
-            request = Request.OFFSET_COMMIT
+            wish = Request.OFFSET_COMMIT
             error = self.check_member(committer.member_id, committer.instance_id)
             if error is not Error.NONE:
                 raise KafkaError(error)
             if committer.generation != self.generation:
                 raise KafkaError(Error.ILLEGAL_GENERATION)
-        if not in_transaction:
-            self._refuse(request)
+        if not request.in_transaction:
+            self._refuse(wish)
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
         """Anybody may."""

@@ -34,7 +34,7 @@ from coordinator.group.modern.group import (
     target_from,
     target_value,
 )
-from coordinator.group.offsets.commit import Committer, NewOffset
+from coordinator.group.offsets.commit import CommitRequest, Committer, NewOffset
 from coordinator.group.records import AnyRecord, ConsumerGroupRecord
 from coordinator.java.maps import JavaMap, JavaSet, TimelineTable
 from protocol.errors import Error, KafkaError
@@ -483,7 +483,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     # --- for its offsets and for administrators (see `kinds.Group`) -----------------------------------------
 
     def check_commit(
-        self, committer: Committer, offsets: Sequence[NewOffset], api_version: int | None
+        self, committer: Committer, offsets: Sequence[NewOffset], request: CommitRequest
     ) -> None:
         """A member's epoch may be behind: an offset counts if its partition was the member's at that epoch (KIP-1251).
 
@@ -492,15 +492,21 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         epoch = committer.generation
         if epoch < 0 and self.is_empty:
             return
-        in_transaction = api_version is None
-        if in_transaction and epoch == NO_EPOCH and not committer.member_id and committer.instance_id is None:
+        if (
+            request.in_transaction
+            and epoch == NO_EPOCH
+            and not committer.member_id
+            and committer.instance_id is None
+        ):
             return
         member = self.member(committer.member_id)
-        if api_version is not None and not member.is_classic and api_version < CONSUMER_MEMBER_VERSION:
+        is_commit = not request.in_transaction
+        if is_commit and not member.is_classic and request.version < CONSUMER_MEMBER_VERSION:
             raise KafkaError(Error.UNSUPPORTED_VERSION)
         if epoch == member.epoch:
             return
-        stale = Error.ILLEGAL_GENERATION if member.is_classic or in_transaction else Error.STALE_MEMBER_EPOCH
+        knows_epochs = request.tells_stale_epochs and not member.is_classic
+        stale = Error.STALE_MEMBER_EPOCH if knows_epochs else Error.ILLEGAL_GENERATION
         if epoch > member.epoch:
             raise KafkaError(stale)
         for offset in offsets:

@@ -22,6 +22,9 @@ from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.records.records import RecordsOfOneTime
 from protocol.wire.schema import ZERO_UUID
 
+GROUP_ID_NOT_FOUND_VERSION = 9  # of OffsetCommit
+TXN_TOPIC_ID_VERSION = 6  # of TxnOffsetCommit: topic ids, GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH
+
 
 class Committer(NamedTuple):
     """Who commits. Without member id and instance id, and with generation −1, it isn't a member of a group."""
@@ -34,6 +37,24 @@ class Committer(NamedTuple):
     @property
     def is_anonymous(self) -> bool:
         return self.generation < 0 and not self.member_id and self.instance_id is None
+
+
+class CommitRequest(NamedTuple):
+    """Of OffsetCommit, or of TxnOffsetCommit `in_transaction`; `version` is that API's."""
+
+    version: int
+    in_transaction: bool = False
+
+    @property
+    def tells_stale_epochs(self) -> bool:
+        """Whether STALE_MEMBER_EPOCH is known, where ILLEGAL_GENERATION stands for it otherwise (KIP-1319)."""
+        return not self.in_transaction or self.version >= TXN_TOPIC_ID_VERSION
+
+    @property
+    def unknown_group_error(self) -> Error:
+        """To a member of a group that isn't there."""
+        since = TXN_TOPIC_ID_VERSION if self.in_transaction else GROUP_ID_NOT_FOUND_VERSION
+        return Error.GROUP_ID_NOT_FOUND if self.version >= since else Error.ILLEGAL_GENERATION
 
 
 class NewOffset(NamedTuple):
@@ -71,21 +92,13 @@ class StagedOffsets:
     """Of one group. Nothing of it is in force yet, and nothing of the group is looked at."""
 
     __slots__ = (
-        *("_expire_ms", "_has_topic_ids", "_max_metadata", "_now_ms"),
+        *("_expire_ms", "_max_metadata", "_now_ms"),
         *("accepted", "committed", "encoded", "errors", "group_id"),
     )
 
-    def __init__(
-        self,
-        group_id: str,
-        now_ms: int,
-        *,
-        max_metadata: int,
-        retention_ms: int = -1,
-        has_topic_ids: bool = True,
-    ) -> None:
+    def __init__(self, group_id: str, now_ms: int, *, max_metadata: int, retention_ms: int = -1) -> None:
         """`max_metadata`: of an offset, in characters of Java. With a retention the records are of the older format,
-        which alone has an expiry and has no topic ids; nor have those of a transaction, in Kafka 4.3."""
+        which alone has an expiry and has no topic ids."""
         self.group_id = group_id
         self.errors: list[Error] = []
         """Each offset's, in their order."""
@@ -96,7 +109,6 @@ class StagedOffsets:
         self._now_ms = now_ms
         self._max_metadata = max_metadata
         self._expire_ms = -1 if retention_ms == -1 else now_ms + retention_ms
-        self._has_topic_ids = has_topic_ids and self._expire_ms == -1
 
     def add(self, offset: NewOffset) -> None:
         """Make one more ready, or say in `errors` why it can't be committed."""
@@ -112,7 +124,7 @@ class StagedOffsets:
             metadata,
             self._now_ms,
             self._expire_ms,
-            offset.topic_id if self._has_topic_ids else ZERO_UUID,
+            offset.topic_id if self._expire_ms == -1 else ZERO_UUID,
         )
         self.accepted.append(offset)
         self.committed.append((key, committed))

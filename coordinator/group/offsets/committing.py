@@ -18,15 +18,20 @@ from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.classic.rebalancing import ClassicSessions
 from coordinator.group.classic.states import PREPARING, STABLE
 from coordinator.group.kinds import Group
-from coordinator.group.offsets.commit import Committer, OffsetProducer, Place, StagedOffsets, Tombstones
+from coordinator.group.offsets.commit import (
+    CommitRequest,
+    Committer,
+    OffsetProducer,
+    Place,
+    StagedOffsets,
+    Tombstones,
+)
 from coordinator.group.parts import ShardParts
 from coordinator.group.records import AnyRecord, OffsetKey, OffsetRecord
 from protocol.errors import Error, KafkaError
 from protocol.waiting import Waiting, step, turn
 
 log = logging.getLogger("barnabas.groups")
-
-GROUP_ID_NOT_FOUND_VERSION = 9  # of OffsetCommit
 
 
 class Committing:
@@ -37,30 +42,25 @@ class Committing:
         self._journal = parts.journal
         self._sessions = sessions
 
-    def commit(self, committer: Committer, staged: StagedOffsets, *, api_version: int) -> list[Error]:
-        """Each offset's error, in their order. Raises KafkaError with what holds for all of them."""
-        group = self._store.find(committer.group_id)
-        if group is not None:
-            group.check_commit(committer, staged.accepted, api_version)
-            if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
-                self._sessions.restart(group.group_id, group.members[committer.member_id])
-        elif committer.generation >= 0:
-            unknown = api_version >= GROUP_ID_NOT_FOUND_VERSION
-            raise KafkaError(Error.GROUP_ID_NOT_FOUND if unknown else Error.ILLEGAL_GENERATION)
-        self._journal.write_offsets(staged)
-        return staged.errors
-
-    def commit_in_transaction(
-        self, committer: Committer, staged: StagedOffsets, producer: OffsetProducer
+    def commit(
+        self, committer: Committer, staged: StagedOffsets, request: CommitRequest, producer: OffsetProducer
     ) -> list[Error]:
-        """As `commit`, for an open transaction: the offsets count once its marker comes (KIP-98, KIP-447)."""
+        """Each offset's error, in their order; those of a transaction count once its marker comes (KIP-98, KIP-447).
+        Raises KafkaError with what holds for all of them."""
         group = self._store.find(committer.group_id)
         if group is not None:
-            group.check_commit(committer, staged.accepted, None)
+            group.check_commit(committer, staged.accepted, request)
+            if not request.in_transaction:
+                self._heard_of(committer.member_id, group)
         elif committer.generation >= 0:
-            raise KafkaError(Error.ILLEGAL_GENERATION)
+            raise KafkaError(request.unknown_group_error)
         self._journal.write_offsets(staged, producer)
         return staged.errors
+
+    def _heard_of(self, member_id: str, group: Group) -> None:
+        """To a classic member its commit is a heartbeat, too."""
+        if isinstance(group, ClassicGroup) and group.state in (STABLE, PREPARING):
+            self._sessions.restart(group.group_id, group.members[member_id])
 
     def stage_deletion(self, staged: Tombstones, group_id: str, partitions: Sequence[Place]) -> None:
         """Make tombstones ready for those that go as things are now; `delete` looks again."""

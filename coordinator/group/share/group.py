@@ -23,7 +23,7 @@ from coordinator.group.modern.group import (
     count_subscribers,
     is_homogeneous,
 )
-from coordinator.group.offsets.commit import Committer, NewOffset
+from coordinator.group.offsets.commit import CommitRequest, Committer, NewOffset
 from coordinator.group.records import AnyRecord, ShareGroupRecord
 from coordinator.group.share.states import (
     JOIN_EPOCH,
@@ -451,7 +451,7 @@ class ShareGroup(ModernGroup[ShareMember]):
         return KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {self.group_id} is not a consumer group.")
 
     def check_commit(
-        self, committer: Committer, offsets: Sequence[NewOffset], api_version: int | None
+        self, committer: Committer, offsets: Sequence[NewOffset], request: CommitRequest
     ) -> None:
         """Nobody commits to it."""
         raise self._is_no_consumer_group()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_EPOCH, MemberEpochRelation
 from coordinator.group.kinds import RetentionStart
 from coordinator.group.modern.group import NO_EPOCH, AssignedGroup
-from coordinator.group.offsets.commit import Committer, NewOffset
+from coordinator.group.offsets.commit import CommitRequest, Committer, NewOffset
 from coordinator.group.records import AnyRecord, StreamsGroupRecord
 from coordinator.group.streams import tasks
 from coordinator.group.streams.states import STREAMS_GROUP_STATES, StreamsGroupState, StreamsMemberState
@@ -391,7 +391,7 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         return not self.is_empty and self.topology is not None and topic in self.topology.sources
 
     def check_commit(
-        self, committer: Committer, offsets: Sequence[NewOffset], api_version: int | None
+        self, committer: Committer, offsets: Sequence[NewOffset], request: CommitRequest
     ) -> None:
         """A member's epoch may be behind: an offset counts if its task was the member's at that epoch (KIP-1251).
 
@@ -400,15 +400,19 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         epoch = committer.generation
         if epoch < 0 and self.is_empty:
             return
-        in_transaction = api_version is None
-        if in_transaction and epoch == NO_EPOCH and not committer.member_id and committer.instance_id is None:
+        if (
+            request.in_transaction
+            and epoch == NO_EPOCH
+            and not committer.member_id
+            and committer.instance_id is None
+        ):
             return
         member = self.member(committer.member_id)
-        if api_version is not None and api_version < STREAMS_MEMBER_VERSION:
+        if not request.in_transaction and request.version < STREAMS_MEMBER_VERSION:
             raise KafkaError(Error.UNSUPPORTED_VERSION)
         if epoch == member.epoch:
             return
-        stale = Error.ILLEGAL_GENERATION if in_transaction else Error.STALE_MEMBER_EPOCH
+        stale = Error.STALE_MEMBER_EPOCH if request.tells_stale_epochs else Error.ILLEGAL_GENERATION
         if epoch > member.epoch or self.topology is None:
             raise KafkaError(stale)
         for offset in offsets:

@@ -3,7 +3,7 @@ from pathlib import Path
 from protocol.errors import Error, KafkaError
 
 TABLE = Path(__file__).parents[2] / "golden" / "vectors" / "errors.tsv"
-"""Kafka 4.3's Errors: code, name, whether it's retriable, whether it asks for fresh metadata."""
+"""Kafka 4.4's Errors: code, name, whether it's retriable, whether it asks for fresh metadata."""
 
 
 def rows() -> list[list[str]]:

@@ -203,8 +203,9 @@ def test_an_open_transaction_keeps_offset_and_group(groups: Groups) -> None:
     groups.commit(("t", 0, 1))
     groups.shard.commit_offsets_in_transaction(
         Committer("g"),
-        staged(groups.shard, "g", [NewOffset("t", bytes(16), 0, 9, -1, "")], in_transaction=True),
+        staged(groups.shard, "g", [NewOffset("t", bytes(16), 0, 9, -1, "")]),
         OffsetProducer(7, 0),
+        api_version=5,
     )
     groups.runtime.pass_ms(2 * RETENTION_MS)
     assert groups.committed() == 1

@@ -130,7 +130,7 @@ QUESTIONS: dict[str, Callable[[Scene], Question]] = {
     ),
     "commit in a transaction": lambda scene: (
         lambda shard: shard.commit_offsets_in_transaction(
-            Committer("g2"), staged(shard, "g2", [OFFSET], in_transaction=True), OffsetProducer(1, 0)
+            Committer("g2"), staged(shard, "g2", [OFFSET]), OffsetProducer(1, 0), api_version=5
         )
     ),
     "deletion of offsets": lambda scene: lambda shard: shard.delete_offsets("g", [("t", 0)], Tombstones()),

@@ -50,10 +50,9 @@ def commit_in_transaction(
     try:
         return groups.shard.commit_offsets_in_transaction(
             committer or Committer("g"),
-            staged(
-                groups.shard, "g", [NewOffset("t", TOPIC_ID, partition, offset, -1, "")], in_transaction=True
-            ),
+            staged(groups.shard, "g", [NewOffset("t", TOPIC_ID, partition, offset, -1, "")]),
             OffsetProducer(producer, 0),
+            api_version=5,
         )
     except KafkaError as error:
         return [error.error]
@@ -261,7 +260,7 @@ def test_an_offset_of_an_open_transaction_is_not_committed_yet() -> None:
     last = groups.runtime.written()[-1]
     assert isinstance(last, OffsetRecord)
     assert last.value is not None
-    assert last.value.topic_id == bytes(16), "Kafka 4.3 writes none here"
+    assert last.value.topic_id == TOPIC_ID, "from Kafka 4.4 on"
     assert groups.runtime.log[-1][1] == PRODUCER
     assert groups.committed() == 5
     assert fetch(groups)[0].committed_offset == 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from protocol.errors import Error, KafkaError
 from tests.support.staged_offsets import staged
 from tests.unit.coordinator.group.consumer.consumers import Consumers
@@ -93,17 +94,47 @@ def test_a_fetch_needs_the_members_epoch(member: str | None, epoch: int, expecte
     assert refused.value.error is expected
 
 
-def test_a_transaction_is_told_of_an_old_epoch_as_of_a_generation() -> None:
-    from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
-
-    groups = pair()
-    with pytest.raises(KafkaError) as refused:
+def commit_in_transaction(groups: Consumers, committer: Committer, partition: int, version: int) -> Error:
+    offsets = staged(groups.shard, committer.group_id, [NewOffset("t", T, partition, 1, -1, "")])
+    try:
         groups.shard.commit_offsets_in_transaction(
-            Committer("g", "one", None, 4),
-            staged(groups.shard, "g", [NewOffset("t", T, 0, 1, -1, "")], in_transaction=True),
-            OffsetProducer(1, 0),
+            committer, offsets, OffsetProducer(1, 0), api_version=version
         )
-    assert refused.value.error is Error.ILLEGAL_GENERATION
+    except KafkaError as error:
+        return error.error
+    return Error.NONE
+
+
+@pytest.mark.parametrize(
+    ("version", "stale", "unknown_group"),
+    [
+        (5, Error.ILLEGAL_GENERATION, Error.ILLEGAL_GENERATION),
+        (6, Error.STALE_MEMBER_EPOCH, Error.GROUP_ID_NOT_FOUND),
+    ],
+)
+def test_a_transaction_is_told_of_an_old_epoch_and_of_no_group_in_words_of_its_version(
+    version: int, stale: Error, unknown_group: Error
+) -> None:
+    groups = pair()
+    assert commit_in_transaction(groups, Committer("g", "one", None, 4), 0, version) is stale
+    assert (
+        commit_in_transaction(groups, Committer("g", "nobody", None, 3), 0, version)
+        is Error.UNKNOWN_MEMBER_ID
+    )
+    assert commit_in_transaction(groups, Committer("h", "one", None, 0), 0, version) is unknown_group
+    assert commit_in_transaction(groups, Committer("h"), 0, version) is Error.NONE
+
+
+def test_a_transaction_may_commit_by_an_older_epoch_what_was_the_members_then() -> None:
+    """KIP-1251, from Kafka 4.4 on, where the topic's id is known in a transaction, too."""
+    groups = pair()
+    assert [commit(groups, "one", 2, partition) for partition in range(6)] == [
+        commit_in_transaction_as_commit(groups, partition) for partition in range(6)
+    ]
+
+
+def commit_in_transaction_as_commit(groups: Consumers, partition: int) -> Error:
+    return commit_in_transaction(groups, Committer("g", "one", None, 2), partition, 6)
 
 
 def test_offsets_of_topics_that_nobody_subscribes_to_expire_and_the_empty_group_with_them() -> None:
