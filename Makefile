@@ -64,6 +64,7 @@ format: .venv/.dev  ## format the code
 # Fetched ahead of the tests, where Java and Maven are there, since a test's time is limited. Without
 # them the tests that compare with Apache Kafka skip and say so.
 reference: .venv/.dev  ## fetch Apache Kafka's jars, which some tests compare with, Spark's Kafka connector, and the oldest PySpark
+	@KAFKA_VERSION=4.3.1 tests/kafka/kafka classpath >/dev/null || echo 'Tests that need an older Kafka will be skipped.'
 	@tests/kafka/kafka archive || echo 'Tests that need Apache Kafka will be skipped.'
 	@$(BIN)/python -m barnabas.spark.connector || echo 'Tests that need Spark will be skipped.'
 	@$(BIN)/python -m tests.spark.versions.oldest || echo 'The test on the oldest PySpark will be skipped.'

@@ -90,6 +90,8 @@ class Broker(InBlocks):
     config: settings by Kafka's names, such as {"num.partitions": 3}; they win over `properties`. A value is a text, a
         number, a bool or several texts. A name that Kafka doesn't have keeps the broker from starting.
     properties: path of a `server.properties` file.
+    kafka_version: the Kafka whose level a new cluster begins with, such as "4.3" (metadata.version 4.3-IV0); by
+        default the latest one.
     log_level: "debug", "info", "warning" or "error".
     startup_timeout_s: how long `start()` waits for it to be ready (a folder that was not closed
         well is read through first).
@@ -107,6 +109,7 @@ class Broker(InBlocks):
         port: int | None = None,
         config: Mapping[str, object] | None = None,
         properties: str | os.PathLike[str] | None = None,
+        kafka_version: str | None = None,
         log_level: str | None = None,
         startup_timeout_s: float = 60.0,
     ) -> None:
@@ -118,6 +121,7 @@ class Broker(InBlocks):
         if not self._config.keys().isdisjoint(("log.dir", "log.dirs")):
             raise ValueError("a broker's folder is given as data=..., not by log.dirs")
         self._properties = None if properties is None else Path(properties).absolute()
+        self._kafka_version = kafka_version
         self._log_level = log_level
         self._startup_timeout_s = startup_timeout_s
         self._data = None if data is None else Path(data).absolute()
@@ -279,6 +283,8 @@ class Broker(InBlocks):
             command += ["--temporary"]
         if self._properties is not None:
             command += ["--config", str(self._properties)]
+        if self._kafka_version is not None:
+            command += ["--release-version", self._kafka_version]
         if self._log_level is not None:
             command += ["--log-level", self._log_level]
         listeners = self._said_listeners()

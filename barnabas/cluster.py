@@ -74,6 +74,7 @@ class ClusterNode(Broker):
         temporary_root: Path | None,
         cluster_id: str,
         config: Mapping[str, object],
+        kafka_version: str | None,
         log_level: str | None,
         startup_timeout_s: float,
     ) -> None:
@@ -85,7 +86,13 @@ class ClusterNode(Broker):
         self._temporary_root = temporary_root
         self._cluster_id = cluster_id
         self._log_file = folder.with_name(f"{folder.name}.log")
-        super().__init__(data=folder, config=config, log_level=log_level, startup_timeout_s=startup_timeout_s)
+        super().__init__(
+            data=folder,
+            config=config,
+            kafka_version=kafka_version,
+            log_level=log_level,
+            startup_timeout_s=startup_timeout_s,
+        )
         network.nodes[node_id] = self
 
     # --- by and by ------------------------------------------------------------------------------------------
@@ -282,6 +289,7 @@ class Layout:
         *,
         host: str,
         port: int | None,
+        kafka_version: str | None,
         log_level: str | None,
         startup_timeout_s: float,
     ) -> None:
@@ -297,6 +305,7 @@ class Layout:
         self._config = {**defaults(brokers), **config}
         self._host = host
         self._port = port
+        self._kafka_version = kafka_version
         self._log_level = log_level
         self._ports: HeldPorts | None = None
 
@@ -314,6 +323,7 @@ class Layout:
                 temporary_root=temporary_root,
                 cluster_id=cluster_id,
                 config=config,
+                kafka_version=self._kafka_version,
                 log_level=self._log_level,
                 startup_timeout_s=self.startup_timeout_s,
             )
@@ -398,7 +408,7 @@ class Cluster(InBlocks):
     data: a folder that is kept, with a folder and a log for each node (`controller`, `1`, `2`…), or None for a
         temporary one, which goes with the cluster, whatever ends it.
     port: of broker 1; the others have those that follow it. Without one, free ports are taken.
-    log_level, startup_timeout_s: as a `Broker` has them, for each node.
+    kafka_version, log_level, startup_timeout_s: as a `Broker` has them, for each node.
 
     Folders and ports stay over stops and kills, of single nodes and of all, until `close()` or the end of the block. A
     broker has a listener for clients, and one for other brokers, so that both can be told apart. Not safe to share
@@ -414,6 +424,7 @@ class Cluster(InBlocks):
         data: str | os.PathLike[str] | None = None,
         host: str = "127.0.0.1",
         port: int | None = None,
+        kafka_version: str | None = None,
         log_level: str | None = None,
         startup_timeout_s: float = 60.0,
     ) -> None:
@@ -423,6 +434,7 @@ class Cluster(InBlocks):
             config or {},
             host=host,
             port=port,
+            kafka_version=kafka_version,
             log_level=log_level,
             startup_timeout_s=startup_timeout_s,
         )

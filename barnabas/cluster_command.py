@@ -94,6 +94,11 @@ def _cluster(arguments: Sequence[str]) -> Cluster:
         default=[],
         help="one setting of all nodes, such as num.partitions=3; may be given several times",
     )
+    parser.add_argument(
+        "--release-version",
+        metavar="RELEASE",
+        help="the Kafka whose level a new cluster begins with, such as 4.3 or 4.3-IV0 (default: 4.4-IV2)",
+    )
     parser.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     options = parser.parse_args(arguments)
     if not 0 <= options.port <= 65_535 - max(options.brokers - 1, 0):
@@ -111,6 +116,7 @@ def _cluster(arguments: Sequence[str]) -> Cluster:
         data=options.data,
         host=options.host,
         port=options.port or None,
+        kafka_version=options.release_version,
         log_level=options.log_level,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from broker.config.broker_config import CONNECTIONS_PER_HOST, VOTERS
@@ -10,7 +11,13 @@ from broker.config.topic_config import log_config_of_metadata
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.log_damage import find_damage
 from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
-from broker.controller.metadata_versions import KRAFT_VERSION_RANGE
+from broker.controller.metadata_versions import (
+    KRAFT_VERSION_RANGE,
+    LATEST_METADATA_VERSION,
+    METADATA_VERSION,
+    metadata_version_of,
+    release_of,
+)
 from broker.controller.snapshots import SnapshotPolicy, bootstrap_records
 from broker.disks.opening import open_log_dirs
 from broker.network.connection_limits import ConnectionLimits
@@ -32,6 +39,8 @@ if TYPE_CHECKING:
     from broker.fault_handler import FaultHandler
     from broker.network.endpoints import Endpoints
     from broker.process.descriptors import DescriptorShares
+
+log = logging.getLogger("barnabas.server")
 
 # What a folder may be found with; a fault of ours is none of these and keeps its stack trace.
 _FOLDER_ERRORS = (*LOG_FAULTS, CodecError, MetadataContradictionError)
@@ -138,10 +147,20 @@ def lead(
     """Begin an epoch of ours; with a new cluster's first records, where there is none yet. `endpoints`: the
     controller's."""
     beginning = None
+    wished = config.release_version
+    metadata_version = LATEST_METADATA_VERSION if wished is None else metadata_version_of(wished)
+    found = metadata.image.features.get(METADATA_VERSION, metadata_version)
+    if wished is not None and found != metadata_version:
+        log.warning("--release-version %s: the cluster is at %s already", wished, release_of(found))
     if not metadata.image.features:
         min_in_sync = config.get_int("min.insync.replicas")
-        directory = metadata.log.directory.rpartition("/")[0]
-        beginning = bootstrap_records(environment.files, directory, min_in_sync, environment.clock.now_ms())
+        beginning = bootstrap_records(
+            environment.files,
+            metadata.log.directory,
+            metadata_version,
+            min_in_sync,
+            environment.clock.now_ms(),
+        )
     in_log = metadata.quorum.kraft_version > 0 or beginning is not None
     has_voters = in_log and [*endpoints] and not config.get_list(VOTERS)
     metadata.become_leader(config.node_id, _voter(config, log_dirs, endpoints) if has_voters else None)

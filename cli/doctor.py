@@ -140,7 +140,7 @@ def _in_few_words(partitions: list[tuple[str, int]]) -> list[str]:
 
 
 def _level(level: int) -> str:
-    from broker.process.format_command import release_of
+    from broker.controller.metadata_versions import release_of
 
     try:
         return f"{release_of(level)} ({level})"

@@ -147,6 +147,7 @@ def assemble(
     layers: Iterable[Mapping[str, Setting]],
     *,
     cluster_id: Setting | None = None,
+    release_version: str | None = None,
     host_name: Callable[[], str] = machine_host_name,
 ) -> BrokerConfig:
     """The configuration that the layers make, the last one on top. Raises UsageError."""
@@ -165,7 +166,12 @@ def assemble(
             static.setdefault(name, static["broker.id"])
         static.setdefault(name, Setting(DEFAULTS[name].value, "the default"))
     static.setdefault("broker.id", static["node.id"])
-    config = BrokerConfig(static, cluster_id=_checked_cluster_id(cluster_id, warnings), warnings=warnings)
+    config = BrokerConfig(
+        static,
+        cluster_id=_checked_cluster_id(cluster_id, warnings),
+        release_version=release_version,
+        warnings=warnings,
+    )
     try:
         check(Occasion.START, Proposal(config, static))
         settings = listener_settings(config)

@@ -197,6 +197,7 @@ class BrokerConfig:
     - `controller_listeners`: the controller's.
     - `closed_to_brokers`: the names of listeners that refuse what only brokers ask of each other.
     - `cluster_id`: the id for a new data folder, where the user gave one.
+    - `release_version`: the Kafka whose level a new cluster begins with, such as 4.3-IV0, where the user gave one.
     - `warnings`: lines to log at the start.
     - `joins`: whether another node is the controller.
     - `generation`: counts alterations, so that others can keep what they derive.
@@ -213,6 +214,7 @@ class BrokerConfig:
         "generation",
         "joins",
         "listeners",
+        "release_version",
         "static",
         "warnings",
     )
@@ -223,6 +225,7 @@ class BrokerConfig:
         *,
         listeners: tuple[ListenerConfig, ...] = (),
         cluster_id: str | None = None,
+        release_version: str | None = None,
         warnings: Iterable[str] = (),
     ) -> None:
         self.static = static
@@ -231,6 +234,7 @@ class BrokerConfig:
         self.controller_listeners: tuple[ListenerConfig, ...] = ()
         self.closed_to_brokers: frozenset[str] = frozenset()
         self.cluster_id = cluster_id
+        self.release_version = release_version
         self.warnings = list(warnings)
         self.dynamic_broker: Mapping[str, str] = {}
         self.dynamic_cluster: Mapping[str, str] = {}

@@ -12,6 +12,7 @@ from broker.controller.config_decisions import MIN_INSYNC_REPLICAS
 from broker.controller.controller_result import Pause
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_versions import (
+    ELR_NEEDS,
     ELR_VERSION,
     FEATURES,
     KRAFT_VERSION,
@@ -27,10 +28,9 @@ from protocol.wire.schema import Message
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 # metadata.version at which records came that an older one doesn't know: no way back over it (`MetadataVersion`).
-_METADATA_CHANGED_AT = (7, 8, 11, 13, 14, 15, 17, 23, 30)
+_METADATA_CHANGED_AT = (7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
 
-# feature → from level 1 on, the metadata.version that it needs
-_NEEDED_METADATA_VERSION = {ELR_VERSION: 23}
+_CONTROLLERS_SINCE = 15  # 3.7-IV0: controllers register
 
 
 class FeatureUpdate(NamedTuple):
@@ -65,7 +65,7 @@ async def updated(
         if update.feature == KRAFT_VERSION:
             _check_kraft_version(update, kraft_version)
             continue
-        _check(update, image.features.get(update.feature, 0), levels)
+        _check(image, update, levels)
         decided.append(records.FeatureLevelRecord(name=update.feature, feature_level=update.level))
     elr = wanted.get(ELR_VERSION)
     if elr is not None and elr.level > 0:
@@ -73,17 +73,19 @@ async def updated(
     return decided
 
 
-def _check(update: FeatureUpdate, current: int, levels: Mapping[str, int]) -> None:
+def _check(image: ClusterImage, update: FeatureUpdate, levels: Mapping[str, int]) -> None:
     name, level, upgrade_type = update
+    current = image.features.get(name, 0)
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _invalid(update, "There is no such upgrade type.")
     if level < 0:
         raise _invalid(update, "A feature version cannot be less than 0.")
     if name not in FEATURES:
         raise _invalid(update, "This feature is not supported.")
-    lowest, highest, _ = FEATURES[name]
+    lowest, highest = FEATURES[name]
     if not lowest <= level <= highest:
         raise _invalid(update, f"Versions {lowest} to {highest} are supported.")
+    _check_nodes(image, update)
     _check_direction(update, current)
     if name == METADATA_VERSION:
         changed = [version for version in _METADATA_CHANGED_AT if level < version <= current]
@@ -93,8 +95,23 @@ def _check(update: FeatureUpdate, current: int, levels: Mapping[str, int]) -> No
                 f"Unsupported metadata.version downgrade from {current} to {level}. "
                 f"Metadata of version {changed[0]} may be in the log: there is no way back over it.",
             )
-    elif level > 0 and levels[METADATA_VERSION] < _NEEDED_METADATA_VERSION.get(name, 0):
-        raise _invalid(update, f"It needs metadata.version {_NEEDED_METADATA_VERSION[name]}.")
+    elif name == ELR_VERSION and level > 0 and levels[METADATA_VERSION] < ELR_NEEDS:
+        raise _invalid(update, f"It needs metadata.version {ELR_NEEDS}.")
+
+
+def _check_nodes(image: ClusterImage, update: FeatureUpdate) -> None:
+    """Whether each node that is registered supports the level (Kafka: `FeatureControlManager.reasonNotSupported`)."""
+    registered: list[tuple[str, Sequence[records.BrokerFeature | records.ControllerFeature]]] = []
+    registered += ((f"Broker {node_id}", each.record.features) for node_id, each in image.brokers.items())
+    if image.features[METADATA_VERSION] >= _CONTROLLERS_SINCE:
+        registered += (
+            (f"Controller {node_id}", each.features) for node_id, each in image.controllers.items()
+        )
+    for node, features in registered:
+        ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in features}
+        lowest, highest = ranges.get(update.feature, (0, 0))
+        if not lowest <= update.level <= highest:
+            raise _invalid(update, f"{node} only supports versions {lowest}-{highest}")
 
 
 def _check_direction(update: FeatureUpdate, current: int) -> None:

@@ -557,6 +557,10 @@ class ClusterImage:
     def _register_controller(self, record: records.RegisterControllerRecord) -> None:
         self.controllers[record.controller_id] = record
 
+    def _unregister_controller(self, record: records.UnregisterControllerRecord) -> None:
+        if self.controllers.pop(record.controller_id, None) is None:
+            raise MetadataContradictionError(f"controller {record.controller_id} isn't registered")
+
     def _keep(self, record: Message) -> None:
         self.kept.apply(record)
 
@@ -579,6 +583,7 @@ _REPLAY: dict[type[Message], Callable[[ClusterImage, Any], None]] = {
     records.FenceBrokerRecord: ClusterImage._fence_broker,
     records.UnfenceBrokerRecord: ClusterImage._unfence_broker,
     records.RegisterControllerRecord: ClusterImage._register_controller,
+    records.UnregisterControllerRecord: ClusterImage._unregister_controller,
     records.ZkMigrationStateRecord: ClusterImage._of_no_effect,
     records.NoOpRecord: ClusterImage._of_no_effect,
     **dict.fromkeys(KEPT, ClusterImage._keep),

@@ -37,7 +37,7 @@ from broker.controller.metadata_versions import (
     written_version,
 )
 from broker.controller.quorum_state import Quorum
-from broker.controller.snapshots import MetadataSnapshots, Snapshot, SnapshotPolicy
+from broker.controller.snapshots import BOOTSTRAP_ID, MetadataSnapshots, Snapshot, SnapshotPolicy
 from coordinator.commit_waiters import CommitWaiters
 from coordinator.ports import WhenCommitted
 from protocol.errors import BrokenInvariantError, CodecError, Error, KafkaError, cannot_apply, tell_each
@@ -376,7 +376,8 @@ class MetadataLog:
         snapshot = self.snapshots.load(self._clock.now_ms())
         if snapshot is not None and self.snapshots.newest is not None:
             self.quorum = snapshot.quorum
-            replay_snapshot(self.image, snapshot.records, self.snapshots.path_of_newest)
+            if self.snapshots.newest != BOOTSTRAP_ID:
+                replay_snapshot(self.image, snapshot.records, self.snapshots.path_of_newest)
             self._applied_offset = self.snapshots.newest.offset
         self._note_committed(self.log.log_end_offset if only_voter else self._applied_offset)
         self._apply_committed()

@@ -5,7 +5,7 @@ The version is by the metadata.version in force, as in Kafka's `MetadataVersion`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from protocol.errors import CodecError
@@ -16,9 +16,14 @@ from protocol.wire.schema import Message
 
 METADATA_VERSION = "metadata.version"
 OLDEST_METADATA_VERSION = 7  # 3.3-IV3, the first one of KRaft
-LATEST_METADATA_VERSION = 30  # 4.3-IV0
+LATEST_METADATA_VERSION = 33  # 4.4-IV2
 DIRECTORIES_SINCE = 17  # 3.7-IV2: records name directories
 CORDONED_SINCE = 30  # 4.3-IV0: heartbeats and records name the directories that are cordoned
+BOOTSTRAP_IN_LOG_SINCE = 31
+"""4.4-IV0: Kafka 4.4, the first to know it, formats a folder with the new cluster's records in the metadata log's own
+directory, as its snapshot 0-0."""
+CIDR_SINCE = 32  # 4.4-IV1: the hosts of ACLs may be ranges
+CONTROLLER_UNREGISTRATION_SINCE = 33  # 4.4-IV2: a controller can be unregistered
 
 # record type → (metadata.version from which on, version written), the newest first; all others are at version 0
 _WRITTEN: dict[type[Message], tuple[tuple[int, int], ...]] = {
@@ -51,7 +56,7 @@ def fitted(record: Message, metadata_version: int) -> Message:
     the features behind those fields came later than the cluster's level.
     """
     record_type = type(record)
-    if metadata_version >= LATEST_METADATA_VERSION or record_type not in _WRITTEN:
+    if metadata_version >= CORDONED_SINCE or record_type not in _WRITTEN:
         return record
     version = written_version(record_type, metadata_version)
     there = {
@@ -62,7 +67,7 @@ def fitted(record: Message, metadata_version: int) -> Message:
     return record_type(**there)
 
 
-# --- The features of a cluster, and the levels of each that this version supports: those of Kafka 4.3 -------
+# --- The features of a cluster, and the levels of each that this version supports: those of Kafka 4.4 -------
 #
 # Source: `Feature`, `QuorumFeatures`.
 
@@ -71,21 +76,106 @@ SHARE_VERSION = "share.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 KRAFT_VERSION = "kraft.version"
 
-# name → (lowest and highest level supported, level that a new cluster is given)
-FEATURES: dict[str, tuple[int, int, int]] = {
-    METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION, LATEST_METADATA_VERSION),
-    ELR_VERSION: (0, 1, 1),
-    "group.version": (0, 1, 1),
-    SHARE_VERSION: (0, 1, 1),
-    "streams.version": (0, 1, 1),
-    TRANSACTION_VERSION: (0, 2, 2),
+# name → lowest and highest level supported
+FEATURES: dict[str, tuple[int, int]] = {
+    METADATA_VERSION: (OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION),
+    ELR_VERSION: (0, 1),
+    "group.version": (0, 1),
+    SHARE_VERSION: (0, 2),
+    "streams.version": (0, 1),
+    TRANSACTION_VERSION: (0, 2),
 }
 KRAFT_VERSION_RANGE = (0, 1)  # supported, never finalized by a FeatureLevelRecord
 
 
 def is_supported(name: str, level: int) -> bool:
-    lowest, highest, _ = FEATURES.get(name, (0, 0, 0))
+    lowest, highest = FEATURES.get(name, (0, 0))
     return lowest <= level <= highest
+
+
+# --- Releases, and the levels that a new cluster of one begins with (`MetadataVersion`, `Feature.defaultLevel`) ---
+
+_IV = {  # the metadata versions of each release, by their number in it
+    "3.3": range(3, 4),
+    "3.4": range(1),
+    "3.5": range(3),
+    "3.6": range(3),
+    "3.7": range(5),
+    "3.8": range(1),
+    "3.9": range(1),
+    "4.0": range(4),
+    "4.1": range(2),
+    "4.2": range(2),
+    "4.3": range(1),
+    "4.4": range(3),
+}
+_NAMES = [f"{release}-IV{number}" for release, numbers in _IV.items() for number in numbers]
+_LEVELS = dict(zip(_NAMES, range(OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION + 1), strict=True))
+
+# feature → its levels, each with the metadata.version from which on a new cluster has it
+_FIRST_LEVELS: dict[str, dict[int, int]] = {
+    ELR_VERSION: {1: _LEVELS["4.1-IV0"]},
+    "group.version": {1: _LEVELS["4.0-IV0"]},
+    SHARE_VERSION: {1: _LEVELS["4.2-IV0"], 2: _LEVELS["4.4-IV0"]},
+    "streams.version": {1: _LEVELS["4.2-IV1"]},
+    TRANSACTION_VERSION: {2: _LEVELS["4.0-IV2"]},
+}
+
+ELR_NEEDS = _LEVELS["4.0-IV1"]
+"""The metadata.version that the first level of eligible leader replicas needs; no other feature needs one."""
+SCRAM_NEEDS = _LEVELS["3.5-IV2"]
+"""The metadata.version that knows credentials."""
+
+
+def metadata_version_of(release: str) -> int:
+    """Of `4.3-IV0`, or of a release such as `4.3` or `4.3.1`: its last one. Raises ValueError."""
+    key = ".".join(release.split(".")[:2])
+    of_release = [level for name, level in _LEVELS.items() if name.partition("-")[0] == key]
+    level = _LEVELS.get(key) or (of_release or [0])[-1]
+    if not level:
+        raise ValueError(
+            f"Unknown metadata.version '{release}'. Supported metadata.version are: {', '.join(_NAMES)}"
+        )
+    return level
+
+
+def release_of(metadata_version: int) -> str:
+    """Its name. Raises ValueError where there is none, or none yet."""
+    if not OLDEST_METADATA_VERSION <= metadata_version <= LATEST_METADATA_VERSION:
+        raise ValueError(
+            f"No MetadataVersion with feature level {metadata_version}. Valid feature levels are from "
+            f"{OLDEST_METADATA_VERSION} to {LATEST_METADATA_VERSION}."
+        )
+    return _NAMES[metadata_version - OLDEST_METADATA_VERSION]
+
+
+def initial_levels(metadata_version: int, wished: Mapping[str, int]) -> dict[str, int]:
+    """Of each feature by name, but for those at level 0: what is wished, or else what goes with the metadata.version.
+    Raises ValueError for a feature or a level that there isn't."""
+    release_of(metadata_version)
+    levels = {METADATA_VERSION: metadata_version}
+    for name, level in wished.items():
+        if name not in FEATURES:
+            supported = ", ".join(sorted([*_FIRST_LEVELS, KRAFT_VERSION]))
+            raise ValueError(f"Unsupported feature: {name}. Supported features are: {supported}")
+        if not is_supported(name, level):
+            raise ValueError(f"No feature:{name} with feature level {level}")
+    for name, since in sorted(_FIRST_LEVELS.items()):
+        reached = [level for level, needed in since.items() if metadata_version >= needed]
+        levels[name] = wished.get(name, max(reached, default=0))
+    if levels[ELR_VERSION] and metadata_version < ELR_NEEDS:
+        raise ValueError(
+            f"{ELR_VERSION} could not be set to {levels[ELR_VERSION]} because it depends on {METADATA_VERSION} level "
+            f"{ELR_NEEDS}"
+        )
+    return {name: level for name, level in levels.items() if level}
+
+
+def feature_levels(levels: Mapping[str, int] | None = None) -> list[Message]:
+    """The records that a new cluster with these levels, by default the latest ones, begins with."""
+    if levels is None:
+        levels = initial_levels(LATEST_METADATA_VERSION, {})
+    return [records.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
 
 
 # --- One metadata record as the value of a log record (Kafka: `MetadataRecordSerde`) --------------------------

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.controller.controller_result import Pause
 from broker.controller.metadata_log import METADATA_TOPIC_ID
 from broker.controller.observer import METADATA_TOPIC_NAME
+from broker.controller.snapshots import BOOTSTRAP_ID
 from broker.controller.snapshots import SnapshotId as LocalSnapshotId
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
@@ -64,8 +65,6 @@ SILENT_MS = 300_000
 
 MOST_REPLICAS = 1_000
 """That have fetched: of more, who was silent the longest isn't known any more. Kafka's leader knows all."""
-
-BOOTSTRAP_SNAPSHOT_ID = LocalSnapshotId(0, 0)
 
 
 class Fetched(NamedTuple):
@@ -165,7 +164,7 @@ class QuorumRequests:
         if not ids:
             return None
         start_offset = self._log.log_start_offset
-        if offset == 0 and (start_offset > 0 or ids[-1] != BOOTSTRAP_SNAPSHOT_ID):
+        if offset == 0 and (start_offset > 0 or ids[-1] != BOOTSTRAP_ID):
             return ids[-1]
         earliest = ids[0]
         is_at_start = offset == start_offset and last_epoch != earliest.epoch
@@ -248,7 +247,7 @@ class QuorumRequests:
             return
         snapshot_id = LocalSnapshotId(asked.snapshot_id.epoch, asked.snapshot_id.end_offset)
         snapshots = self._metadata.snapshots
-        if snapshot_id not in snapshots.ids or snapshot_id == BOOTSTRAP_SNAPSHOT_ID:
+        if snapshot_id not in snapshots.ids or snapshot_id == BOOTSTRAP_ID:
             piece.error_code = Error.SNAPSHOT_NOT_FOUND
             return
         size = snapshots.size_of(snapshot_id)

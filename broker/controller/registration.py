@@ -83,13 +83,6 @@ class BrokerIncarnation(NamedTuple):
     broker_epoch: int
 
 
-def feature_levels() -> list[Message]:
-    """The levels that formatting a folder leaves as a new cluster's."""
-    return [
-        records.FeatureLevelRecord(name=name, feature_level=level) for name, (_, _, level) in FEATURES.items()
-    ]
-
-
 def min_insync_replicas(value: int) -> Message:
     """The setting as a dynamic one of the cluster."""
     return records.ConfigRecord(
@@ -127,7 +120,7 @@ def register_broker(
 def supported_features() -> dict[str, tuple[int, int]]:
     """Name → (lowest, highest level), as a broker says them when it registers. A controller refuses one that lacks a
     feature of the cluster."""
-    supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()}
+    supported = {**FEATURES}
     return supported | {KRAFT_VERSION: KRAFT_VERSION_RANGE}
 
 

@@ -1,9 +1,9 @@
 """The snapshots of the metadata: `<20-digit end offset>-<10-digit epoch>.checkpoint` (KIP-630), as files and over time.
 
 A snapshot's batches are those of a log that begins at offset 0: a control batch with the header (and the quorum's
-voters), the records of the image, a control batch with the footer. `bootstrap.checkpoint`, what a new cluster begins
-with, has the same form. They are read at the start, written now and then, and given up with the log below them, by
-the same settings as Kafka's. A log that begins above 0 goes with a snapshot of all below.
+voters), the records of the image, a control batch with the footer. What a new cluster begins with has the same form.
+They are read at the start, written now and then, and given up with the log below them, by the same settings as
+Kafka's. A log that begins above 0 goes with a snapshot of all below.
 Source: Snapshots, RecordsSnapshotWriter, BatchFileWriter; KafkaRaftLog, SnapshotGenerator.
 """
 
@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.controller.controller_result import Pause
 from broker.controller.image import MetadataContradictionError
 from broker.controller.metadata_versions import (
+    BOOTSTRAP_IN_LOG_SINCE,
     ELR_VERSION,
-    LATEST_METADATA_VERSION,
     METADATA_VERSION,
     decode_metadata_record,
     encode_metadata_record,
+    feature_levels,
+    initial_levels,
     written_version,
 )
 from broker.controller.quorum_state import SNAPSHOT_FOOTER, SNAPSHOT_HEADER, Quorum, control_key
-from broker.controller.registration import feature_levels, min_insync_replicas
+from broker.controller.registration import min_insync_replicas
 from protocol.errors import CodecError
 from protocol.messages import metadata_records as records
 from protocol.messages.raft import SnapshotFooterRecord, SnapshotHeaderRecord
@@ -69,6 +71,10 @@ class SnapshotId(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.offset:0{_OFFSET_DIGITS}d}-{self.epoch:0{_EPOCH_DIGITS}d}"
+
+
+BOOTSTRAP_ID = SnapshotId(0, 0)
+"""Of what a new cluster begins with, records and voters: no snapshot of a log, which nobody is offered."""
 
 
 class SnapshotError(Exception):
@@ -207,30 +213,42 @@ def _header_timestamp_ms(record: Record) -> int:
     return decode(SnapshotHeaderRecord, 0, record.value or b"").last_contained_log_timestamp
 
 
-# --- What a new cluster begins with: `bootstrap.checkpoint`, as Kafka's format step leaves it in the folder ---
+# --- What a new cluster begins with, as Kafka's format step leaves it in the folder ---------------------------
 #
 # It is read where the metadata log says nothing yet: a folder that Kafka's `storage format` made begins with the levels
 # and credentials that it was asked for. Otherwise it is written before the log is, so that Kafka begins with our levels
-# on a folder that we didn't come to begin. Source: BootstrapDirectory, ActivationRecordsGenerator.
+# on a folder that we didn't come to begin.
+#
+# Kafka 4.4 keeps it in the log's own directory, in the form of a snapshot of nothing (`BOOTSTRAP_ID`), which is no
+# state of the cluster: its records still have to be appended. Kafka up to 4.3 has `bootstrap.checkpoint` in the folder
+# above, and takes a snapshot 0-0 for the state; a folder at a level of 4.3 is written so, since 4.4 reads both.
+# Source: KafkaRaftClient.maybeFireHandleSnapshot, BootstrapMetadata, Formatter, ActivationRecordsGenerator.
 
 
-def bootstrap_records(files: Files, directory: str, least_insync_replicas: int, now_ms: int) -> list[Message]:
-    """The first records of the cluster; the file is written where it is missing.
+def bootstrap_records(
+    files: Files, log_directory: str, metadata_version: int, least_insync_replicas: int, now_ms: int
+) -> list[Message]:
+    """The first records of the cluster. Where the folder has none they are those of the level `metadata_version`, and
+    are written there.
 
     Raises MetadataContradictionError, CodecError, OSError for a file that can't be used.
     """
-    path = f"{directory}/{BOOTSTRAP_FILE}"
-    try:
-        found = read_snapshot(files, path).records
-    except FileNotFoundError:
-        found = feature_levels()
-        values = [encode_metadata_record(record, _version(record)) for record in found]
-        data = at_once(
-            encode_snapshot(values, Quorum(), epoch=0, last_contained_log_timestamp_ms=0, now_ms=now_ms)
-        )
-        files.replace_whole(path, data)
-    except SnapshotError as error:
-        raise MetadataContradictionError(str(error)) from error
+    in_log = f"{log_directory}/{BOOTSTRAP_ID.name}{SUFFIX}"
+    above = f"{log_directory.rpartition('/')[0]}/{BOOTSTRAP_FILE}"
+    found: list[Message] = []
+    path = ""
+    for path in (in_log, above):
+        try:
+            found = read_snapshot(files, path).records
+        except FileNotFoundError:
+            continue
+        except SnapshotError as error:
+            raise MetadataContradictionError(str(error)) from error
+        if found:
+            break
+    else:
+        found = feature_levels(initial_levels(metadata_version, {}))
+        write_bootstrap(files, log_directory, found, metadata_version, Quorum(), now_ms)
     levels = {
         record.name: record.feature_level
         for record in found
@@ -244,8 +262,35 @@ def bootstrap_records(files: Files, directory: str, least_insync_replicas: int, 
     return found
 
 
-def _version(record: Message) -> int:
-    return written_version(type(record), LATEST_METADATA_VERSION)
+def write_bootstrap(
+    files: Files,
+    log_directory: str,
+    beginning: Sequence[Message],
+    metadata_version: int,
+    quorum: Quorum,
+    now_ms: int,
+) -> None:
+    """What a new cluster of this level begins with, where its Kafka looks for it; and the voters, where it has any,
+    which Kafka 4.3, too, has in the log's directory."""
+    values = [
+        encode_metadata_record(record, written_version(type(record), metadata_version))
+        for record in beginning
+    ]
+    in_log = metadata_version >= BOOTSTRAP_IN_LOG_SINCE
+    if not in_log:
+        above = f"{log_directory.rpartition('/')[0]}/{BOOTSTRAP_FILE}"
+        files.replace_whole(above, _bootstrap(values, Quorum(), 0, now_ms))
+        values = []
+    if in_log or quorum.kraft_version:
+        files.make_directories(log_directory)
+        path = f"{log_directory}/{BOOTSTRAP_ID.name}{SUFFIX}"
+        files.replace_whole(path, _bootstrap(values, quorum, now_ms, now_ms))
+
+
+def _bootstrap(values: Sequence[bytes], quorum: Quorum, contained_ms: int, now_ms: int) -> bytes:
+    return at_once(
+        encode_snapshot(values, quorum, epoch=0, last_contained_log_timestamp_ms=contained_ms, now_ms=now_ms)
+    )
 
 
 # --- All of a folder's --------------------------------------------------------------------------------------
@@ -330,6 +375,8 @@ class MetadataSnapshots:
             try:
                 return read_snapshot(self._files, path)
             except SnapshotError as error:
+                if self.ids[-1] == BOOTSTRAP_ID and self._log.log_end_offset == 0:
+                    raise MetadataContradictionError(str(error)) from error  # it is all that there is
                 log.warning("a snapshot of the metadata is passed over: %s", error)
                 # aside, else Kafka would take it for the newest and end
                 self._files.rename(path, path.removesuffix(SUFFIX) + PART_SUFFIX)

@@ -22,7 +22,14 @@ from broker.controller.image import (
 from broker.controller.log_damage import find_damage
 from broker.controller.metadata_log import METADATA_TOPIC_ID, apply_batch, replay_snapshot
 from broker.controller.quorum_state import FILE as QUORUM_STATE
-from broker.controller.snapshots import BOOTSTRAP_FILE, SUFFIX, SnapshotError, parse_name, read_snapshot
+from broker.controller.snapshots import (
+    BOOTSTRAP_FILE,
+    BOOTSTRAP_ID,
+    SUFFIX,
+    SnapshotError,
+    parse_name,
+    read_snapshot,
+)
 from protocol.errors import CodecError, KafkaError
 from protocol.records.batch import CorruptRecordError
 from protocol.records.compression import CodecUnavailableError, DecompressionError
@@ -82,9 +89,7 @@ def drained(findings: Generator[Finding, None, SeenLog], found: list[Finding]) -
             return seen
 
 
-def examine_metadata(
-    files: Files, path: str, node_id: int, clean: bool, found: list[Finding]
-) -> SeenMetadata:
+def examine_metadata(files: Files, path: str, clean: bool, found: list[Finding]) -> SeenMetadata:
     """What is wrong goes to `found`."""
     image = ClusterImage()
     try:
@@ -100,7 +105,7 @@ def examine_metadata(
         found.append(Finding(Severity.ERROR, damage.path, str(damage), METADATA_TODO))
     topic_id = uuid_to_text(METADATA_TOPIC_ID)
     log = drained(examine_log(files, path, LogExpectation(topic_id, 0, 0, clean, compacted=False)), found)
-    found += _small_files(files, path, log, node_id)
+    found += _small_files(files, path, log)
     try:
         applied = _apply_snapshot(files, path, names, image, found)
         bases = [offset_of(name) for name in names if name.endswith(LOG_SUFFIX)]
@@ -111,33 +116,23 @@ def examine_metadata(
     return SeenMetadata(None if damage is not None else image, log)
 
 
-def _small_files(files: Files, path: str, log: SeenLog, node_id: int) -> Iterator[Finding]:
+def _small_files(files: Files, path: str, log: SeenLog) -> Iterator[Finding]:
     """A broker that another node controls needs neither."""
     bootstrap = f"{path.rpartition('/')[0]}/{BOOTSTRAP_FILE}"
     state = f"{path}/{QUORUM_STATE}"
-    missing = "nothing: a start goes on without it"
+    leads = files.exists(bootstrap) or files.exists(f"{path}/{BOOTSTRAP_ID.name}{SUFFIX}")
     try:
         if files.exists(bootstrap):
             read_snapshot(files, bootstrap)
-        elif files.exists(state) and _leader(files.read_whole(state)) == node_id:
-            yield Finding(Severity.NOTE, bootstrap, "it is missing", missing)
     except _READ_ERRORS as failure:
         yield Finding(Severity.ERROR, bootstrap, str(failure), _PUT_BACK)
     try:
         if files.exists(state):
             yield from _quorum_state(state, files.read_whole(state), log)
-        elif files.exists(bootstrap):
-            yield Finding(Severity.NOTE, state, "it is missing", missing)
+        elif leads:
+            yield Finding(Severity.NOTE, state, "it is missing", "nothing: a start goes on without it")
     except _READ_ERRORS as failure:
         yield Finding(Severity.ERROR, state, str(failure), _PUT_BACK)
-
-
-def _leader(data: bytes) -> object:
-    try:
-        said = json.loads(data)
-    except ValueError:
-        return None
-    return said.get("leaderId") if isinstance(said, dict) else None
 
 
 def _quorum_state(path: str, data: bytes, log: SeenLog) -> Iterator[Finding]:
@@ -195,7 +190,8 @@ def _apply_snapshot(
             found.append(Finding(Severity.WARNING, where, what, todo))
             continue
         if applied < 0:
-            replay_snapshot(image, snapshot.records, where)
+            if snapshot_id != BOOTSTRAP_ID:
+                replay_snapshot(image, snapshot.records, where)
             applied = snapshot_id.offset
     return max(applied, 0)
 
@@ -248,9 +244,7 @@ def look(
         path: examine_directory(files, path, found) for path in dict.fromkeys([*log_dirs, metadata_dir])
     }
     path = f"{metadata_dir}/{METADATA_TOPIC}-0"
-    image, metadata_log = examine_metadata(
-        files, path, looked[metadata_dir].node_id, looked[metadata_dir].clean, found
-    )
+    image, metadata_log = examine_metadata(files, path, looked[metadata_dir].clean, found)
     folders = {directory: _folders(files, directory, found) for directory in looked}
     count = sum(folder.topic != METADATA_TOPIC for each in folders.values() for folder in each)
     if count and image is not None and not image.features:

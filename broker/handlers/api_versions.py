@@ -52,9 +52,7 @@ def handle(
     )  # by the quorum's records (Kafka: `KRaftMetadataCache`)
     if kraft_version:
         finalized[KRAFT_VERSION] = kraft_version
-    supported = {name: (low, high) for name, (low, high, _) in FEATURES.items()} | {
-        KRAFT_VERSION: KRAFT_VERSION_RANGE
-    }
+    supported = {**FEATURES, KRAFT_VERSION: KRAFT_VERSION_RANGE}
     return ApiVersionsResponse(
         api_keys=served_versions(node.handlers),
         supported_features=[

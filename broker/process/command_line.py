@@ -3,7 +3,7 @@
 The stronger, the further up:
 
 1. `-o key=value`
-2. `--host`, `--port`, `--data`, `--durable`, `--cluster-id`
+2. `--host`, `--port`, `--data`, `--durable`, `--cluster-id`, `--release-version`
 3. the environment: `KAFKA_NUM_PARTITIONS` and so on (not read with `--control-fd`: whoever starts the broker
    from a program says everything)
 4. `--config server.properties`
@@ -100,7 +100,11 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     elif not directories_given(layers):
         flags["log.dirs"] = Setting(default_data_directory(environ), "the default")
     try:
-        config = assemble(layers, cluster_id=_cluster_id(options.cluster_id) or environment.cluster_id)
+        config = assemble(
+            layers,
+            cluster_id=_cluster_id(options.cluster_id) or environment.cluster_id,
+            release_version=_release_version(options.release_version),
+        )
     except UsageError:
         if drawn:
             os.rmdir(flags["log.dirs"].value)
@@ -149,7 +153,7 @@ class _Help(argparse.HelpFormatter):
 
 class _PrintVersion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(f"barnabas {_version()}, a Kafka 4.3 broker")
+        print(f"barnabas {_version()}, a Kafka 4.4 broker")
         parser.exit()
 
 
@@ -194,6 +198,11 @@ def _parser() -> _Parser:
         metavar="ID",
         help="the cluster that a new folder is of (default: CLUSTER_ID, or a new one)",
     )
+    parser.add_argument(
+        "--release-version",
+        metavar="RELEASE",
+        help="the Kafka whose level a new cluster begins with, such as 4.3 or 4.3-IV0 (default: 4.4-IV2)",
+    )
     parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="what to log (default: info)")
     parser.add_argument(
         "--check",
@@ -237,6 +246,18 @@ def _cluster_id(given: str | None) -> Setting | None:
     if not is_cluster_id(given):
         raise UsageError(f"--cluster-id {given}: a cluster id has 22 characters of base64")
     return Setting(given, "--cluster-id")
+
+
+def _release_version(given: str | None) -> str | None:
+    """Raises UsageError for what isn't one."""
+    if given is not None:
+        from broker.controller.metadata_versions import metadata_version_of
+
+        try:
+            metadata_version_of(given)
+        except ValueError as error:
+            raise UsageError(f"--release-version {given}: {error}") from None
+    return given
 
 
 def _data_setting(data: str) -> Setting:

@@ -1,8 +1,7 @@
 """`barnabas format`: makes log directories those of a node and a cluster, as `kafka-storage format` does.
 
-What it writes is Kafka's: `meta.properties` and `bootstrap.checkpoint` in each directory, and where voters are given
-the first snapshot of the metadata log, with them. Source: `StorageTool.runFormatCommand`, `Formatter`; of levels
-`MetadataVersion` and `Feature.defaultLevel`.
+What it writes is Kafka's: `meta.properties` in each directory, and what the new cluster begins with, its voters where
+they are given, where a Kafka of its release looks for it. Source: `StorageTool.runFormatCommand`, `Formatter`.
 """
 
 from __future__ import annotations
@@ -22,109 +21,31 @@ from broker.config.broker_config import VOTERS, BrokerConfig, controls
 from broker.config.errors import UsageError
 from broker.config.given_settings import Setting, read_properties
 from broker.controller.metadata_versions import (
-    ELR_VERSION,
-    FEATURES,
+    BOOTSTRAP_IN_LOG_SINCE,
     KRAFT_VERSION,
     KRAFT_VERSION_RANGE,
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
-    OLDEST_METADATA_VERSION,
-    SHARE_VERSION,
-    TRANSACTION_VERSION,
-    encode_metadata_record,
-    written_version,
+    SCRAM_NEEDS,
+    feature_levels,
+    initial_levels,
+    metadata_version_of,
+    release_of,
 )
 from broker.controller.quorum_state import KRAFT_VERSION_OF_VOTERS, Quorum
 from broker.controller.scram_decisions import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, derived_keys
-from broker.controller.snapshots import BOOTSTRAP_FILE, SUFFIX, SnapshotId, encode_snapshot
+from broker.controller.snapshots import write_bootstrap
 from broker.disks.opening import VERSION
 from broker.environment.environment import Chance
 from broker.environment.threads import only_in_this_thread
-from protocol.messages.metadata_records import FeatureLevelRecord, UserScramCredentialRecord
+from protocol.messages.metadata_records import UserScramCredentialRecord
 from protocol.messages.raft import Endpoint, KRaftVersionFeature, Voter, VotersRecord
-from protocol.waiting import at_once
 from protocol.wire.primitives import uuid_from_text, uuid_to_text
 from protocol.wire.schema import Message
 from storage.checkpoints import META_PROPERTIES_FILE, encode_properties, read_meta_properties
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.disk_files import DiskFiles
 from storage.files import Files
-
-_IV = {  # the metadata versions of each release, by their number in it
-    "3.3": range(3, 4),
-    "3.4": range(1),
-    "3.5": range(3),
-    "3.6": range(3),
-    "3.7": range(5),
-    "3.8": range(1),
-    "3.9": range(1),
-    "4.0": range(4),
-    "4.1": range(2),
-    "4.2": range(2),
-    "4.3": range(1),
-}
-_NAMES = [f"{release}-IV{number}" for release, numbers in _IV.items() for number in numbers]
-
-_LEVELS = dict(zip(_NAMES, range(OLDEST_METADATA_VERSION, LATEST_METADATA_VERSION + 1), strict=True))
-
-# feature → from which metadata.version on a new cluster has its latest level
-_LATEST_FROM = {
-    ELR_VERSION: _LEVELS["4.1-IV0"],
-    "group.version": _LEVELS["4.0-IV0"],
-    SHARE_VERSION: _LEVELS["4.2-IV0"],
-    "streams.version": _LEVELS["4.2-IV1"],
-    TRANSACTION_VERSION: _LEVELS["4.0-IV2"],
-}
-
-_ELR_NEEDS = _LEVELS["4.0-IV1"]
-SCRAM_NEEDS = _LEVELS["3.5-IV2"]
-"""The metadata.version that knows credentials."""
-
-
-def metadata_version_of(release: str) -> int:
-    """Of `4.3-IV0`, or of a release such as `4.3` or `4.3.1`: its last one. Raises ValueError."""
-    key = ".".join(release.split(".")[:2])
-    of_release = [level for name, level in _LEVELS.items() if name.partition("-")[0] == key]
-    level = _LEVELS.get(key) or (of_release or [0])[-1]
-    if not level:
-        raise ValueError(
-            f"Unknown metadata.version '{release}'. Supported metadata.version are: {', '.join(_NAMES)}"
-        )
-    return level
-
-
-def release_of(metadata_version: int) -> str:
-    """Its name. Raises ValueError where there is none, or none yet."""
-    if not OLDEST_METADATA_VERSION <= metadata_version <= LATEST_METADATA_VERSION:
-        raise ValueError(
-            f"No MetadataVersion with feature level {metadata_version}. Valid feature levels are from "
-            f"{OLDEST_METADATA_VERSION} to {LATEST_METADATA_VERSION}."
-        )
-    return _NAMES[metadata_version - OLDEST_METADATA_VERSION]
-
-
-def initial_levels(metadata_version: int, wished: Mapping[str, int]) -> dict[str, int]:
-    """Of each feature by name, but for those at level 0: what is wished, or else what goes with the metadata.version.
-    Raises ValueError for a feature or a level that there isn't."""
-    release_of(metadata_version)
-    levels = {METADATA_VERSION: metadata_version}
-    for name, level in wished.items():
-        if name not in FEATURES:
-            supported = ", ".join(sorted([*_LATEST_FROM, KRAFT_VERSION]))
-            raise ValueError(f"Unsupported feature: {name}. Supported features are: {supported}")
-        lowest, highest, _ = FEATURES[name]
-        if not lowest <= level <= highest:
-            raise ValueError(f"No feature:{name} with feature level {level}")
-    for name, since in sorted(_LATEST_FROM.items()):
-        _, _, latest = FEATURES[name]
-        levels[name] = wished.get(name, latest if metadata_version >= since else 0)
-    if levels[ELR_VERSION] and metadata_version < _ELR_NEEDS:
-        raise ValueError(
-            f"{ELR_VERSION} could not be set to {levels[ELR_VERSION]} because it depends on {METADATA_VERSION} level "
-            f"{_ELR_NEEDS}"
-        )
-    return {name: level for name, level in levels.items() if level}
-
 
 # --- The first voters: `0@host:9093:DIRECTORY_ID,…` (KIP-853; `DynamicVoters`) ------------------------------
 
@@ -274,9 +195,14 @@ class Format(NamedTuple):
     cluster_id: str
     directories: Sequence[str]
     metadata_directory: str
-    release: str
+    is_controller: bool
+    metadata_version: int
     records: Sequence[Message]
     voters: VotersRecord | None
+
+    @property
+    def quorum(self) -> Quorum:
+        return Quorum() if self.voters is None else Quorum(KRAFT_VERSION_OF_VOTERS, self.voters)
 
 
 def format_command(arguments: Sequence[str]) -> int:
@@ -370,9 +296,7 @@ def _wanted(
     if options.release_version is not None:
         metadata_version = metadata_version_of(options.release_version)
     levels = initial_levels(metadata_version, wished)
-    records: list[Message] = [
-        FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()
-    ]
+    records = feature_levels(levels)
     if options.add_scram and metadata_version < SCRAM_NEEDS:
         raise ValueError(f"SCRAM is only supported in {METADATA_VERSION} {release_of(SCRAM_NEEDS)} or later.")
     records += [credential(each, lambda: chance.token_bytes(SALT_BYTES)) for each in options.add_scram]
@@ -382,7 +306,8 @@ def _wanted(
         options.cluster_id,
         sorted({*config.log_dirs, metadata_directory}),
         metadata_directory,
-        release_of(metadata_version),
+        controls(static),
+        metadata_version,
         records,
         voters,
     )
@@ -465,10 +390,6 @@ def _write(wanted: Format, files: Files, chance: Chance, *, ignore_formatted: bo
     if not empty:
         print("All of the log directories are already formatted.")
     now_ms = time.time_ns() // 1_000_000
-    values = [
-        encode_metadata_record(record, written_version(type(record), LATEST_METADATA_VERSION))
-        for record in wanted.records
-    ]
     for directory in empty:
         holds_metadata = directory == wanted.metadata_directory
         kind = "data" if not holds_metadata else "metadata"
@@ -478,14 +399,15 @@ def _write(wanted: Format, files: Files, chance: Chance, *, ignore_formatted: bo
             own = [each for each in wanted.voters.voters if each.voter_id == wanted.node_id]
             if own:
                 kind, directory_id = "dynamic metadata voter", uuid_to_text(own[0].voter_directory_id)
-        print(f"Formatting {kind} directory {directory} with {METADATA_VERSION} {wanted.release}.")
+        print(
+            f"Formatting {kind} directory {directory} with {METADATA_VERSION} {release_of(wanted.metadata_version)}."
+        )
         files.make_directories(directory)
-        files.replace_whole(f"{directory}/{BOOTSTRAP_FILE}", _snapshot(values, Quorum(), now_ms))
-        if holds_metadata and wanted.voters is not None:
-            log = f"{directory}/{METADATA_TOPIC}-0"
-            files.make_directories(log)
-            quorum = Quorum(KRAFT_VERSION_OF_VOTERS, wanted.voters)
-            files.replace_whole(f"{log}/{SnapshotId(0, 0).name}{SUFFIX}", _snapshot([], quorum, now_ms))
+        log = f"{directory}/{METADATA_TOPIC}-0"
+        if holds_metadata and wanted.is_controller:
+            write_bootstrap(files, log, wanted.records, wanted.metadata_version, wanted.quorum, now_ms)
+        elif wanted.metadata_version < BOOTSTRAP_IN_LOG_SINCE:  # Kafka 4.3 has it everywhere
+            write_bootstrap(files, log, wanted.records, wanted.metadata_version, Quorum(), now_ms)
         properties = {
             "node.id": str(wanted.node_id),
             "directory.id": directory_id,
@@ -493,14 +415,6 @@ def _write(wanted: Format, files: Files, chance: Chance, *, ignore_formatted: bo
             "cluster.id": wanted.cluster_id,
         }
         files.replace_whole(f"{directory}/{META_PROPERTIES_FILE}", encode_properties(properties))
-
-
-def _snapshot(values: Sequence[bytes], quorum: Quorum, now_ms: int) -> bytes:
-    # Kafka says when voters were formatted, and that bootstrap.checkpoint contains no log.
-    contained_ms = now_ms if quorum.kraft_version else 0
-    return at_once(
-        encode_snapshot(values, quorum, epoch=0, last_contained_log_timestamp_ms=contained_ms, now_ms=now_ms)
-    )
 
 
 def _is_formatted(wanted: Format, files: Files, directory: str) -> bool:

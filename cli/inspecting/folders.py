@@ -32,6 +32,7 @@ _NAMES = {
     checkpoints.CLEAN_SHUTDOWN_FILE: "the last run stopped cleanly",
     "quorum-state": "what the node knows of the quorum",
     "bootstrap.checkpoint": "what a new cluster begins with",
+    f"{0:020d}-{0:010d}.checkpoint": "what a new cluster begins with",
     ".lock": "the lock of the broker that uses the folder",
 }
 

@@ -318,7 +318,7 @@ def test_small_files_are_shown_in_words(look: Looker, ours: Path) -> None:
         "t-1/leader-epoch-checkpoint": "epoch 0  from offset 0 to 29",
         "t-1/partition.metadata": "topic id ",
         "__cluster_metadata-0/quorum-state": "leaderEpoch 1",
-        "bootstrap.checkpoint": "(SnapshotHeaderRecord",
+        "__cluster_metadata-0/00000000000000000000-0000000000.checkpoint": "(SnapshotHeaderRecord",
     }.items():
         ran = look("inspect", ours / name)
         assert ran.status == 0, ran.out

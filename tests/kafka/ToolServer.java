@@ -8,12 +8,14 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Kafka's command-line tools, one run after the other, in one JVM: starting a JVM costs ten times what most tools do.
@@ -80,9 +82,12 @@ public class ToolServer {
         System.setIn(INPUT);
         System.setOut(new PrintStream(OUTPUT, true));
         System.setErr(new PrintStream(ERRORS, true));
-        Exit.setExitProcedure((wanted, message) -> end(wanted));
-        Exit.setHaltProcedure((wanted, message) -> end(wanted));
-        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
+        onExit("setExitProcedure", (proxy, method, given) -> end((int) given[0]));
+        onExit("setHaltProcedure", (proxy, method, given) -> end((int) given[0]));
+        onExit("setShutdownHookAdder", (proxy, method, given) -> {
+            HOOKS.add((Runnable) given[1]);
+            return null;
+        });
 
         while (true) {
             String[] arguments;
@@ -132,7 +137,22 @@ public class ToolServer {
         return status == null ? 0 : status;
     }
 
-    private static void end(int wanted) {
+    /** Kafka's Exit, whose package is another one from 4.4 on, does this from now on. */
+    private static void onExit(String setter, InvocationHandler handler) throws Exception {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException before44) {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        for (Method method : exit.getMethods()) {
+            if (!method.getName().equals(setter)) continue;
+            Class<?>[] taken = {method.getParameterTypes()[0]};
+            method.invoke(null, Proxy.newProxyInstance(exit.getClassLoader(), taken, handler));
+        }
+    }
+
+    private static Object end(int wanted) {
         if (status == null) status = wanted;
         throw new Ended();
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from broker.controller import registration
+from broker.controller import metadata_versions
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.snapshots import SnapshotPolicy
@@ -52,7 +52,7 @@ def begin(folder: Path, policy: SnapshotPolicy = NEVER, **options: Any) -> Metad
     metadata = open_log(folder, policy, **options)
     metadata.become_leader(NODE)
     if not metadata.image.features:
-        metadata.append_transaction("Bootstrap records", registration.feature_levels())
+        metadata.append_transaction("Bootstrap records", metadata_versions.feature_levels())
     return metadata
 
 

@@ -84,7 +84,7 @@ async def test_an_update_of_features_says_that_one_failed_it_for_all(node: Serve
 
     assert answer.error_message.startswith(
         "The update failed for all features since the following feature had an error: "
-        "Unsupported metadata.version downgrade from 30 to 21."
+        "Unsupported metadata.version downgrade from 33 to 21."
     )
 
 

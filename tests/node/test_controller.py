@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller import registration
+from broker.controller import metadata_versions
 from broker.controller.controller import Controller
 from broker.controller.controller_result import ControllerResult, by_item
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
@@ -50,7 +50,7 @@ def metadata(tmp_path: Path) -> MetadataLog:
     """Of a voter that has no others: it commits at once."""
     metadata = open_log(tmp_path / "log")
     metadata.become_leader(NODE)
-    metadata.append_transaction("Bootstrap records", registration.feature_levels())
+    metadata.append_transaction("Bootstrap records", metadata_versions.feature_levels())
     return metadata
 
 

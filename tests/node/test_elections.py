@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller import registration
+from broker.controller import metadata_versions, registration
 from broker.controller.image import NO_LEADER, ClusterImage
 from broker.controller.registration import register_broker
 from protocol.errors import Error, KafkaError
@@ -25,7 +25,7 @@ TOPIC_ID = b"T" * 16
 def image_of(isr: list[int], elr: list[int], last_known: list[int] | None = None) -> ClusterImage:
     """A partition of both nodes that nobody leads."""
     image = ClusterImage()
-    for level in registration.feature_levels():
+    for level in metadata_versions.feature_levels():
         image.apply(level)
     image.apply(records.TopicRecord(name="t", topic_id=TOPIC_ID))
     image.apply(

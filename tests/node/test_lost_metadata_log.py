@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.controller import registration
+from broker.controller import metadata_versions
 from broker.controller.controller import Controller
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
@@ -41,7 +41,7 @@ class Voter:
         )
         self.metadata = MetadataLog(log, ClusterImage(), ManualClock())
         self.metadata.become_leader(NODE)
-        self.metadata.append_transaction("Bootstrap records", registration.feature_levels())
+        self.metadata.append_transaction("Bootstrap records", metadata_versions.feature_levels())
         self.metadata.flush()
         self.metadata.commit_when_synced()
         self.syncs.is_held = True

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller import metadata_log, registration, topic_decisions
+from broker.controller import metadata_log, metadata_versions, registration, topic_decisions
 from broker.controller.controller import Controller
 from broker.controller.controller_result import ControllerResult, Pause
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
@@ -59,7 +59,7 @@ def open_log(folder: Path, clock: ManualClock) -> MetadataLog:
 def metadata(tmp_path: Path) -> MetadataLog:
     metadata = open_log(tmp_path / "log", ManualClock())
     metadata.become_leader(NODE)
-    metadata.append_transaction("Bootstrap records", registration.feature_levels())
+    metadata.append_transaction("Bootstrap records", metadata_versions.feature_levels())
     register(metadata)
     return metadata
 

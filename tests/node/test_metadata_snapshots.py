@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller import registration
+from broker.controller import metadata_versions
 from broker.controller.controller_result import PER_STEP
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.metadata_log import image_records
@@ -102,7 +102,7 @@ EVERYTHING: list[Message] = [
 
 def test_an_image_made_of_its_own_records_is_the_same() -> None:
     image, again = ClusterImage(), ClusterImage()
-    for record in [*registration.feature_levels(), *EVERYTHING]:
+    for record in [*metadata_versions.feature_levels(), *EVERYTHING]:
         image.apply(record)
     for record in image_records(image):
         again.apply(decode_metadata_record(encode_metadata_record(record, written_version(type(record), 30))))
@@ -111,7 +111,7 @@ def test_an_image_made_of_its_own_records_is_the_same() -> None:
 
 def test_a_copy_of_an_image_says_the_same_and_goes_its_own_way() -> None:
     image = ClusterImage()
-    for record in [*registration.feature_levels(), *EVERYTHING, *topic("a_b")]:
+    for record in [*metadata_versions.feature_levels(), *EVERYTHING, *topic("a_b")]:
         image.apply(record)
     copied = image.copy()
     before = state(copied)
@@ -139,10 +139,10 @@ def test_a_copy_of_an_image_says_the_same_and_goes_its_own_way() -> None:
 
 def test_the_first_record_of_an_image_is_the_metadata_version() -> None:
     image = ClusterImage()
-    for record in [*EVERYTHING, *reversed(registration.feature_levels())]:
+    for record in [*EVERYTHING, *reversed(metadata_versions.feature_levels())]:
         image.apply(record)
     first = next(iter(image_records(image)))
-    assert first == records.FeatureLevelRecord(name="metadata.version", feature_level=30)
+    assert first == records.FeatureLevelRecord(name="metadata.version", feature_level=33)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_the_first_record_of_an_image_is_the_metadata_version() -> None:
 )
 def test_what_was_removed_is_in_no_snapshot(removal: Message) -> None:
     image = ClusterImage()
-    for record in [*registration.feature_levels(), *EVERYTHING]:
+    for record in [*metadata_versions.feature_levels(), *EVERYTHING]:
         image.apply(record)
     before = list(image_records(image))
     image.apply(removal)

@@ -9,8 +9,8 @@ import pytest
 
 from broker.controller import scram_decisions
 from broker.controller.image import ClusterImage
+from broker.controller.metadata_versions import feature_levels
 from broker.controller.registration import (
-    feature_levels,
     min_insync_replicas,
     register_broker,
 )

@@ -16,6 +16,9 @@ RUNNER = Path(__file__).parents[1] / "kafka" / "kafka"
 UNAVAILABLE_STATUS = 69
 START_ATTEMPTS = 3
 
+BEFORE = "4.3.1"
+"""The Kafka that is lived with as well; all else is held against that of `tests/kafka/pom.xml`."""
+
 # Tools end after a second or two, a broker of the tests within minutes: the first compiler is all that pays off.
 TOOL_OPTIONS = "-Xmx512m -XX:TieredStopAtLevel=1"
 BROKER_OPTIONS = "-Xmx768m -XX:TieredStopAtLevel=1"
@@ -31,6 +34,7 @@ class ApacheKafka:
 
     bootstrap: str
     directory: Path
+    version: str | None = None
 
     @property
     def data(self) -> Path:
@@ -42,7 +46,7 @@ class ApacheKafka:
 
     def start_again(self) -> None:
         """On the same ports, with the settings that it had. Returns when it answers."""
-        started = _run("node", self.directory)
+        started = _run("node", self.directory, version=self.version)
         assert started.returncode == 0, started.stderr
 
 
@@ -55,39 +59,53 @@ def why_unavailable() -> str:
 
 
 def tool(
-    name: str, *arguments: str | Path, stdin: str | bytes = "", timeout_s: float = 90.0, check: bool = True
+    name: str,
+    *arguments: str | Path,
+    stdin: str | bytes = "",
+    timeout_s: float = 90.0,
+    check: bool = True,
+    version: str | None = None,
 ) -> str:
     """What one of Kafka's tools printed to its standard output; AssertionError if it fails, unless told."""
     given = stdin.encode() if isinstance(stdin, str) else stdin
-    ended = _tools.run([name, *map(str, arguments)], given, timeout_s) if name not in PROCESSES else None
+    ended = None
+    if name not in PROCESSES and version is None:
+        ended = _tools.run([name, *map(str, arguments)], given, timeout_s)
     if ended is None:
-        ended = _process(name, *arguments, stdin=given, timeout_s=timeout_s)
+        ended = _process(name, *arguments, stdin=given, timeout_s=timeout_s, version=version)
     output, errors = (text.decode(errors="replace") for text in (ended.output, ended.errors))
     assert ended.status == 0 or not check, f"kafka {name}: status {ended.status}\n{output}\n{errors}"
     return output
 
 
-def _process(name: str, *arguments: str | Path, stdin: bytes, timeout_s: float) -> Ended:
+def _process(name: str, *arguments: str | Path, stdin: bytes, timeout_s: float, version: str | None) -> Ended:
     ended = subprocess.run(
         [RUNNER, name, *map(str, arguments)],
         input=stdin,
         capture_output=True,
         timeout=timeout_s,
-        env={**os.environ, "KAFKA_OPTS": TOOL_OPTIONS},
+        env=_environment(TOOL_OPTIONS, version),
         check=False,
     )
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
+def _environment(options: str, version: str | None) -> dict[str, str]:
+    found = {**os.environ, "KAFKA_OPTS": options}
+    return found if version is None else {**found, "KAFKA_VERSION": version}
+
+
 @contextlib.contextmanager
-def running(directory: Path, *settings: str) -> Iterator[ApacheKafka]:
+def running(directory: Path, *settings: str, version: str | None = None) -> Iterator[ApacheKafka]:
     """A broker on free ports, with `key=value` settings, that works in a subfolder of `directory`."""
-    with _ended(_start(directory, settings)) as kafka:
+    with _ended(_start(directory, settings, version)) as kafka:
         yield kafka
 
 
 @contextlib.contextmanager
-def node(directory: Path, settings: Mapping[str, object]) -> Iterator[ApacheKafka]:
+def node(
+    directory: Path, settings: Mapping[str, object], *, version: str | None = None
+) -> Iterator[ApacheKafka]:
     """A node of a cluster: `settings` are all that it has, with its first listener on a port that is free. Where they
     name no `log.dirs` it works in a subfolder of `directory`. It is killed at the end: of a stop, a broker waits for
     its controller's leave."""
@@ -95,10 +113,10 @@ def node(directory: Path, settings: Mapping[str, object]) -> Iterator[ApacheKafk
     given = {"log.dirs": directory / "data", **settings}
     text = "".join(f"{name}={value}\n" for name, value in given.items())
     (directory / "server.properties").write_text(text)
-    started = _run("node", directory)
+    started = _run("node", directory, version=version)
     if started.returncode:
         raise RuntimeError(f"Apache Kafka did not start: {started.stderr}")
-    with _ended(ApacheKafka(started.stdout.strip(), directory), "kill") as kafka:
+    with _ended(ApacheKafka(started.stdout.strip(), directory, version), "kill") as kafka:
         yield kafka
 
 
@@ -117,22 +135,26 @@ def _ended(kafka: ApacheKafka, how: str = "down") -> Iterator[ApacheKafka]:
         guard.communicate()
 
 
-def _up(folder: Path, port: str, settings: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    return _run("up", folder, port, *settings)
+def _up(
+    folder: Path, port: str, settings: Sequence[str], version: str | None
+) -> subprocess.CompletedProcess[str]:
+    return _run("up", folder, port, *settings, version=version)
 
 
-def _run(verb: str, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _run(
+    verb: str, folder: Path, *arguments: str, version: str | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [RUNNER, verb, folder, *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        env={**os.environ, "KAFKA_OPTS": BROKER_OPTIONS},
+        env=_environment(BROKER_OPTIONS, version),
         check=False,
     )
 
 
-def _start(directory: Path, settings: tuple[str, ...]) -> ApacheKafka:
+def _start(directory: Path, settings: tuple[str, ...], version: str | None) -> ApacheKafka:
     for attempt in range(1, START_ATTEMPTS + 1):
         port, controller_port = free_ports(2)
         folder = directory / f"attempt-{attempt}"
@@ -141,7 +163,7 @@ def _start(directory: Path, settings: tuple[str, ...]) -> ApacheKafka:
             f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
             f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
         ]
-        started = _up(folder, str(port), [*ports, *settings])
+        started = _up(folder, str(port), [*ports, *settings], version)
         if started.returncode == 0:
-            return ApacheKafka(started.stdout.strip(), folder)
+            return ApacheKafka(started.stdout.strip(), folder, version)
     raise RuntimeError(f"Apache Kafka did not start: {started.stderr}")

@@ -8,13 +8,8 @@ from pathlib import Path
 import pytest
 
 from broker.config.errors import UsageError
-from broker.process.format_command import (
-    credential,
-    format_command,
-    initial_levels,
-    metadata_version_of,
-    release_of,
-)
+from broker.controller.metadata_versions import initial_levels, metadata_version_of, release_of
+from broker.process.format_command import credential, format_command
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 VOTER = "1@h:9093:JEXY6aqzQY-32P5TStzaFg"
@@ -72,10 +67,10 @@ def test_a_file_without_roles_is_none_of_a_cluster(tmp_path: Path) -> None:
     ("arguments", "error"),
     [
         (["-r", "2.8"], "Unknown metadata.version '2.8'. Supported metadata.version are: 3.3-IV3, 3.4-IV0"),
-        (["-r", "4.4"], "Unknown metadata.version '4.4'"),
+        (["-r", "4.5"], "Unknown metadata.version '4.5'"),
         (["-r", "4.3", "-f", "metadata.version=30"], "Use --release-version instead of --feature"),
         (["-f", "metadata.version=6"], "No MetadataVersion with feature level 6"),
-        (["-f", "metadata.version=31"], "No MetadataVersion with feature level 31"),
+        (["-f", "metadata.version=34"], "No MetadataVersion with feature level 34"),
         (["-f", "group.version=2"], "No feature:group.version with feature level 2"),
         (["-f", "group.version"], "Can't parse feature=level string group.version: equals sign not found."),
         (["-f", "group.version=x"], "unable to parse x as a short."),
@@ -135,8 +130,8 @@ def test_what_is_formatted_is_left_alone(tmp_path: Path, capsys: pytest.CaptureF
     file = str(config(tmp_path, log_dirs=f"{tmp_path}/b,{tmp_path}/a", **STATIC))
     assert format_command(["-t", CLUSTER_ID, "-c", file]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"Formatting data directory {tmp_path}/a with metadata.version 4.3-IV0.",
-        f"Formatting metadata directory {tmp_path}/b with metadata.version 4.3-IV0.",
+        f"Formatting data directory {tmp_path}/a with metadata.version 4.4-IV2.",
+        f"Formatting metadata directory {tmp_path}/b with metadata.version 4.4-IV2.",
     ]
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(UsageError, match=r"/a is already formatted\. Use --ignore-formatted"):
@@ -162,7 +157,17 @@ def test_a_disk_that_fails_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("release", "level"),
-    [("3.3-IV3", 7), ("3.5", 11), ("3.7.2", 19), ("3.9", 21), ("4.0", 25), ("4.0-IV1", 23), ("4.3.1", 30)],
+    [
+        ("3.3-IV3", 7),
+        ("3.5", 11),
+        ("3.7.2", 19),
+        ("3.9", 21),
+        ("4.0", 25),
+        ("4.0-IV1", 23),
+        ("4.3.1", 30),
+        ("4.4-IV0", 31),
+        ("4.4", 33),
+    ],
 )
 def test_a_release_is_its_last_metadata_version(release: str, level: int) -> None:
     assert metadata_version_of(release) == level
@@ -170,14 +175,17 @@ def test_a_release_is_its_last_metadata_version(release: str, level: int) -> Non
 
 
 def test_a_new_cluster_has_the_levels_of_its_release() -> None:
-    assert initial_levels(30, {}) == {
-        "metadata.version": 30,
+    later = {
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
-        "share.version": 1,
+        "share.version": 2,
         "streams.version": 1,
         "transaction.version": 2,
     }
+    assert initial_levels(33, {}) == {"metadata.version": 33, **later}
+    assert initial_levels(31, {}) == {"metadata.version": 31, **later}
+    assert initial_levels(30, {}) == {"metadata.version": 30, **later, "share.version": 1}
+    assert initial_levels(30, {"share.version": 2}) == {"metadata.version": 30, **later}
     assert initial_levels(25, {"group.version": 0}) == {"metadata.version": 25, "transaction.version": 2}
     assert initial_levels(21, {}) == {"metadata.version": 21}
 

@@ -146,7 +146,7 @@ def test_a_replica_that_is_new_on_a_broker_has_its_only_directory(cluster: Clust
 
 def test_features_count_for_all_topics(cluster: Cluster) -> None:
     terms = PartitionTerms(cluster.image, OWN).of(cluster.image.topics["t"])
-    assert (terms.metadata_version, terms.elr_enabled) == (30, True)
+    assert (terms.metadata_version, terms.elr_enabled) == (33, True)
     cluster = Cluster(1, elr=False, level=15)
     cluster.topic("t", [1])
     terms = PartitionTerms(cluster.image, OWN).of(cluster.image.topics["t"])
