@@ -118,6 +118,7 @@ class Server:
             self.own_settings,
             self._controlled_shutdown(opened),
         )
+        self.forwarding = self.cluster.forwarding
         self.log_dirs = opened.log_dirs
         self.placement = opened.placement
         self.topics = TopicRequests(

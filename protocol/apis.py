@@ -1,8 +1,8 @@
-"""The APIs of a Kafka 4.3 broker and controller: keys, names, versions, and where their messages are declared; and the
+"""The APIs of a Kafka 4.4 broker and controller: keys, names, versions, and where their messages are declared; and the
 header by which a request names one.
 
 ApiVersions, dispatch and the documents all derive from this one table. Source: what `kafka-broker-api-versions` lists
-for Kafka 4.3.1, with --bootstrap-server and --bootstrap-controller, and org.apache.kafka.common.protocol.ApiKeys.
+for Kafka 4.4.0, with --bootstrap-server and --bootstrap-controller, and org.apache.kafka.common.protocol.ApiKeys.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ API_VERSIONS_KEY: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API. Versions `min_version` to `max_version` are those that Kafka 4.3 lists.
+    """One API. Versions `min_version` to `max_version` are those that Kafka 4.4 lists.
 
     Versions below `first_decodable` are listed and refused all the same (Produce 0 to 2, KAFKA-18659).
     APIs that are not `advertised` answer those who ask, but a plain Kafka doesn't list them: telemetry
@@ -157,6 +157,7 @@ APIS: Final[dict[int, Api]] = {
         Api(90, "DescribeShareGroupOffsets", 0, 1, 0, "groups_share"),
         Api(91, "AlterShareGroupOffsets", 0, 0, 0, "groups_share"),
         Api(92, "DeleteShareGroupOffsets", 0, 0, 0, "groups_share"),
+        Api(94, "UnregisterController", 0, 0, 0, "cluster_admin"),
     )
 }
 

@@ -21,6 +21,7 @@ from broker.controller.broker_control_states import (
 )
 from broker.controller.controller_result import ControllerResult, Pause, check_records
 from broker.controller.metadata_versions import (
+    CONTROLLER_UNREGISTRATION_SINCE,
     CORDONED_SINCE,
     DIRECTORIES_SINCE,
     ELR_VERSION,
@@ -311,6 +312,27 @@ async def register_controller(
         features=features,
     )
     return ControllerResult([record], lambda error: error)
+
+
+async def unregister_controller(
+    image: ClusterImage, controller_id: int, *, active_id: int
+) -> ControllerResult[KafkaError | None]:
+    """The cluster forgets a controller (KIP-1312). Raises KafkaError: INVALID_REQUEST of the active one,
+    UNSUPPORTED_VERSION where the metadata.version is too old, CONTROLLER_ID_NOT_REGISTERED."""
+    if controller_id == active_id:
+        raise KafkaError(Error.INVALID_REQUEST, "Controller cannot unregister itself while it is active.")
+    if image.features.get(METADATA_VERSION, 0) < CONTROLLER_UNREGISTRATION_SINCE:
+        raise KafkaError(
+            Error.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller unregistration.",
+        )
+    if controller_id not in image.controllers:
+        raise KafkaError(
+            Error.CONTROLLER_ID_NOT_REGISTERED, f"Controller ID {controller_id} is not currently registered."
+        )
+    return ControllerResult(
+        [records.UnregisterControllerRecord(controller_id=controller_id)], lambda error: error
+    )
 
 
 # --- Fenced, unfenced and let go ----------------------------------------------------------------------------

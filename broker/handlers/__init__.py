@@ -87,6 +87,7 @@ HANDLERS: dict[int, str] = {
     90: "describe_share_group_offsets",
     91: "alter_share_group_offsets",
     92: "delete_share_group_offsets",
+    94: "unregister_controller",
 }
 
 CONTROLLER_HANDLERS: dict[int, str] = {
@@ -127,5 +128,6 @@ CONTROLLER_HANDLERS: dict[int, str] = {
     73: "assign_replicas_to_dirs",
     80: "add_raft_voter",
     81: "remove_raft_voter",
+    94: "unregister_controller",
 }
 """What is served at a controller's listeners (Kafka: `ControllerApis`); ports are those of `ControllerServer`."""

@@ -26,6 +26,7 @@ from protocol.messages.metadata import (
 if TYPE_CHECKING:
     from broker.handlers.node_ports import NodePorts
     from broker.network.context import RequestContext
+    from broker.peers.forwarding import Forwarding
 
 NO_NODE = -1
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -54,7 +55,7 @@ def handle(
         finalized[KRAFT_VERSION] = kraft_version
     supported = {**FEATURES, KRAFT_VERSION: KRAFT_VERSION_RANGE}
     return ApiVersionsResponse(
-        api_keys=served_versions(node.handlers),
+        api_keys=served_versions(node.handlers, node.forwarding),
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in supported.items()
@@ -77,12 +78,17 @@ def _is_for_another(node: NodePorts, context: RequestContext, request: ApiVersio
     return (request.cluster_id, request.node_id) != (node.cluster_id, node.node_id)
 
 
-def served_versions(handlers: Iterable[int]) -> list[ApiVersion]:
-    """What is served, by api key: those that there are handlers of."""
-    return [
-        ApiVersion(api_key=key, min_version=APIS[key].min_version, max_version=APIS[key].max_version)
-        for key in sorted(handlers)
-    ]
+def served_versions(handlers: Iterable[int], forwarding: Forwarding | None) -> list[ApiVersion]:
+    """What is served, by api key: those that there are handlers of, and that the controller serves where they are
+    forwarded."""
+    served = []
+    for key in sorted(handlers):
+        versions: tuple[int, int] | None = (APIS[key].min_version, APIS[key].max_version)
+        if forwarding is not None and versions is not None:
+            versions = forwarding.served(key, *versions)
+        if versions is not None:
+            served.append(ApiVersion(api_key=key, min_version=versions[0], max_version=versions[1]))
+    return served
 
 
 def unsupported_version() -> ApiVersionsResponse:

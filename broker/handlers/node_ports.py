@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints, HostNames
     from broker.network.turns import Turns
-    from broker.peers.forwarding import Sender
+    from broker.peers.forwarding import Forwarding, Sender
     from broker.peers.own_cluster import Cluster
     from broker.quorum.cluster_control import ClusterControl
     from broker.quorum.delayed_metadata_fetches import DelayedMetadataFetches
@@ -102,6 +102,9 @@ class NodePorts(Protocol):
 
     @property
     def cluster(self) -> Cluster: ...
+
+    @property
+    def forwarding(self) -> Forwarding | None: ...
 
     @property
     def handlers(self) -> Iterable[int]: ...

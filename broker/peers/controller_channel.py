@@ -20,7 +20,7 @@ from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.wire.schema import error_codes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from broker.controller.controller import Withdraw
     from broker.controller.metadata_log import MetadataLog
@@ -48,6 +48,10 @@ class ToController(Protocol):
 
     @property
     def is_busy(self) -> bool: ...
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """The first and last one of each API that the controller has, as far as it has told them."""
 
     def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int | None) -> None: ...
 
@@ -82,6 +86,10 @@ class ControllerChannel:
     @property
     def is_busy(self) -> bool:
         return self._reply is not None
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        return {} if self._asked.peer is None else self._asked.peer.versions
 
     def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int | None) -> None:
         """`reply` is given the answer, whatever error it has, but for NOT_CONTROLLER anywhere in it: then it is asked

@@ -199,6 +199,7 @@ _SHAPES: dict[int, Shape] = {
     55: _of_all,
     57: _of_all,
     64: _of_all,
+    94: _of_all,
     80: _of_all,
     81: _of_all,
 }
@@ -255,6 +256,16 @@ class Forwarding:
         self._to_controller = to_controller
         self._time = scheduler.time
         self._waiting: dict[Later[ForwardedAnswer], _Waiting] = {}
+
+    def served(self, api_key: int, first: int, last: int) -> tuple[int, int] | None:
+        """The versions of an API that clients are told, of those that this broker knows: of one that is forwarded the
+        controller has to know them, too, as far as it has told (Kafka: `intersectForwardableApis`)."""
+        known = self._to_controller.versions
+        if api_key not in FORWARDED or not known:
+            return first, last
+        theirs_first, theirs_last = known.get(api_key, (0, -1))
+        first, last = max(first, theirs_first), min(last, theirs_last)
+        return (first, last) if first <= last else None
 
     def route(self, api_key: int, api_version: int) -> Route | None:
         """That of a version of an API that goes to the controller as it came; None for another API."""

@@ -5,7 +5,7 @@ without a connection, and leaves once others lead what it led, and know it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -49,6 +49,10 @@ class OwnController:
     @property
     def is_busy(self) -> bool:
         return self._reply is not None
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        return {}
 
     def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int | None) -> None:
         """`reply` is told the answer, or KafkaError: UNSUPPORTED_VERSION for what isn't decided here, and whatever the

@@ -213,7 +213,8 @@ class Peer:
         self._network = network
         self._scheduler = scheduler
         self._connection: PeerConnection | None = None
-        self._versions: Mapping[int, tuple[int, int]] = {}
+        self.versions: Mapping[int, tuple[int, int]] = {}
+        """The first and last one of each API, as it has told them; none as long as it hasn't."""
         self._tried_s: float | None = None  # when the last attempt to connect was made
         self._failures = 0  # to connect, in a row
         self._correlation_id = 0
@@ -328,7 +329,7 @@ class Peer:
 
     def _common_version(self, request: type[Message]) -> int | None:
         first, last = request.VERSIONS
-        there_first, there_last = self._versions.get(request.API_KEY, (0, -1))
+        there_first, there_last = self.versions.get(request.API_KEY, (0, -1))
         version = min(last, there_last)
         return version if version >= max(first, there_first) else None
 
@@ -368,7 +369,7 @@ class Peer:
             self._failed(f"it refuses to tell its versions: error {answer.error_code}")
         else:
             self._failures = 0
-            self._versions = versions
+            self.versions = versions
             self._send()
 
     # --- what ends it ---------------------------------------------------------------------------------------

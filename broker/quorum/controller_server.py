@@ -72,6 +72,7 @@ class ControllerServer:
     """Attributes are the ports of `CONTROLLER_HANDLERS`."""
 
     handlers = CONTROLLER_HANDLERS
+    forwarding = None
 
     def __init__(self, node: ControlPlane, endpoints: Endpoints, own: BrokerIncarnation | None) -> None:
         """`endpoints`: the controller's. `own`: the broker in the same process."""

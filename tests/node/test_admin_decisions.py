@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -173,8 +174,10 @@ def test_a_feature_is_lowered_and_raised_again(image: ClusterImage) -> None:
         ("group.version", -1, SAFE_DOWNGRADE),
         ("group.version", 1, 0),
         ("no.such", 1, UPGRADE),
-        ("metadata.version", 29, SAFE_DOWNGRADE),
+        ("metadata.version", 32, SAFE_DOWNGRADE),
+        ("metadata.version", 30, SAFE_DOWNGRADE),
         ("metadata.version", 29, UNSAFE_DOWNGRADE),
+        ("metadata.version", 34, UPGRADE),
         ("kraft.version", 1, UPGRADE),
     ],
 )
@@ -190,6 +193,41 @@ def test_the_feature_is_named_that_kafkas_hash_map_has_first(image: ClusterImage
         update(image, *((name, -1, SAFE_DOWNGRADE) for name in names))
     with pytest.raises(KafkaError, match=r"for feature metadata\.version"):
         update(image, *((name, -1, SAFE_DOWNGRADE) for name in names if name != "kraft.version"))
+
+
+@pytest.mark.parametrize("kind", ["broker", "controller"])
+@pytest.mark.parametrize(
+    ("wanted", "range_told"),
+    [
+        (("metadata.version", 33, UPGRADE), "7-30"),
+        (("metadata.version", 31, UPGRADE), "7-30"),
+        (("share.version", 2, UPGRADE), "0-1"),
+        (("transaction.version", 1, SAFE_DOWNGRADE), "0-0"),
+    ],
+)
+def test_a_level_that_a_registered_node_does_not_support_is_refused(
+    image: ClusterImage, kind: str, wanted: tuple[str, int, int], range_told: str
+) -> None:
+    """In Kafka's words: a node of 4.3 keeps its cluster from going past its level."""
+    for name, level in (("metadata.version", 30), ("share.version", 1)):
+        apply(image, records.FeatureLevelRecord(name=name, feature_level=level))
+    ranges = {"metadata.version": (7, 30), "share.version": (0, 1)}
+    of_it = records.BrokerFeature if kind == "broker" else records.ControllerFeature
+    features: list[Any] = [
+        of_it(name=name, min_supported_version=low, max_supported_version=high)
+        for name, (low, high) in ranges.items()
+    ]
+    if kind == "broker":
+        apply(image, records.RegisterBrokerRecord(broker_id=7, features=features))
+    else:
+        apply(image, records.RegisterControllerRecord(controller_id=7, features=features))
+    with pytest.raises(KafkaError) as refused:
+        update(image, wanted)
+    assert refused.value.error is Error.INVALID_UPDATE_VERSION
+    name, level, _ = wanted
+    told = f"{kind.title()} 7 only supports versions {range_told}"
+    assert refused.value.message == f"Invalid update version {level} for feature {name}. {told}"
+    assert update(image, ("group.version", 0, SAFE_DOWNGRADE)), "0-0 is the range of what a node doesn't name"
 
 
 def test_metadata_goes_back_where_no_record_changed(image: ClusterImage) -> None:

@@ -22,6 +22,7 @@ from broker.handlers import (
     list_config_resources,
     list_partition_reassignments,
     unregister_broker,
+    unregister_controller,
     update_features,
 )
 from broker.security.authorizer import ANONYMOUS, CLUSTER_NAME, Operation, ResourceType
@@ -80,6 +81,7 @@ DIRECTORIES = [{"path": "/nowhere", "topics": [{"name": "t", "partitions": [0]}]
         (list_partition_reassignments, 46, 0, Operation.DESCRIBE, {"timeout_ms": 1, "topics": None}),
         (update_features, 57, 2, Operation.ALTER, {"timeout_ms": 1, "feature_updates": []}),
         (unregister_broker, 64, 0, Operation.ALTER, {"broker_id": 7}),
+        (unregister_controller, 94, 0, Operation.ALTER, {"controller_id": 7}),
         (list_config_resources, 74, 1, Operation.DESCRIBE_CONFIGS, {"resource_types": [99]}),
         (describe_log_dirs, 35, 4, Operation.DESCRIBE, {"topics": None}),
     ],

@@ -54,6 +54,7 @@ class Channel:
         self.reply: Any = None
         self.timeout_ms: int | None = 0
         self.trouble = ""
+        self.versions: dict[int, tuple[int, int]] = {}
 
     @property
     def is_busy(self) -> bool:

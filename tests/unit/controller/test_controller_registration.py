@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.broker_registration import register_controller
+from broker.controller.broker_registration import register_controller, unregister_controller
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_to_controller import ControllerRegistrationRequest
@@ -87,3 +87,33 @@ def test_a_long_one_goes_in_steps() -> None:
     assert pauses(register_controller(image, request(features=many))) == 2
     names = [listener(str(number)) for number in range(1_000)]
     assert pauses(register_controller(image, request(listeners=names))) == 4
+
+
+# --- unregistered (KIP-1312) ------------------------------------------------------------------------------------
+
+
+def test_an_unregistered_controller_is_forgotten() -> None:
+    controller = ActiveController(33)
+    controller.decide(register_controller(controller.image, request()))
+    decided, answer = controller.decide(unregister_controller(controller.image, 3000, active_id=1))
+    assert answer is None
+    assert [*decided] == [records.UnregisterControllerRecord(controller_id=3000)]
+    assert not controller.image.controllers
+
+
+@pytest.mark.parametrize(
+    ("level", "controller_id", "error"),
+    [
+        (32, 1, Error.INVALID_REQUEST),
+        (33, 1, Error.INVALID_REQUEST),
+        (32, 7, Error.UNSUPPORTED_VERSION),
+        (33, 7, Error.CONTROLLER_ID_NOT_REGISTERED),
+        (33, -1, Error.CONTROLLER_ID_NOT_REGISTERED),
+    ],
+)
+def test_a_controller_is_not_unregistered_while_it_is_active_nor_at_an_older_level(
+    level: int, controller_id: int, error: Error
+) -> None:
+    with pytest.raises(KafkaError) as refusal:
+        at_once(unregister_controller(ActiveController(level).image, controller_id, active_id=1))
+    assert refusal.value.error is error

@@ -190,3 +190,15 @@ def test_each_api_has_a_refusal_in_each_version(api_key: int) -> None:
         if (api_key, version) == (ELECT_LEADERS, 0):
             codes.remove(Error.NONE)  # of the whole, which this version has none of
         assert {*codes} == {Error.REQUEST_TIMED_OUT}, version
+
+
+def test_of_what_is_forwarded_clients_are_told_the_versions_that_the_controller_knows() -> None:
+    """Kafka 4.3's knows no UnregisterController. Nothing is held against it as long as it has told nothing."""
+    forwarded = Forwarded()
+    assert forwarded.forwarding.served(94, 0, 0) == (0, 0)
+    forwarded.channel.versions = {CREATE_TOPICS: (2, 6), ELECT_LEADERS: (0, 9), 1: (4, 4)}
+    assert forwarded.forwarding.served(CREATE_TOPICS, 3, 7) == (3, 6)
+    assert forwarded.forwarding.served(CREATE_TOPICS, 7, 7) is None
+    assert forwarded.forwarding.served(ELECT_LEADERS, 0, 2) == (0, 2)
+    assert forwarded.forwarding.served(94, 0, 0) is None
+    assert forwarded.forwarding.served(1, 4, 18) == (4, 18), "it isn't forwarded"

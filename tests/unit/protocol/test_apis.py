@@ -16,7 +16,6 @@ NOT_YET = {
     ("StreamsGroupHeartbeat", 88, 0, 1): ("StreamsGroupHeartbeat", 88, 0, 0),
     ("StreamsGroupDescribe", 89, 0, 1): ("StreamsGroupDescribe", 89, 0, 0),
     ("StreamsGroupTopologyDescriptionUpdate", 93, 0, 0): None,
-    ("UnregisterController", 94, 0, 0): None,
 }
 """What Kafka lists and we don't, and what we list in its place."""
 
@@ -47,7 +46,6 @@ def test_a_controller_serves_what_kafkas_does_but_for_what_voters_ask_of_each_ot
         "BeginQuorumEpoch",
         "EndQuorumEpoch",
         "UpdateRaftVoter",
-        "UnregisterController",
     }
 
 
