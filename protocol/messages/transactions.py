@@ -329,3 +329,17 @@ class ProducerEntry(Struct):
 class ProducerSnapshot(Message, versions="1"):
     crc: int = uint32("1")
     producer_entries: list[ProducerEntry] = array(ProducerEntry, "1")
+
+
+# ---- An entry of a `.txnindex`: a transaction that was aborted (KIP-98)
+#
+# Behind its version (int16, 0). Written by hand, too: `storage.indexes`.
+
+
+class AbortedTxn(Message, versions="0"):
+    """Offsets are inclusive; `last_offset` is the marker's."""
+
+    producer_id: int = int64("0+")
+    first_offset: int = int64("0+")
+    last_offset: int = int64("0+")
+    last_stable_offset: int = int64("0+")

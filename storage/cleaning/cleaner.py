@@ -230,7 +230,7 @@ class Copying:
     ) -> None:
         self._now_ms = plan.now_ms
         self._new_horizon_ms = plan.now_ms + plan.settings.delete_retention_ms
-        self._end_offset = plan.first_uncleanable_offset
+        self._high_watermark = plan.high_watermark
         count = len(plan.producers) // 3
         producer_ids = plan.producers[:count]
         self._epochs = dict(zip(producer_ids, plan.producers[count : 2 * count], strict=True))
@@ -266,10 +266,10 @@ class Copying:
         )
 
     def _keeps_empty(self, header: BatchHeader) -> bool:
-        """Whether the batch stays though nothing is left of it: it says where the cleaned part of the log ends, or
+        """Whether the batch stays though nothing is left of it: it says where the high watermark is (KAFKA-20452), or
         where an active producer is, so that whoever reads the log from its start finds its epoch and its sequence. Of
         one without a batch of data in its epoch all control batches of that epoch stay."""
-        if header.last_offset + 1 == self._end_offset:
+        if header.last_offset + 1 == self._high_watermark:
             return True
         if header.producer_id < 0:
             return False

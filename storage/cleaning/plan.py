@@ -61,6 +61,7 @@ class CleaningPlan(NamedTuple):
     log_start_offset: int
     first_dirty_offset: int
     first_uncleanable_offset: int
+    high_watermark: int
     now_ms: int
     max_keys: int
     """How many different keys the offset map takes; where there are more the pass ends early (`OffsetMap`)."""

@@ -71,6 +71,7 @@ def cleaning_plan(
         log_start_offset=log.log_start_offset,
         first_dirty_offset=first_dirty_offset,
         first_uncleanable_offset=segments.base_offsets[end_slot],
+        high_watermark=log.high_watermark,
         now_ms=now_ms,
         max_keys=max_keys,
         producers=array("q"),

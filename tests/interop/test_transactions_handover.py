@@ -363,15 +363,15 @@ def test_kafkas_dump_tool_decodes_the_transaction_log_and_what_lies_beside_the_d
 
     printed = dump((tmp_path / "__transaction_state-0").glob("*.log"), "--transaction-log-decoder")
 
-    last = dict(re.findall(r'"transactionalId":"([^"]+)".*"transactionStatus":(\d)', printed))
+    last = dict(re.findall(r'"transactionalId":"([^"]+)".*"transactionStatus":"(\w+)"', printed))
     assert last == {
-        client.transactional_id: str(status)
+        client.transactional_id: status
         for status, members in (
-            (ONGOING, [*begun.open, *begun.late]),
-            (PREPARE_COMMIT, begun.commits),
-            (PREPARE_ABORT, begun.aborts),
-            (COMPLETE_COMMIT, begun.done),
-            (COMPLETE_ABORT, begun.aborted),
+            ("Ongoing", [*begun.open, *begun.late]),
+            ("PrepareCommit", begun.commits),
+            ("PrepareAbort", begun.aborts),
+            ("CompleteCommit", begun.done),
+            ("CompleteAbort", begun.aborted),
         )
         for client in members
     }

@@ -168,7 +168,7 @@ public class GoldenMessages {
         if (Collection.class.isAssignableFrom(kind)) {
             Class<?> element = (Class<?>) ((ParameterizedType) kind.getGenericSuperclass()).getActualTypeArguments()[0];
             Object all = kind.getConstructor().newInstance();
-            kind.getMethod("mustAdd", Class.forName("org.apache.kafka.common.utils.ImplicitLinkedHashCollection$Element"))
+            kind.getMethod("mustAdd", Class.forName("org.apache.kafka.common.utils.internals.ImplicitLinkedHashCollection$Element"))
                 .invoke(all, element.getConstructor().newInstance());
             return all;
         }

@@ -24,6 +24,7 @@ PLAN = CleaningPlan(
     log_start_offset=0,
     first_dirty_offset=0,
     first_uncleanable_offset=0,
+    high_watermark=0,
     now_ms=0,
     max_keys=1,
     producers=array("q", [7, 8, 1, 0, 10, -1]),

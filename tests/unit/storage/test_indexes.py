@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from protocol.messages import transactions as messages
+from protocol.wire.codec import encode
 from storage import indexes as transaction_index
 from storage.indexes import AbortedTxn, OffsetIndex, TimeIndex, TransactionIndex
 from tests.support.disk import files
@@ -190,6 +192,14 @@ def test_an_aborted_transaction_takes_34_bytes(tmp_path: Path) -> None:
     index.append(AbortedTxn(producer_id=1, first_offset=2, last_offset=3, last_stable_offset=4))
     index.append(AbortedTxn(5, 6, 7, 8))
     assert ints((tmp_path / "a.txnindex").read_bytes(), (2, 8, 8, 8, 8)) == [(0, 1, 2, 3, 4), (0, 5, 6, 7, 8)]
+
+
+def test_an_entry_for_an_aborted_transaction_is_kafkas_message_behind_its_version(tmp_path: Path) -> None:
+    index = TransactionIndex(files, str(tmp_path / "a.txnindex"))
+    entry = AbortedTxn(producer_id=2**40, first_offset=7, last_offset=9, last_stable_offset=8)
+    index.append(entry)
+    message = messages.AbortedTxn(**entry._asdict())
+    assert (tmp_path / "a.txnindex").read_bytes() == b"\0\0" + bytes(encode(message, 0))
 
 
 def test_the_transaction_index_is_made_at_the_first_abort(tmp_path: Path) -> None:
