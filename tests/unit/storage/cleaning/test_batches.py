@@ -124,7 +124,7 @@ def test_the_empty_key_is_a_key(log: PartitionLog) -> None:
 # ---- what stays empty
 
 
-def test_the_batch_before_the_uncleanable_part_stays_though_it_is_empty(log: PartitionLog) -> None:
+def test_the_batch_before_the_high_watermark_stays_though_it_is_empty(log: PartitionLog) -> None:
     put(log, "=1", "=2")
     put(log, "=3", "=4", leader_epoch=4, codec=compression.GZIP)
     clean_log(closed(log))
@@ -134,6 +134,19 @@ def test_the_batch_before_the_uncleanable_part_stays_though_it_is_empty(log: Par
     assert (header.size_bytes, header.attributes, header.base_timestamp) == (BATCH_OVERHEAD, 0, -1)
     assert header.max_timestamp == NOW_MS
     assert log.segments[0].next_offset() == 4
+
+
+def test_the_batch_before_the_uncleanable_part_goes_where_the_high_watermark_lies_behind_it(
+    log: PartitionLog,
+) -> None:
+    """KAFKA-20452. Up to Kafka 4.3 it stayed empty."""
+    put(log, "=1", "=2")
+    put(log, "=3", "=4")
+    log = closed(log)
+    put(log, "k=5")
+    log.update_high_watermark(log.log_end_offset)
+    clean_log(log)
+    assert [header.base_offset for header, _records in stored(log)] == [4]
 
 
 def test_the_last_batch_of_an_idempotent_producer_stays_though_it_is_empty(log: PartitionLog) -> None:
