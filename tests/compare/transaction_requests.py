@@ -112,7 +112,7 @@ def txn_commit(
         "group_id": group,
         "producer_id": producer_id,
         "producer_epoch": producer_epoch,
-        "generation_id": generation,
+        "generation_id_or_member_epoch": generation,
         "member_id": member_id,
         "topics": [
             {

@@ -79,7 +79,7 @@ class ClassicMembers:
         request = join.request
         is_new = not join.member_id
         member_id = join.member_id or uuid_to_text(self._runtime.new_uuid())
-        check_room(group, member_id, self._settings.consumer_max_size)
+        check_room(group, member_id, join.instance_id, self._settings.consumer_max_size)
         if not group.supports_classic(request.protocol_type, (each.name for each in request.protocols)):
             raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL)
         if is_new and join.instance_id is None and join.needs_member_id_first:
@@ -95,9 +95,8 @@ class ClassicMembers:
             member = group.member_as(member_id, join.instance_id)
         try:
             subscription = migration.read_subscription(bytes(request.protocols[0].metadata))
-        except CodecError:
-            # Kafka: an IllegalStateException.
-            raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from None
+        except CodecError:  # KAFKA-20662
+            raise KafkaError(Error.INCONSISTENT_GROUP_PROTOCOL) from None
         owned = migration.owned_of(subscription, self._topics)
         new = _as_requested(member, join, subscription)
         brought_bytes = brought_by_classic_member(group, member, new, self._topics)

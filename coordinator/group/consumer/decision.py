@@ -84,8 +84,11 @@ class Entry:
     effects: list[Callable[[], None]] = field(default_factory=list)
 
 
-def check_room(group: ConsumerGroup, member_id: str, limit: int) -> None:
-    """Raises KafkaError (GROUP_MAX_SIZE_REACHED) for one member too many."""
+def check_room(group: ConsumerGroup, member_id: str, instance_id: str | None, limit: int) -> None:
+    """A static member that is known takes its own place (KAFKA-20601). Raises KafkaError (GROUP_MAX_SIZE_REACHED) for
+    one member too many."""
+    if group.static_member(instance_id) is not None:
+        return
     if len(group.members) >= limit and not (member_id and member_id in group.members):
         raise KafkaError(
             Error.GROUP_MAX_SIZE_REACHED,

@@ -414,7 +414,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         return member
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Raises KafkaError (UNKNOWN_MEMBER_ID) for an instance id that its owner changed before it left."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.member(member_id)
 
@@ -608,6 +607,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
             self._release(old)
         for assigned in (member.assigned, member.pending):
             self._hold(assigned, member.epoch)
+        if old is not None and old.instance_id is not None:
+            self.static_members.pop(old.instance_id, None)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self._recount(old, member)

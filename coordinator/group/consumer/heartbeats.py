@@ -158,7 +158,7 @@ class Heartbeats:
     def _admit(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> None:
         """The member as the group knows it; a new one, or one that takes a place over. Raises KafkaError."""
         group, member_id, instance_id = decision.group, decision.old.member_id, request.instance_id
-        check_room(group, request.member_id, self._max_size)
+        check_room(group, request.member_id, request.instance_id, self._max_size)
         if request.member_epoch != JOIN_EPOCH:
             member = group.member_as(member_id, instance_id)
             _check_epoch(member, request.member_epoch, decision.owned)

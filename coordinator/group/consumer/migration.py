@@ -440,6 +440,8 @@ class Leaving:
         records += [regex_record(group_id, regex, None) for regex in unused]
         metadata_hash = self._hashes.of(group.topics_without(members, unused))
         records.append(epoch_record(group_id, group.epoch + 1, metadata_hash))
+        if len(members) == len(group.members):  # nobody is left to be assigned anything (KAFKA-20442)
+            records.append(target_epoch_record(group_id, group.epoch + 1, 0))
         self._journal.write(records)
         for member in members:  # who couldn't be taken out stays, and its session goes on
             self._sessions.cancel_all(group_id, member.member_id)

@@ -56,6 +56,7 @@ class SubscriptionStep:
         self._runtime = parts.runtime
         self._hashes = parts.hashes
         self._regexes = regexes
+        self._default_assignor = parts.settings.consumer_assignors[0]
 
     def take(self, decision: Decision) -> None:
         """Raises KafkaError (INVALID_REGULAR_EXPRESSION)."""
@@ -69,9 +70,17 @@ class SubscriptionStep:
         if new.is_classic:
             bump = decision.subscription_changed
         else:
-            bump = names_changed or regex_change is RegexChange.RESOLVED
+            bump = names_changed or regex_change is RegexChange.RESOLVED or self._prefers_another(decision)
         if bump or decision.group.needs_refresh(self._runtime.now_ms()):
             self._refresh(decision, bump=bump)
+
+    def _prefers_another(self, decision: Decision) -> bool:
+        """Whether the group is to be assigned by another server assignor than before (KAFKA-20434)."""
+        group, old, new = decision.group, decision.old, decision.new
+        if old.assignor == new.assignor:
+            return False
+        before = group.preferred_assignor() or self._default_assignor
+        return before != (group.preferred_assignor(old, new) or self._default_assignor)
 
     def _refresh(self, decision: Decision, *, bump: bool) -> None:
         """The group's epoch grows where its topics changed, or `bump` says so."""

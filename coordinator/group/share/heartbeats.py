@@ -130,6 +130,8 @@ class ShareSessions(Sessions):
         topics, _ = group.subscriptions_with(member, None)
         records = share_member_tombstones(group_id, member.member_id)
         records.append(share_epoch_record(group_id, group.epoch + 1, self._hashes.of(topics)))
+        if len(group.members) == 1:  # nobody is left to be assigned anything (KAFKA-20442)
+            records.append(share_target_epoch_record(group_id, group.epoch + 1, 0))
         self._journal.write(records)
         self.cancel_all(group_id, member.member_id)
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.group.consumer import heartbeats as long_heartbeat
 from coordinator.group.records import ConsumerGroupRecord
 from coordinator.settings import ConsumerTimeouts
 from protocol.errors import Error
-from protocol.messages.group_records import ConsumerGroupCurrentMemberAssignmentValue
+from protocol.messages.group_records import (
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics
 
 SESSION_MS = 45_000
@@ -330,3 +336,64 @@ def test_who_leaves_and_cannot_be_taken_out_is_fenced_once_its_session_is_over()
     groups.runtime.pass_ms(SESSION_MS)
 
     assert groups.state == "Empty"
+
+
+# --- Kafka 4.4 --------------------------------------------------------------------------------------------------
+
+
+def test_the_last_leave_says_last_that_nobody_is_to_be_assigned_anything() -> None:
+    """KAFKA-20442. The timestamp 0 isn't written: whoever comes next is assigned at once."""
+    groups = Consumers()
+    groups.enter("one")
+    groups.enter("two")
+    groups.beat("two", -1)
+    assert isinstance(groups.runtime.written()[-1], ConsumerGroupRecord)
+    assert not isinstance(groups.runtime.written()[-1].key, ConsumerGroupTargetAssignmentMetadataKey)
+    groups.beat("one", -1)
+    last = groups.runtime.written()[-1]
+    assert isinstance(last, ConsumerGroupRecord)
+    assert last.key == ConsumerGroupTargetAssignmentMetadataKey(group_id="g")
+    assert last.value == ConsumerGroupTargetAssignmentMetadataValue(
+        assignment_epoch=groups.group.epoch, assignment_timestamp=0
+    )
+    assert groups.group.assignment_epoch == groups.group.epoch
+    assert groups.restarted().group.assignment_epoch == groups.group.epoch
+
+
+def test_another_preferred_assignor_gives_the_group_an_epoch() -> None:
+    """KAFKA-20434: by which assignor members are assigned counts, and not who names it."""
+    groups = Consumers()
+    groups.enter("one")
+    groups.enter("two")
+    epoch = groups.group.epoch
+    groups.beat("one", groups.group.members["one"].epoch, assignor="uniform")  # the default one
+    assert groups.group.epoch == epoch
+    groups.beat("one", groups.group.members["one"].epoch, assignor="range")
+    assert groups.group.preferred_assignor() == "range"
+    assert groups.group.epoch == epoch + 1
+    groups.beat("two", groups.group.members["two"].epoch, assignor="range")
+    assert groups.group.epoch == epoch + 1
+
+
+def test_a_static_member_that_is_known_comes_back_to_a_group_that_is_full() -> None:
+    """KAFKA-20601."""
+    groups = Consumers(consumer_max_size=2)
+    groups.enter("one", instance="i")
+    groups.enter("two")
+    assert groups.refused("three", 0, "t", owned={}, rebalance_ms=60_000) is Error.GROUP_MAX_SIZE_REACHED
+    assert groups.refused("four", 0, "t", owned={}, rebalance_ms=60_000, instance="j") is (
+        Error.GROUP_MAX_SIZE_REACHED
+    )
+    groups.beat("one", -2, instance="i")
+    answer = groups.enter("five", instance="i")
+    assert answer.error_code == Error.NONE
+    assert sorted(groups.group.members) == ["five", "two"]
+
+
+def test_a_member_with_another_instance_id_gives_the_one_before_back() -> None:
+    groups = Consumers()
+    groups.enter("one", instance="i")
+    groups.beat("one", groups.group.members["one"].epoch, instance="i")
+    groups.group.put(replace(groups.group.members["one"], instance_id="j"))
+    assert groups.group.static_member("i") is None
+    assert groups.group.static_member("j") is groups.group.members["one"]

@@ -228,3 +228,15 @@ def test_nobody_reads_that_a_group_goes_over_whose_newcomer_is_refused(
     caplog.clear()
     assert groups.enter("new").error_code == Error.NONE
     assert "group g goes over to the consumer protocol" in caplog.messages
+
+
+@pytest.mark.parametrize("malformed", [b"", b"\0", b"\0\1", b"\0\1\0\0\0\7"])
+def test_a_subscription_that_makes_no_sense_joins_no_group_of_the_new_protocol(malformed: bytes) -> None:
+    """KAFKA-20662."""
+    groups = Consumers()
+    groups.enter("new")
+    before = len(groups.runtime.written())
+    with pytest.raises(KafkaError) as refused:
+        joined(groups, "", protocols=[("range", malformed)])
+    assert refused.value.error is Error.INCONSISTENT_GROUP_PROTOCOL
+    assert len(groups.runtime.written()) == before

@@ -361,3 +361,16 @@ def test_a_share_group_expires_never() -> None:
     sharers.runtime.pass_ms(30 * 86_400_000)
     assert sharers.runtime.now_ms() > START_MS
     assert sharers.group.is_empty
+
+
+def test_the_last_leave_says_last_that_nobody_is_to_be_assigned_anything() -> None:
+    """KAFKA-20442."""
+    sharers = Sharers()
+    sharers.enter("one")
+    sharers.enter("two")
+    before = len(sharers.keys_since(0))
+    sharers.beat("two", -1)
+    assert sharers.keys_since(before)[-1] == 11
+    sharers.beat("one", -1)
+    assert sharers.keys_since(before)[-2:] == [11, 12]
+    assert sharers.group.assignment_epoch == sharers.group.epoch
