@@ -18,9 +18,6 @@ NO_START_OFFSET = -1
 NO_COMPLETE_COUNT = -1
 """The number of records that are done with, where it isn't known."""
 
-UNCHECKED_EPOCH = -1
-"""A leader epoch or a state epoch that isn't to be checked."""
-
 
 class StateBatch(NamedTuple):
     """Offsets in a row that are in one state (Kafka: `PersisterStateBatch`)."""

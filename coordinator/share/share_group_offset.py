@@ -22,19 +22,14 @@ _Piece = tuple[int, int, int, int]
 
 _FIRST_OFFSET, _LAST_OFFSET = attrgetter("first_offset"), attrgetter("last_offset")
 
-_STEPS_PER_PIECE = 4
-"""Of Kafka's merge. Batches that come from share partitions, each of its own offsets, take three at most; of those that
-lie over each other in the worst way it is the square."""
-
 
 def combined(
     so_far: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int
 ) -> tuple[StateBatch, ...]:
     """Both without what is below the start, in the order of offsets, none over another.
 
-    Neighbours in one state become one, but where something else began with the second of them: as in Kafka.
-
-    No batch may end before it begins: Kafka's merge of such a one with others need not end. What nothing of `new` lies
+    Neighbours in one state become one. No batch may end before it begins: Kafka fails on such a one. What nothing of
+    `new` lies
     over or beside is as it was, and isn't merged again, where it comes from here: a share partition may have tens of
     thousands, and most writes say something of the last ones.
     """
@@ -82,48 +77,10 @@ def _cut(batches: Sequence[StateBatch], start_offset: int) -> Sequence[StateBatc
 
 
 def _merged(batches: list[StateBatch]) -> list[StateBatch]:
-    """The first two are looked at again and again: what they have in common becomes one, and the rest goes back."""
+    """In one pass over the offsets."""
     if _is_merged(batches):
         return batches
     coming = sorted([(first, last, count, state) for first, last, state, count in batches], reverse=True)
-    done: list[_Piece] = []
-    back: list[_Piece] = []  # a heap
-    steps_left = _STEPS_PER_PIECE * len(coming)
-    previous = coming.pop()
-    while coming or back:
-        steps_left -= 1
-        if steps_left < 0:
-            done += _swept([previous, *coming, *back])
-            break
-        piece = heappop(back) if back and (not coming or back[0] < coming[-1]) else coming.pop()
-        first, last, count, state = piece
-        previous_first, previous_last, previous_count, previous_state = previous
-        is_same = count == previous_count and state == previous_state
-        if first > previous_last + 1 or (first == previous_last + 1 and not is_same):
-            done.append(previous)
-            previous = piece
-        elif is_same:
-            previous = (previous_first, max(last, previous_last), count, state)
-        elif (count, state) < (previous_count, previous_state):
-            # only what lies behind the previous one stays
-            if last > previous_last:
-                heappush(back, (previous_last + 1, last, count, state))
-        else:
-            if previous_last > last:
-                heappush(back, (last + 1, previous_last, previous_count, previous_state))
-            if previous_first < first:
-                heappush(back, piece)
-                piece = (previous_first, first - 1, previous_count, previous_state)
-            previous = piece
-    else:
-        done.append(previous)
-    return [StateBatch(first, last, state, count) for first, last, count, state in done]
-
-
-def _swept(pieces: list[_Piece]) -> list[_Piece]:
-    """In one pass over the offsets. The same of each offset, but neighbours in one state become one, whatever began
-    there."""
-    coming = sorted(pieces, reverse=True)
     # the highest first: count and state, both negative, and last offset
     here: list[tuple[int, int, int]] = []
     done: list[_Piece] = []
@@ -146,7 +103,7 @@ def _swept(pieces: list[_Piece]) -> list[_Piece]:
         else:
             done.append((at, last, count, state))
         at = last + 1
-    return done
+    return [StateBatch(first, last, state, count) for first, last, count, state in done]
 
 
 # --- the state ------------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@ each.
 
 Nothing but records changes them: what is decided is written, and then applied here; a start replays the log through
 the same `apply`. A request about one of them is checked in Kafka's order and made a record where it changes something.
-Errors, in this order, as KafkaError: INVALID_REQUEST (a partition below 0; what has to be initialized first and isn't;
-batches that make no sense), FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
+Errors, in this order, as KafkaError: INVALID_REQUEST (a partition or an epoch below 0; what has to be initialized first
+and isn't; batches that make no sense), FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
 
 Source: `ShareCoordinatorShard`, `ShareCoordinatorOffsetsManager`.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from coordinator.persister import NO_START_OFFSET, UNCHECKED_EPOCH, ShareState, ShareStateSummary, StateBatch
+from coordinator.persister import NO_START_OFFSET, ShareState, ShareStateSummary, StateBatch
 from coordinator.share.records import ShareRecord
 from coordinator.share.share_group_offset import ShareGroupOffset, begin_and_end_in_order, combined
 from coordinator.share.share_partition_key import SharePartitionKey
@@ -163,7 +163,7 @@ class Decisions:
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> ShareRecord:
         """Begin anew, whatever there is."""
-        _check_partition(key)
+        _check_not_negative(key, state_epoch=state_epoch)
         known = self._known.get(key)
         if known is not None:
             _check_state_epoch(known, state_epoch)
@@ -183,18 +183,20 @@ class Decisions:
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> tuple[ShareState, ShareRecord | None]:
         """What is there, and the record of a leader that asks for the first time."""
+        _check_not_negative(key, leader_epoch)
         known = self._initialized(key)
         _check_leader_epoch(known, leader_epoch)
         self._check_topic(key)
         state = known.state
         found = ShareState(state.state_epoch, state.start_offset, state.state_batches)
-        if leader_epoch in (UNCHECKED_EPOCH, known.leader_epoch):
+        if leader_epoch == known.leader_epoch:
             return found, None
         write = Write(state.state_epoch, leader_epoch, state.start_offset, state.delivery_complete_count, ())
         return found, self._written(key, known, write, leader_epoch)
 
     def write(self, key: SharePartitionKey, write: Write) -> ShareRecord:
         """Raises KafkaError: INVALID_REQUEST, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION."""
+        _check_not_negative(key, write.leader_epoch, write.state_epoch)
         known = self._initialized(key)
         _check_leader_epoch(known, write.leader_epoch)
         _check_state_epoch(known, write.state_epoch)
@@ -203,7 +205,8 @@ class Decisions:
             raise KafkaError(Error.INVALID_REQUEST, "The state batches make no sense, or are too many.")
         so_far = known.state.state_batches
         if len(so_far) + len(write.batches) > MOST_BATCHES:
-            together = combined(so_far, write.batches, write.start_offset)
+            start_offset = max(write.start_offset, known.state.start_offset)
+            together = combined(so_far, write.batches, start_offset)
             if len(together) > MOST_BATCHES:
                 raise KafkaError(
                     Error.INVALID_REQUEST, f"The share partition has {len(so_far)} state batches already."
@@ -212,13 +215,13 @@ class Decisions:
 
     def delete(self, key: SharePartitionKey) -> ShareRecord | None:
         """None where there is nothing to delete."""
-        _check_partition(key)
+        _check_not_negative(key)
         self._check_topic(key)
         return ShareRecord(key, None) if key in self._known else None
 
     def summarize(self, key: SharePartitionKey) -> ShareStateSummary:
         """The default values where it isn't initialized."""
-        _check_partition(key)
+        _check_not_negative(key)
         self._check_topic(key)
         known = self._known.get(key)
         if known is None:
@@ -231,19 +234,24 @@ class Decisions:
     def _written(
         self, key: SharePartitionKey, known: KnownSharePartition, write: Write, leader_epoch: int
     ) -> ShareRecord:
-        """An update, or a snapshot where there are many updates by now."""
-        state, start_offset = known.state, write.start_offset
+        """An update, or a snapshot where there are many updates by now. The start never moves back, and the count goes
+        with it."""
+        state = known.state
+        start_offset = max(write.start_offset, state.start_offset)
+        complete = write.delivery_complete_count
+        if write.start_offset < state.start_offset:
+            complete = state.delivery_complete_count
+        elif write.start_offset == state.start_offset:
+            complete = max(complete, state.delivery_complete_count)
         if not self._known.needs_snapshot(known):
             update = ShareGroupOffset(
                 snapshot_epoch=state.snapshot_epoch,
                 leader_epoch=leader_epoch,
                 start_offset=start_offset,
-                delivery_complete_count=write.delivery_complete_count,
+                delivery_complete_count=complete,
                 state_batches=combined((), write.batches, start_offset),
             )
             return ShareRecord(key, update, is_update=True)
-        if start_offset == NO_START_OFFSET:
-            start_offset = state.start_offset
         now_ms = self._now_ms()
         return ShareRecord(
             key,
@@ -252,7 +260,7 @@ class Decisions:
                 state_epoch=state.state_epoch,
                 leader_epoch=leader_epoch,
                 start_offset=start_offset,
-                delivery_complete_count=write.delivery_complete_count,
+                delivery_complete_count=complete,
                 state_batches=combined(state.state_batches, write.batches, start_offset),
                 create_timestamp=now_ms,
                 write_timestamp=now_ms,
@@ -260,7 +268,6 @@ class Decisions:
         )
 
     def _initialized(self, key: SharePartitionKey) -> KnownSharePartition:
-        _check_partition(key)
         known = self._known.get(key)
         if known is None:
             raise KafkaError(Error.INVALID_REQUEST, "The share partition hasn't been initialized.")
@@ -273,17 +280,21 @@ class Decisions:
             )
 
 
-def _check_partition(key: SharePartitionKey) -> None:
+def _check_not_negative(key: SharePartitionKey, leader_epoch: int = 0, state_epoch: int = 0) -> None:
     if key.partition < 0:
         raise KafkaError(Error.INVALID_REQUEST, "The index of a partition can't be negative.")
+    if leader_epoch < 0:  # KAFKA-20743
+        raise KafkaError(Error.INVALID_REQUEST, "The leader epoch cannot be a negative number.")
+    if state_epoch < 0:
+        raise KafkaError(Error.INVALID_REQUEST, "The state epoch cannot be a negative number.")
 
 
 def _check_leader_epoch(known: KnownSharePartition, leader_epoch: int) -> None:
-    if leader_epoch != UNCHECKED_EPOCH and known.leader_epoch > leader_epoch:
+    if known.leader_epoch > leader_epoch:
         raise KafkaError(Error.FENCED_LEADER_EPOCH, f"Leader epoch {known.leader_epoch} was seen already.")
 
 
 def _check_state_epoch(known: KnownSharePartition, state_epoch: int) -> None:
     seen = known.state_epoch
-    if state_epoch != UNCHECKED_EPOCH and seen is not None and seen > state_epoch:
+    if seen is not None and seen > state_epoch:
         raise KafkaError(Error.FENCED_STATE_EPOCH, f"State epoch {seen} was seen already.")

@@ -88,7 +88,7 @@ def test_with_no_updates_per_snapshot_each_write_is_one() -> None:
 def test_a_read_by_a_new_leader_is_recorded_once_and_fences_those_before() -> None:
     shards = ShareShards()
     shards.initialize(start_offset=5)
-    shards.write((5, 9, 0, 1), count=3)
+    shards.write((5, 9, 0, 1), start=5, count=3)
     assert shards.read(leader_epoch=4) == (1, 5, [(5, 9, 0, 1)])
     update = shards.written()[-1]
     assert update.is_update
@@ -97,12 +97,10 @@ def test_a_read_by_a_new_leader_is_recorded_once_and_fences_those_before() -> No
     assert (update.state.delivery_complete_count, update.state.state_batches) == (3, ())
     records = len(shards.runtime.log)
     shards.read(leader_epoch=4)
-    shards.read(leader_epoch=-1)
     assert len(shards.runtime.log) == records
     assert shards.read(leader_epoch=3) is Error.FENCED_LEADER_EPOCH
     assert shards.write((5, 5, 2, 1), leader_epoch=3) is Error.FENCED_LEADER_EPOCH
-    assert shards.write((5, 5, 2, 1), leader_epoch=-1) is None
-    assert shards.summary() == (1, 4, 5, 0)
+    assert shards.summary() == (1, 4, 5, 3)
 
 
 def test_a_newer_leader_or_state_epoch_of_a_write_is_taken_and_not_kept() -> None:
@@ -118,9 +116,36 @@ def test_an_earlier_state_epoch_is_fenced() -> None:
     shards.initialize(state_epoch=3)
     assert shards.write((0, 0, 2, 1), state_epoch=2) is Error.FENCED_STATE_EPOCH
     assert shards.initialize(state_epoch=2) is Error.FENCED_STATE_EPOCH
-    assert shards.write((0, 0, 2, 1), state_epoch=-1) is None
-    assert shards.initialize(state_epoch=-1) is None
     assert shards.write((0, 0, 2, 1), state_epoch=2) is Error.FENCED_STATE_EPOCH
+
+
+def test_a_negative_epoch_is_none() -> None:
+    """KAFKA-20743: up to Kafka 4.3 −1 stood for any. It counts before all else."""
+    shards = ShareShards()
+    for _ in range(2):  # where the share partition isn't known, and where it is
+        assert shards.write((0, 0, 2, 1), leader_epoch=-1) is Error.INVALID_REQUEST
+        assert shards.write((0, 0, 2, 1), state_epoch=-1) is Error.INVALID_REQUEST
+        assert shards.read(leader_epoch=-1) is Error.INVALID_REQUEST
+        assert shards.runtime.log == [] or len(shards.runtime.log) == 1
+        shards.initialize()
+    assert shards.initialize(state_epoch=-1) is Error.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+@pytest.mark.parametrize(
+    ("start", "count", "kept"),
+    [(-1, 9, (5, 3)), (4, 9, (5, 3)), (5, 2, (5, 3)), (5, 4, (5, 4)), (6, 0, (6, 0)), (6, 7, (6, 7))],
+)
+def test_the_start_never_moves_back_and_the_count_goes_with_it(
+    start: int, count: int, kept: tuple[int, int], snapshots: bool
+) -> None:
+    """By an update and by a snapshot, and read again from the log."""
+    shards = ShareShards(updates_per_snapshot=0 if snapshots else 500)
+    shards.initialize(start_offset=5)
+    shards.write(start=5, count=3)
+    shards.write((5, 9, 0, 1), start=start, count=count)
+    assert shards.summary()[2:] == kept
+    assert shards.restarted().summary()[2:] == kept
 
 
 def test_a_deleted_share_partition_is_gone_and_one_that_isnt_there_costs_no_record() -> None:
