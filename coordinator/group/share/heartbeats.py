@@ -33,6 +33,7 @@ from coordinator.group.share.group import (
     InitTopics,
     ShareGroup,
     ShareMember,
+    StatePartitions,
     share_assignment_record,
     share_epoch_record,
     share_member_record,
@@ -208,17 +209,18 @@ class ShareHeartbeats:
         missing = self._initializing.missing(group, decision.topics)
         if len(missing):
             decision.records.append(self._initializing.record_of(group, missing))
-            initialize = partial(self._initialize, group.group_id, decision.epoch, missing)
+            known = StatePartitions.none() if group.state_partitions is None else group.state_partitions
+            initialize = partial(self._initialize, group.group_id, decision.epoch, missing, known)
             decision.once_written.append(initialize)
         state = group.state_partitions
         if not decision.records and (state is None or not len(state.initializing)):
             decision.once_written.append(partial(_settle, group))
         return self._answered(decision, request)
 
-    def _initialize(self, group_id: str, epoch: int, missing: InitTopics) -> None:
+    def _initialize(self, group_id: str, epoch: int, missing: InitTopics, known: StatePartitions) -> None:
         """Once it is committed that they are missing; what somebody else asks for by then is left out."""
         self._gate.when_committed(
-            lambda lost: None if lost else self._initializing.initialize(group_id, epoch, missing)
+            lambda lost: None if lost else self._initializing.initialize(group_id, epoch, missing, known)
         )
 
     # --- admission ------------------------------------------------------------------------------------------

@@ -168,14 +168,18 @@ class StateInitializing:
         state = (group.state_partitions or StatePartitions.none()).begun(topics)
         return state_partitions_record(group.group_id, state, self.name_of)
 
-    def initialize(self, group_id: str, state_epoch: int, topics: InitTopics) -> None:
+    def initialize(self, group_id: str, state_epoch: int, topics: InitTopics, known: StatePartitions) -> None:
         """That these are initializing is committed: ask for it, and record what comes of it. An earlier heartbeat may
-        have asked since, where the commit took long."""
+        have asked since, where the commit took long.
+
+        Partitions that were added to a topic that was `known` before begin at their first record, and not at what the
+        group's settings say: nothing of them was there to be passed over (KAFKA-20742)."""
         offsets: dict[bytes, dict[int, int]] = {}
         for topic_id, topic in topics.items():
+            was_known = topic_id in known.initialized or topic_id in known.initializing
             for index in topic.partitions:
                 if (group_id, topic_id, index) not in self._asked:
-                    offsets.setdefault(topic_id, {})[index] = NO_START_OFFSET
+                    offsets.setdefault(topic_id, {})[index] = 0 if was_known else NO_START_OFFSET
         if not offsets:
             return
 

@@ -251,7 +251,7 @@ def test_offsets_are_altered_and_a_group_is_made_for_them() -> None:
     assert sharers.state_partitions() == ({}, {"t": [0, 2]}, [])
     assert sharers.group.is_empty
     sharers.enter("m")
-    assert [asked[3:] for asked in sharers.persister.asked[2:]] == [(1, 2, -1)]
+    assert [asked[3:] for asked in sharers.persister.asked[2:]] == [(1, 2, 0)]
 
 
 def test_an_offset_that_is_being_altered_isnt_begun_anew_by_who_joins_meanwhile() -> None:
@@ -260,7 +260,7 @@ def test_an_offset_that_is_being_altered_isnt_begun_anew_by_who_joins_meanwhile(
     assert alter(sharers, t={0: 7}) == []
     sharers.runtime.pass_ms(30_000)
     sharers.enter("m")
-    assert [(asked[3], asked[5]) for asked in sharers.persister.asked] == [(0, 7), (1, -1), (2, -1)]
+    assert [(asked[3], asked[5]) for asked in sharers.persister.asked] == [(0, 7), (1, 0), (2, 0)]
     sharers.persister.answer()
     assert sharers.state_partitions() == ({}, {"t": [0, 1, 2]}, [])
 
@@ -354,3 +354,18 @@ def test_what_is_initialized_is_told() -> None:
     assert sharers.shard.share_groups.offsets.initialized("g") == {}
     sharers.enter("m")
     assert sharers.shard.share_groups.offsets.initialized("g") == {sharers.topic_id(): [0, 1, 2]}
+
+
+def test_partitions_that_are_added_to_a_topic_begin_at_their_first_record() -> None:
+    """KAFKA-20742: what was written to them before the group heard of them isn't passed over."""
+    sharers = Sharers(FakeTopics(t=1))
+    sharers.enter("m")
+    assert [asked[3:] for asked in sharers.persister.asked] == [(0, 2, -1)]
+    sharers.topics.create("t", 3)
+    sharers.topics.create("u", 1)
+    sharers.beat("m", sharers.group.members["m"].epoch, "t", "u")
+    assert [(asked[2], *asked[3:]) for asked in sharers.persister.asked[1:]] == [
+        (sharers.topic_id("t"), 1, sharers.group.epoch, 0),
+        (sharers.topic_id("t"), 2, sharers.group.epoch, 0),
+        (sharers.topic_id("u"), 0, sharers.group.epoch, -1),
+    ]
