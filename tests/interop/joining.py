@@ -28,10 +28,12 @@ INTERNAL = {
 
 
 @contextmanager
-def kafka_that_is_joined(folder: Path, *more: str) -> Iterator[ApacheKafka]:
+def kafka_that_is_joined(
+    folder: Path, *more: str, version: str | None = None, release: str | None = None
+) -> Iterator[ApacheKafka]:
     need_apache_kafka()
     settings = [f"{name}={value}" for name, value in INTERNAL.items()]
-    with apache_kafka.running(folder, *settings, *more) as kafka:
+    with apache_kafka.running(folder, *settings, *more, version=version, release=release) as kafka:
         yield kafka
 
 

@@ -29,11 +29,16 @@ _VERSION = 1
 class Turns:
     """The folder `directory/data`, and whoever runs on it: nobody at first. A context manager that leaves nobody.
 
-    `settings` go to both brokers.
+    `settings` go to both brokers. `version` is Kafka's, where it isn't that of `tests/kafka/pom.xml`.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] | None = None, *, version: str | None = None
+    ) -> None:
         self.directory = directory
+        self._environment = {**os.environ, "KAFKA_OPTS": BROKER_OPTIONS}
+        if version is not None:
+            self._environment["KAFKA_VERSION"] = version
         self.data = directory / "data"
         self.settings = dict(settings or {})
         self.port, self.controller_port = free_ports(2)
@@ -66,7 +71,7 @@ class Turns:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
-                env={**os.environ, "KAFKA_OPTS": BROKER_OPTIONS},
+                env=self._environment,
                 check=False,
             )
             if started.returncode == 0:

@@ -28,9 +28,11 @@ SETTINGS = {
 
 
 class Cluster:
-    """What is started is ended with the stack; `ours` and `kafkas` are brokers."""
+    """What is started is ended with the stack; `ours` and `kafkas` are brokers. `version` is Kafka's, whose tool
+    formats all folders."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, version: str | None = None) -> None:
+        self._version = version
         controller_port, *ports = free_ports(4)
         self.quorum = {
             "controller.listener.names": "CONTROLLER",
@@ -51,7 +53,9 @@ class Cluster:
         for node_id, port in zip(KAFKAS, ports[1:], strict=True):
             of_kafka = {"process.roles": "broker", "node.id": node_id, **self.quorum, **SETTINGS}
             of_kafka["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
-            self.kafkas[node_id] = stack.enter_context(apache_kafka.node(folder / str(node_id), of_kafka))
+            self.kafkas[node_id] = stack.enter_context(
+                apache_kafka.node(folder / str(node_id), of_kafka, version=version)
+            )
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
 
     def _node(self, folder: Path, roles: str, node_id: int, given: dict[str, object]) -> barnabas.Broker:
@@ -61,7 +65,7 @@ class Cluster:
         file, data = folder / "server.properties", folder / "data"
         file.write_text("".join(f"{key}={value}\n" for key, value in {**config, "log.dirs": data}.items()))
         standalone = ["--standalone"] if roles == "controller" else []
-        tool("storage", "format", "-t", CLUSTER_ID, *standalone, "-c", file)
+        tool("storage", "format", "-t", CLUSTER_ID, *standalone, "-c", file, version=self._version)
         return barnabas.Broker(data=data, config=config)
 
     def data(self) -> list[Path]:

@@ -90,15 +90,22 @@ def _process(name: str, *arguments: str | Path, stdin: bytes, timeout_s: float, 
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
-def _environment(options: str, version: str | None) -> dict[str, str]:
+def _environment(options: str, version: str | None, release: str | None = None) -> dict[str, str]:
     found = {**os.environ, "KAFKA_OPTS": options}
-    return found if version is None else {**found, "KAFKA_VERSION": version}
+    if version is not None:
+        found["KAFKA_VERSION"] = version
+    if release is not None:
+        found["KAFKA_RELEASE"] = release
+    return found
 
 
 @contextlib.contextmanager
-def running(directory: Path, *settings: str, version: str | None = None) -> Iterator[ApacheKafka]:
-    """A broker on free ports, with `key=value` settings, that works in a subfolder of `directory`."""
-    with _ended(_start(directory, settings, version)) as kafka:
+def running(
+    directory: Path, *settings: str, version: str | None = None, release: str | None = None
+) -> Iterator[ApacheKafka]:
+    """A broker on free ports, with `key=value` settings, that works in a subfolder of `directory`. `release`: the one
+    whose level its cluster begins with."""
+    with _ended(_start(directory, settings, version, release)) as kafka:
         yield kafka
 
 
@@ -136,25 +143,27 @@ def _ended(kafka: ApacheKafka, how: str = "down") -> Iterator[ApacheKafka]:
 
 
 def _up(
-    folder: Path, port: str, settings: Sequence[str], version: str | None
+    folder: Path, port: str, settings: Sequence[str], version: str | None, release: str | None
 ) -> subprocess.CompletedProcess[str]:
-    return _run("up", folder, port, *settings, version=version)
+    return _run("up", folder, port, *settings, version=version, release=release)
 
 
 def _run(
-    verb: str, folder: Path, *arguments: str, version: str | None = None
+    verb: str, folder: Path, *arguments: str, version: str | None = None, release: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [RUNNER, verb, folder, *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        env=_environment(BROKER_OPTIONS, version),
+        env=_environment(BROKER_OPTIONS, version, release),
         check=False,
     )
 
 
-def _start(directory: Path, settings: tuple[str, ...], version: str | None) -> ApacheKafka:
+def _start(
+    directory: Path, settings: tuple[str, ...], version: str | None, release: str | None
+) -> ApacheKafka:
     for attempt in range(1, START_ATTEMPTS + 1):
         port, controller_port = free_ports(2)
         folder = directory / f"attempt-{attempt}"
@@ -163,7 +172,7 @@ def _start(directory: Path, settings: tuple[str, ...], version: str | None) -> A
             f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
             f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
         ]
-        started = _up(folder, str(port), [*ports, *settings], version)
+        started = _up(folder, str(port), [*ports, *settings], version, release)
         if started.returncode == 0:
             return ApacheKafka(started.stdout.strip(), folder, version)
     raise RuntimeError(f"Apache Kafka did not start: {started.stderr}")
