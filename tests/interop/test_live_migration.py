@@ -24,6 +24,7 @@ INTERNAL = {"offsets.topic.num.partitions": 4, "transaction.state.log.num.partit
 PROTOCOLS = "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT,CONTROLLER:PLAINTEXT"
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 GROUP = "moved"
+IN_TURN = pytest.mark.one_run_in(3)
 
 
 def settings(controller: str, clients: int, brokers: int) -> dict[str, object]:
@@ -95,12 +96,15 @@ def nodes() -> Iterator[ExitStack]:
         yield stack
 
 
+@pytest.mark.parametrize(
+    "version", [pytest.param(None, id="4.4"), pytest.param(apache_kafka.BEFORE, id="4.3", marks=IN_TURN)]
+)
 def test_a_cluster_of_kafka_takes_over_from_one_barnabas_while_clients_go_on(
-    tmp_path: Path, nodes: ExitStack
+    tmp_path: Path, nodes: ExitStack, version: str | None
 ) -> None:
     (controller_port, *ports) = free_ports(7)
     controller = f"127.0.0.1:{controller_port}"
-    ours = begun(tmp_path, controller, ports[0], ports[1])
+    ours = begun(tmp_path, controller, ports[0], ports[1], version)
     nodes.callback(ours.stop)
     asking = admin(ours.bootstrap)
     asking.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(PATIENCE_S)
@@ -113,7 +117,7 @@ def test_a_cluster_of_kafka_takes_over_from_one_barnabas_while_clients_go_on(
 
     for node_id, clients, brokers in zip(KAFKAS, ports[2::2], ports[3::2], strict=True):
         given = {"process.roles": "broker", "node.id": node_id, **settings(controller, clients, brokers)}
-        nodes.enter_context(apache_kafka.node(tmp_path / str(node_id), given))
+        nodes.enter_context(apache_kafka.node(tmp_path / str(node_id), given, version=version))
     waiting.until(
         lambda: {*asking.list_topics(timeout=PATIENCE_S).brokers} == {OURS, *KAFKAS},
         "Kafka's brokers are told of",
@@ -138,7 +142,7 @@ def test_a_cluster_of_kafka_takes_over_from_one_barnabas_while_clients_go_on(
         "controller.quorum.bootstrap.servers": controller,
         "log.dirs": ours.data,
     }
-    nodes.enter_context(apache_kafka.node(tmp_path / "controller", given))
+    nodes.enter_context(apache_kafka.node(tmp_path / "controller", given, version=version))
     waiting.until_answered(
         lambda: created_later(everywhere), "Kafka's controller creates a topic", PATIENCE_S
     )
@@ -160,14 +164,14 @@ def created_later(bootstrap: str) -> None:
     asking.create_topics([NewTopic("later", 1, 2)], request_timeout=10)["later"].result(PATIENCE_S)
 
 
-def begun(folder: Path, controller: str, clients: int, brokers: int) -> barnabas.Broker:
-    """One barnabas that controls itself, at an address where others can be controlled, too."""
+def begun(folder: Path, controller: str, clients: int, brokers: int, version: str | None) -> barnabas.Broker:
+    """One barnabas that controls itself, at an address where others can be controlled, too, at the level of that
+    Kafka."""
     given = settings(controller, clients, brokers)
     given["listeners"] = f"{given['listeners']},CONTROLLER://{controller}"
     data = folder / "ours"
-    apache_kafka.tool(
-        "storage", "format", "-t", CLUSTER_ID, "--standalone", "-c", written(folder, given, data)
-    )
+    file = written(folder, given, data)
+    apache_kafka.tool("storage", "format", "-t", CLUSTER_ID, "--standalone", "-c", file, version=version)
     return barnabas.Broker(data=data, config={"node.id": OURS, **given}).start()
 
 
