@@ -62,7 +62,7 @@ def controllers_apis() -> str:
 
 
 def missing_apis() -> str:
-    """The APIs that a Kafka 4.3 broker advertises and this one does not."""
+    """The APIs that a Kafka 4.4 broker advertises and this one does not."""
     missing = [
         [api.name, key, versions(api)]
         for key, api in sorted(APIS.items())

@@ -1,4 +1,4 @@
-"""The 340 settings of a Kafka 4.3 broker, its hidden ones, those that can only be set while it runs, and our own.
+"""The 340 settings of a Kafka 4.4 broker, its hidden ones, those that can only be set while it runs, and our own.
 
 They stand by family, in rows of `name: (type, default, validator, importance, update mode)`
 (`broker.config.definitions.Row`): the node itself, logs, coordinators, security, tiered storage. What is below the rows
