@@ -19,7 +19,7 @@ it is by then.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,13 +53,12 @@ def runs_to_its_end(handle: Handle) -> Handle:
     return handle
 
 
-def portions(entries: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The entries, as many at a time as one turn goes through."""
-    if len(entries) <= PER_TURN:
-        yield entries
-        return
-    for start in range(0, len(entries), PER_TURN):
-        yield entries[start : start + PER_TURN]
+def portions(entries: Sequence[T]) -> Iterable[Sequence[T]]:
+    """The entries, as many at a time as one turn goes through; nearly always all of them."""
+    count = len(entries)
+    if count <= PER_TURN:
+        return (entries,)
+    return (entries[start : start + PER_TURN] for start in range(0, count, PER_TURN))
 
 
 async def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> None:
@@ -192,6 +191,18 @@ class Turns:
         later = self.answer(steps, to_the_end=True)
         if isinstance(later, Later):
             later.when_answered(partial(_fail_by, later, failed))
+
+    def take_all(
+        self,
+        entries: Sequence[T],
+        take: Callable[[Sequence[T]], object],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Takes the entries, in this call where they are few; `failed` is told of what a later turn raises."""
+        if len(entries) <= PER_TURN:
+            take(entries)
+        else:
+            self.carry_out(in_turns(entries, take), failed)
 
     def _took_s(self) -> float:
         began_s = self._turn_began_s

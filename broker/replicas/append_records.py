@@ -7,17 +7,18 @@ A batch is checked, patched and written where it was received, without an object
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from broker.environment.scheduler import IN_A_ROW_S
 from broker.network.later import Later
-from broker.network.turns import PER_TURN, in_turns
+from broker.network.turns import PER_TURN, portions
 from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from protocol.records.checks import CheckedBatch, RecordValidationError, stamped, validate
 from protocol.records.validation_budget import LITTLE, Effort, TooMuchEffortError, Unpacked
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Clock, Scheduler
@@ -238,41 +239,35 @@ async def delayed(
         if left == 0:
             over.reply(None)
 
-    def start(some: Sequence[AwaitedAppend]) -> None:
-        for append in some:
-            append.start(one_done)
-
     def expire() -> None:
-        _with_all(appends, AwaitedAppend.expire, turns, over.fail)
+        turns.take_all(appends, _expire, over.fail)
 
     timer = None
     if any(append.commits for append in appends):
         timer = scheduler.call_later(max(timeout_ms, 0) / 1000, expire)
     try:
-        await in_turns(appends, start)
+        for some in portions(appends):
+            for append in some:
+                append.start(one_done)
+            if len(some) == PER_TURN:
+                await turn()
         over.waits_for(_nothing)
         await over
     finally:
         if timer is not None:
             timer.cancel()
         if left:
-            _with_all(appends, AwaitedAppend.abandon, turns, _left_waiting)
+            turns.take_all(appends, _abandon, _left_waiting)
 
 
-def _with_all(
-    appends: Sequence[AwaitedAppend],
-    act: Callable[[AwaitedAppend], None],
-    turns: Turns,
-    failed: Callable[[BaseException], None],
-) -> None:
-    def take(some: Sequence[AwaitedAppend]) -> None:
-        for append in some:
-            act(append)
+def _expire(appends: Iterable[AwaitedAppend]) -> None:
+    for append in appends:
+        append.expire()
 
-    if len(appends) > PER_TURN:
-        turns.carry_out(in_turns(appends, take), failed)
-    else:
-        take(appends)
+
+def _abandon(appends: Iterable[AwaitedAppend]) -> None:
+    for append in appends:
+        append.abandon()
 
 
 def _left_waiting(error: BaseException) -> None:

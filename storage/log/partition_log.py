@@ -242,6 +242,20 @@ class PartitionLog(LogState):
         """
         return reads.available_bytes(self, offset, upper_bound)
 
+    def has_aborted_behind(self, offset: int) -> bool:
+        """Whether a reader of committed records, from the offset on, may come by the marker of an abort."""
+        segments = self.segments
+        active = segments.active
+        try:
+            for segment in (
+                (active,) if offset >= active.base_offset else segments.row[segments.slot_of(offset) :]
+            ):
+                if segment.txn_index.count:
+                    return True
+        except OSError as failure:
+            raise storage_error(self, failure) from failure
+        return False
+
     @told_to_clients
     def bound_by_aborted(self, offset: int, most: int) -> int:
         """See `reads.bound_by_aborted`."""
