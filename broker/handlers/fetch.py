@@ -108,7 +108,9 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: FetchRequ
         results = await _refused(targets)
     else:
         # 3. What there is; of many partitions in turns.
-        may_read = _any if leader_quota is not None else partial(authorizer.allows, context, READ, TOPIC)
+        may_read = None  # a follower may read all
+        if leader_quota is None and not authorizer.allows_everything:
+            may_read = partial(authorizer.allows, context, READ, TOPIC)
         reading = Reading(node.partitions, parameters, may_read)
         for some in portions(targets) if is_long else (targets,):
             if is_long:
@@ -125,7 +127,7 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: FetchRequ
                 if is_long:
                     await turn()
                 reading.read_anew(again)
-        results = reading.results
+        results = reading.results if reading.unknown_ids or reading.refused else reading.answers
 
     # 5. What quotas say of the answer: what a consumer isn't given isn't charged.
     if leader_quota is not None:
@@ -158,11 +160,6 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: FetchRequ
         if len(part) == PER_TURN:
             await turn()
     return response
-
-
-def _any(topic: str) -> bool:
-    """A follower may read all."""
-    return True
 
 
 def _within_quota(quotas: ClientQuotas, context: RequestContext, max_bytes: int) -> int:

@@ -116,6 +116,7 @@ class Turns:
         self._turn: Scheduled | None = None
         self._stopped = False
         self._turn_began_s: float | None = None  # of the turn that is being taken
+        self._to_call: deque[Callable[[], object]] | None = None  # behind the step that is being taken
 
     def answer(
         self,
@@ -192,6 +193,13 @@ class Turns:
         if isinstance(later, Later):
             later.when_answered(partial(_fail_by, later, failed))
 
+    def soon(self, then: Callable[[], object]) -> None:
+        """`then` is called once what is at hand is done: behind the step, where one is being taken in a turn."""
+        if self._to_call is None:
+            self._call_soon(then)
+        else:
+            self._to_call.append(then)
+
     def take_all(
         self,
         entries: Sequence[T],
@@ -265,6 +273,8 @@ class Turns:
         """A step of each of those that wait by now, as long as the turn isn't over."""
         self._turn = None
         left = len(self._waiting)
+        to_call: deque[Callable[[], object]] = deque()
+        self._to_call = to_call
         if self._watchdog is not None:
             self._turn_began_s = self._watchdog.monotonic_s()
         try:
@@ -274,13 +284,17 @@ class Turns:
                 under_way = self._waiting.popleft()
                 before_s = took_s
                 self._step(under_way)
+                while to_call:
+                    to_call.popleft()()
                 took_s = self._took_s()
                 if took_s - before_s > LONGEST_HOLD_S:
                     self._held(under_way.context, took_s - before_s)
                 if took_s > TURN_S:
                     break
         finally:
-            self._turn_began_s = None
+            self._turn_began_s = self._to_call = None
+            for then in to_call:
+                self._call_soon(then)
             self._again()
 
     def _held(self, context: RequestContext | None, took_s: float) -> None:

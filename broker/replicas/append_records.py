@@ -64,10 +64,11 @@ _TOLD_WITH_LOG_START = frozenset(
 class Appends:
     """The appends of one request: their answers so far, and what these have to wait for."""
 
-    __slots__ = ("_acks", "_internal_topics_allowed", "answers", "are_done", "awaited", "left")
+    __slots__ = ("_acks", "_are_many", "_internal_topics_allowed", "answers", "are_done", "awaited", "left")
 
     def __init__(self, acks: int, internal_topics_allowed: bool) -> None:
         self._acks = acks
+        self._are_many = False
         self._internal_topics_allowed = internal_topics_allowed
         self.answers: Answers = {}
         self.awaited: list[AwaitedAppend] = []
@@ -76,45 +77,32 @@ class Appends:
         self.are_done = True
         """Whether all were appended, and are to be acknowledged at once."""
 
-    def append(self, batches: Batches, now_ms: int, guards: Mapping[Partition, VerificationGuard]) -> None:
-        """`guards`: what the transaction's coordinator was asked with, for the appends to show to the log."""
-        for key, (partition, batch) in batches.items():
-            self._append_in_passing(key, partition, batch, now_ms, guards)
-
-    def append_for_a_turn(
+    def append(
         self, batches: Batches, clock: Clock, guards: Mapping[Partition, VerificationGuard]
     ) -> Batches:
-        """Append some of many: as many as one turn of the loop has time for, and the first one in any case. Returns
-        the rest."""
-        monotonic_s, now_ms = clock.monotonic_s, clock.now_ms()
-        end_s = monotonic_s() + IN_A_ROW_S
+        """Append them; of many, as many as one turn of the loop has time for, and the first one in any case. Returns
+        the rest. `guards`: what the transaction's coordinator was asked with, for the appends to show to the log."""
+        now_ms = clock.time_ns() // 1_000_000
+        if len(batches) > MANY_BATCHES:
+            self._are_many = True
+        end_s = clock.monotonic_s() + IN_A_ROW_S if self._are_many else None
         rest = iter(batches.items())
         for key, (partition, batch) in rest:
-            self._append_in_passing(key, partition, batch, now_ms, guards)
-            if monotonic_s() >= end_s:
-                break
-        return dict(rest)
-
-    def _append_in_passing(
-        self,
-        key: Key,
-        partition: Partition,
-        batch: memoryview,
-        now_ms: int,
-        guards: Mapping[Partition, VerificationGuard],
-    ) -> None:
-        if self._acks not in VALID_ACKS:
-            self.are_done = False
-            self.answers[key] = refused(key[1], Error.INVALID_REQUIRED_ACKS)
-        elif partition.topic.is_internal and not self._internal_topics_allowed:
-            self.answers[key] = self._refused(partition, Error.INVALID_TOPIC_EXCEPTION)
-        else:
-            guard = guards.get(partition) if guards else None
-            try:
-                self.answers[key] = self._append(partition, batch, now_ms, guard)
-            except TooMuchEffortError:
-                self.left[key] = (partition, batch)
+            if self._acks not in VALID_ACKS:
                 self.are_done = False
+                self.answers[key] = refused(key[1], Error.INVALID_REQUIRED_ACKS)
+            elif partition.topic.is_internal and not self._internal_topics_allowed:
+                self.answers[key] = self._refused(partition, Error.INVALID_TOPIC_EXCEPTION)
+            else:
+                guard = guards.get(partition) if guards else None
+                try:
+                    self.answers[key] = self._append(partition, batch, now_ms, guard)
+                except TooMuchEffortError:
+                    self.left[key] = (partition, batch)
+                    self.are_done = False
+            if end_s is not None and clock.monotonic_s() >= end_s:
+                return dict(rest)
+        return NOTHING
 
     def append_checked(
         self, key: Key, checked: Checked, now_ms: int, guards: Mapping[Partition, VerificationGuard]
@@ -138,8 +126,8 @@ class Appends:
             return self._refused(partition, Error.NOT_LEADER_OR_FOLLOWER)
         log = leader.log
         try:
-            if self._acks == ALL_IN_SYNC:
-                leader.check_in_sync()
+            if self._acks == ALL_IN_SYNC and leader.is_under_min_isr:
+                raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
             if checked is None:
                 checked = validate(
                     batch, partition.topic.rules, now_ms, partition.topic.name, partition.index, LITTLE

@@ -187,9 +187,12 @@ class Reading:
     )
 
     def __init__(
-        self, partitions: Partitions, parameters: FetchParameters, may_read: Callable[[str], bool]
+        self,
+        partitions: Partitions,
+        parameters: FetchParameters,
+        may_read: Callable[[str], bool] | None = None,
     ) -> None:
-        """`may_read(topic)` is asked once for each topic."""
+        """`may_read(topic)` is asked once for each topic; without it all may be read."""
         self._partitions = partitions
         self.parameters = parameters
         self._may_read = may_read
@@ -202,9 +205,7 @@ class Reading:
     @property
     def results(self) -> Results:
         """Of all that was read, and refused."""
-        if self.unknown_ids or self.refused:
-            return self.answers + self.unknown_ids + self.refused
-        return self.answers
+        return self.answers + self.unknown_ids + self.refused
 
     @property
     def may_wait(self) -> bool:
@@ -219,7 +220,8 @@ class Reading:
 
     def read(self, targets: Sequence[FetchTarget]) -> None:
         """Read these, behind what was read before."""
-        partitions, by_id, readable = self._partitions, self.parameters.by_id, self._readable
+        partitions, by_id = self._partitions, self.parameters.by_id
+        may_read, readable = self._may_read, self._readable
         begin = len(self.found)
         for target in targets:
             topic = target.topic_name
@@ -230,11 +232,11 @@ class Reading:
                     self.unknown_ids.append((target, refusal(target, Error.UNKNOWN_TOPIC_ID)))
                     continue
                 topic = target.topic_name = of_id.name
-            if topic not in readable:
-                readable[topic] = self._may_read(topic)
+            if may_read is not None and topic not in readable:
+                readable[topic] = may_read(topic)
             hosted = partitions.by_name.get(topic)
             partition = None if hosted is None else hosted.partitions.get(target.index)
-            if not readable[topic]:
+            if may_read is not None and not readable[topic]:
                 self.refused.append((target, refusal(target, Error.TOPIC_AUTHORIZATION_FAILED)))
             elif partition is None and (
                 (missing := partitions.missing(topic, target.index)) == Error.UNKNOWN_TOPIC_OR_PARTITION

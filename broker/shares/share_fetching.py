@@ -369,7 +369,7 @@ class ShareReading:
         try:
             shares = {(led.share.topic_id, led.share.partition): led for led, _ in held}
             left = self.parameters.max_records
-            reading = Reading(self._partitions, self.parameters.reading, lambda topic: True)
+            reading = Reading(self._partitions, self.parameters.reading)
             for start in range(0, len(held), MOST_ACQUIRED_IN_PASSING):
                 if start:
                     await turn()

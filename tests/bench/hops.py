@@ -130,7 +130,7 @@ def _serve(port: str, folder: str, file: str) -> int:
 
 def _place(watch: Stopwatch) -> None:
     """At the hops, in the order in which a Produce meets them."""
-    from broker.network import connection, dispatch, routes
+    from broker.network import connection, dispatch
     from broker.network import connection as sending_side
     from broker.replicas import append_records, fetching, leader
     from storage import disk_files
@@ -138,7 +138,7 @@ def _place(watch: Stopwatch) -> None:
 
     watch.time_method("frame", connection.Connection, "buffer_updated")
     watch.time_method("header, route, context", dispatch.Dispatcher, "serve")
-    _time_made(watch, routes.Route, "__init__", "decode", "decode")
+    _time_made(watch, dispatch.Route, "__init__", "decode", "decode")
     handlers = dispatch.with_ports
     dispatch.with_ports = lambda handle, node: watch.timed("handler", handlers(handle, node))  # type: ignore[assignment]
     watch.time_method("checks of the records", append_records, "validate")

@@ -36,7 +36,7 @@ LONG_FUNCTIONS = {
     "broker.network.connection._serve": "each request: a call more costs each",
     "broker.replicas.fetching._read": "each partition of a Fetch: the checks in their order",
     "protocol.records.checks.validate": "each batch: Kafka's checks, in their order",
-    "protocol.records.walk.go_on": "each record: a call more costs each",
+    "protocol.records.checks.go_on": "each record: a call more costs each",
     "storage.log.partition_log.append": "each batch: the steps of appending, in their order",
     "storage.log.recovery._open": "what a start finds of a log, one after the other",
 }
