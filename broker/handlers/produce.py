@@ -30,7 +30,6 @@ from broker.replicas.append_records import (
     Batches,
     Key,
     checking,
-    delayed,
     refused,
 )
 from broker.security.authorizer import TOPIC, TRANSACTIONAL_ID, WRITE
@@ -142,7 +141,8 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRe
 
     # 6. Until they are to be acknowledged.
     if appends.awaited:
-        await delayed(appends.awaited, request.timeout_ms, node.scheduler, node.turns)
+        is_limited = any(append.commits for append in appends.awaited)  # the disk takes as long as it takes
+        await node.turns.all_done(appends.awaited, request.timeout_ms if is_limited else None, node.scheduler)
 
     # 7. The answer.
     if appends.are_done and not refusals:

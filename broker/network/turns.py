@@ -18,10 +18,11 @@ it is by then.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from broker.environment.scheduler import LONGEST_HOLD_S, TURN_S
 from broker.environment.threads import Computing, ComputingAtOnce, TakeBack
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from protocol.errors import KafkaError
 
+
+log = logging.getLogger("barnabas.dispatch")
 
 Handle = TypeVar("Handle", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -67,6 +70,40 @@ async def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) 
         take(some)
         if len(some) == PER_TURN:
             await turn()
+
+
+class Awaited(Protocol):
+    """One of several that a request waits for together."""
+
+    def start(self, done: Callable[[], None]) -> None:
+        """`done` is called once nothing is waited for any more."""
+        ...
+
+    def expire(self) -> None:
+        """The time is over: it is done."""
+        ...
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more."""
+        ...
+
+
+def _expire(waited: Iterable[Awaited]) -> None:
+    for each in waited:
+        each.expire()
+
+
+def _abandon(waited: Iterable[Awaited]) -> None:
+    for each in waited:
+        each.abandon()
+
+
+def _left_waiting(error: BaseException) -> None:
+    log.error("what a request waited for may be left behind", exc_info=error)
+
+
+def _nothing() -> None:
+    """What was done stays: that the client has gone takes nothing back."""
 
 
 class _UnderWay:
@@ -211,6 +248,36 @@ class Turns:
             take(entries)
         else:
             self.carry_out(in_turns(entries, take), failed)
+
+    async def all_done(self, waited: Sequence[Awaited], timeout_ms: int | None, scheduler: Scheduler) -> None:
+        """Until all of them are done, or the time is over: many begin to wait in turns of the loop, and end so. Where
+        the client goes, nothing is waited for any more, and nothing is taken back."""
+        over: Later[None] = Later()
+        left = len(waited)
+
+        def one_done() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                over.reply(None)
+
+        timer = None
+        if timeout_ms is not None:
+            expire = partial(self.take_all, waited, _expire, over.fail)
+            timer = scheduler.call_later(max(timeout_ms, 0) / 1000, expire)
+        try:
+            for some in portions(waited):
+                for each in some:
+                    each.start(one_done)
+                if len(some) == PER_TURN:
+                    await turn()
+            over.waits_for(_nothing)
+            await over
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if left:
+                self.take_all(waited, _abandon, _left_waiting)
 
     def _took_s(self) -> float:
         began_s = self._turn_began_s

@@ -6,29 +6,22 @@ A batch is checked, patched and written where it was received, without an object
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.environment.scheduler import IN_A_ROW_S
-from broker.network.later import Later
-from broker.network.turns import PER_TURN, portions
 from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
 from protocol.records.checks import CheckedBatch, RecordValidationError, stamped, validate
 from protocol.records.validation_budget import LITTLE, Effort, TooMuchEffortError, Unpacked
-from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from broker.environment.scheduler import Clock, Scheduler
-    from broker.network.turns import Turns
+    from broker.environment.scheduler import Clock
     from broker.replicas.partition import Partition
     from coordinator.commit_waiters import CommitWaiter
     from storage.log.partition_log import PartitionLog
     from storage.producer_state import VerificationGuard
-
-log = logging.getLogger("barnabas.dispatch")
 
 Key = tuple[str | bytes, int]
 """A partition as the request names it: by the topic's name or its id, and its number."""
@@ -212,60 +205,6 @@ def refused(
 # --- until an append is acknowledged (Kafka: `DelayedProduce`) --------------------------------------------------
 
 
-async def delayed(
-    appends: Sequence[AwaitedAppend], timeout_ms: int, scheduler: Scheduler, turns: Turns
-) -> None:
-    """Until all of them are committed, and on the disk where `flush.messages` was reached; or the time is over, which
-    isn't limited for the disk. Many begin to wait in turns of the loop, and end so. Where the client goes, nothing is
-    waited for any more."""
-    over: Later[None] = Later()
-    left = len(appends)
-
-    def one_done() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            over.reply(None)
-
-    def expire() -> None:
-        turns.take_all(appends, _expire, over.fail)
-
-    timer = None
-    if any(append.commits for append in appends):
-        timer = scheduler.call_later(max(timeout_ms, 0) / 1000, expire)
-    try:
-        for some in portions(appends):
-            for append in some:
-                append.start(one_done)
-            if len(some) == PER_TURN:
-                await turn()
-        over.waits_for(_nothing)
-        await over
-    finally:
-        if timer is not None:
-            timer.cancel()
-        if left:
-            turns.take_all(appends, _abandon, _left_waiting)
-
-
-def _expire(appends: Iterable[AwaitedAppend]) -> None:
-    for append in appends:
-        append.expire()
-
-
-def _abandon(appends: Iterable[AwaitedAppend]) -> None:
-    for append in appends:
-        append.abandon()
-
-
-def _left_waiting(error: BaseException) -> None:
-    log.error("what waited for an append may be left behind", exc_info=error)
-
-
-def _nothing() -> None:
-    """The records stay: that their client has gone takes nothing back."""
-
-
 class AwaitedAppend:
     """One partition's part of it: what ends at `end_offset` was appended, and isn't to be acknowledged yet."""
 
@@ -310,6 +249,7 @@ class AwaitedAppend:
             self._log.when_flushed(self.end_offset, self._flushed)
         if self.commits:
             self._waiter = self._leader.when_committed(self.end_offset, self._committed)
+        self._tell_if_over()  # its time may have been over before
 
     def expire(self) -> None:
         """It took too long: the records stay, and may still be committed."""

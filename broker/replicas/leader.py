@@ -19,9 +19,9 @@ from storage.log.log_state import CLIENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from broker.replicas.fetch_wakeups import WaitingFetches
+    from broker.replicas.in_sync_replicas import PartitionKey, Replication
     from broker.replicas.led_replicas import LedReplicas
-    from broker.replicas.replication import PartitionKey, Replication
+    from broker.replicas.replica import WaitingFetches
     from protocol.records.batch import BatchHeader
     from protocol.records.records import EndTransactionMarker
     from storage.log.log_state import AppendOrigin, AppendResult

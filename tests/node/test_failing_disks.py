@@ -24,8 +24,8 @@ from broker.handlers import (
 )
 from broker.network.later import Later
 from broker.replicas.fetch_sessions import FetchTarget
-from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
+from broker.replicas.replica import WaitingFetches
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
