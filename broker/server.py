@@ -39,10 +39,10 @@ from broker.quotas.client_quotas import ClientQuotas
 from broker.quotas.replication_quotas import ReplicationQuotas
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
+from broker.replicas.in_sync_replicas import Replication
 from broker.replicas.partition import Partition
 from broker.replicas.partitions import Partitions
 from broker.replicas.replica_selector import selector_maker
-from broker.replicas.replication import Replication
 from broker.security.authorizer import authorizer_of
 
 if TYPE_CHECKING:
@@ -56,8 +56,7 @@ if TYPE_CHECKING:
     from broker.peers.own_cluster import Cluster
     from broker.peers.own_controller import ControlledShutdown
     from broker.quorum.controller_server import ControllerServer
-    from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
-    from broker.replicas.replication import PartitionKey
+    from broker.replicas.in_sync_replicas import LeaderAndIsr, PartitionKey, WantedIsr
     from broker.security.authorizer import Authorizer
     from protocol.errors import KafkaError
     from protocol.waiting import Waiting

@@ -19,7 +19,7 @@ from broker.network.later import Later
 from broker.network.turns import PER_TURN, portions
 from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
-from protocol.records.batch import ATTRIBUTES_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
+from protocol.records.batch import ATTRIBUTES_LOW_BYTE_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
 from protocol.records.checks import RequestFailedError
 from protocol.waiting import turn
 
@@ -209,7 +209,6 @@ def _told(error: Error, operation: TransactionSupportedOperation) -> Error:
 
 # --------------------------------------------------------------------------------------------------------------
 
-_ATTRIBUTES_LOW_BYTE_POS = ATTRIBUTES_POS + 1
 _PRODUCER = Struct(">qhi")  # id, epoch, base sequence: neighbours in a batch's header
 
 # What keeps the coordinator from answering is told in a way that has every client come again.
@@ -226,15 +225,6 @@ SEVERAL_SENDERS = Error.INVALID_PRODUCER_ID_MAPPING
 MORE_THAN_ONE_SENDER = "Transactional records contained more than one producer ID"
 
 
-def is_transactional(records: memoryview | None) -> bool:
-    """Whether the first batch has the flag."""
-    return (
-        records is not None
-        and len(records) > _ATTRIBUTES_LOW_BYTE_POS
-        and bool(records[_ATTRIBUTES_LOW_BYTE_POS] & TRANSACTIONAL_BIT)
-    )
-
-
 def transactional_producer(
     transactional_id: str, batches: Iterable[tuple[Partition, memoryview]]
 ) -> tuple[TransactionalProducer, dict[Partition, int]] | None:
@@ -247,7 +237,7 @@ def transactional_producer(
     sequences: dict[Partition, int] = {}
     for partition, batch in batches:
         # With a negative producer id the flag means nothing, as in Kafka.
-        if is_transactional(batch) and batch[PRODUCER_ID_POS] < 0x80:
+        if batch[ATTRIBUTES_LOW_BYTE_POS] & TRANSACTIONAL_BIT and batch[PRODUCER_ID_POS] < 0x80:
             if len(batch) < PRODUCER_ID_POS + _PRODUCER.size:
                 raise RequestFailedError(Error.UNKNOWN_SERVER_ERROR)  # here Kafka reads past the end
             producer_id, producer_epoch, sequence = _PRODUCER.unpack_from(batch, PRODUCER_ID_POS)

@@ -11,13 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
 from broker.network.turns import runs_to_its_end
-from broker.replicas.delayed_delete_records import (
-    INVALID_LOW_WATERMARK,
-    AwaitedDeletion,
-    DelayedDeleteRecords,
-)
+from broker.replicas.leader import Leader
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
@@ -29,56 +24,46 @@ from protocol.messages.topics import (
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from broker.environment.scheduler import Scheduler
+    from collections.abc import Callable
+
     from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
-    from broker.security.authorizer import Authorizer
     from storage.directory.log_directory import LogDirectory
 
 HIGH_WATERMARK = -1
+INVALID_LOW_WATERMARK = -1
 
 
 @runs_to_its_end
 async def handle(
-    node: ReplicaPorts,
-    context: RequestContext,
-    request: DeleteRecordsRequest,
+    node: ReplicaPorts, context: RequestContext, request: DeleteRecordsRequest
 ) -> DeleteRecordsResponse:
-    steps = _deleted(node.partitions, node.authorizer, node.scheduler, node.turns, context, request)
-    return await steps
+    turns = node.turns
 
-
-async def _deleted(
-    partitions: Partitions,
-    authorizer: Authorizer,
-    scheduler: Scheduler,
-    turns: Turns,
-    context: RequestContext,
-    request: DeleteRecordsRequest,
-) -> DeleteRecordsResponse:
-    """However many there are, they are waited for together."""
-    wanted: dict[str, dict[int, int]] = {}  # of a partition that is named twice the last offset counts
+    # 1. Of a partition that is named twice the last offset counts.
+    wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         offsets = wanted.setdefault(topic.name, {})
         offsets.update((partition.partition_index, partition.offset) for partition in topic.partitions)
         if turns.is_over:
             await turn()
+
+    # 2. The log starts move.
     response = DeleteRecordsResponse()
-    delayed = DelayedDeleteRecords()
+    awaited: list[AwaitedDeletion] = []
     directories: dict[LogDirectory, None] = {}
     for name, offsets in wanted.items():
         if not offsets:
             continue
-        is_allowed = authorizer.allows(context, Operation.DELETE, ResourceType.TOPIC, name)
+        is_allowed = node.authorizer.allows(context, Operation.DELETE, ResourceType.TOPIC, name)
         results = []
         for index, offset in offsets.items():
             result = DeleteRecordsPartitionResult(partition_index=index)
             try:
                 if not is_allowed:
                     raise KafkaError(Error.TOPIC_AUTHORIZATION_FAILED)
-                directories[_delete(partitions, name, index, offset, result, delayed)] = None
+                directories[_delete(node.partitions, name, index, offset, result, awaited)] = None
             except KafkaError as error:
                 result.low_watermark, result.error_code = INVALID_LOW_WATERMARK, error.error
             results.append(result)
@@ -87,10 +72,10 @@ async def _deleted(
         response.topics.append(DeleteRecordsTopicResult(name=name, partitions=results))
     for directory in directories:
         directory.log_start_moved()
-    later: Later[None] = Later()
-    later.waits_for(delayed.abandon)
-    delayed.start(scheduler, request.timeout_ms, lambda: later.reply(None))
-    await later
+
+    # 3. Until those of all replicas have. However many there are, they are waited for together.
+    if awaited:
+        await turns.all_done(awaited, request.timeout_ms, node.scheduler)
     return response
 
 
@@ -100,7 +85,7 @@ def _delete(
     index: int,
     offset: int,
     result: DeleteRecordsPartitionResult,
-    delayed: DelayedDeleteRecords,
+    awaited: list[AwaitedDeletion],
 ) -> LogDirectory:
     """The result has the low watermark as it is; where that is to come, it is waited for. Returns where the log is.
     Raises KafkaError."""
@@ -116,5 +101,67 @@ def _delete(
     leader.log.delete_records_before(offset)
     result.low_watermark = partition.low_watermark
     if result.low_watermark < offset:
-        delayed.add(AwaitedDeletion(lambda: partitions.get(name, index), offset, result))
+        awaited.append(AwaitedDeletion(partitions, name, offset, result))
     return partition.directory
+
+
+class AwaitedDeletion:
+    """One partition's part of it (Kafka: `DelayedDeleteRecords`): all below the offset is to go, and doesn't count as
+    gone until the other replicas, and a log on its way to another directory, begin there."""
+
+    __slots__ = ("_done", "_is_over", "_leader", "_name", "_offset", "_partitions", "_result")
+
+    def __init__(
+        self, partitions: Partitions, name: str, offset: int, result: DeleteRecordsPartitionResult
+    ) -> None:
+        self._partitions = partitions
+        self._name = name
+        self._offset = offset
+        self._result = result
+        self._leader: Leader | None = None
+        self._is_over = False
+        self._done: Callable[[], None] | None = None
+
+    def start(self, done: Callable[[], None]) -> None:
+        """See `Awaited`."""
+        self._done = done
+        if self._is_over:  # its time was over before
+            self._end()
+            return
+        partition = self._partitions.find(self._name, self._result.partition_index)
+        if partition is not None and isinstance(partition.role, Leader):
+            self._leader = partition.role
+            self._leader.await_deletion(self.recheck)
+        self.recheck()
+
+    def recheck(self) -> None:
+        """A replica has said where it begins, or another broker leads."""
+        result = self._result
+        try:
+            low_watermark = self._partitions.get(self._name, result.partition_index).low_watermark
+        except KafkaError as error:
+            result.low_watermark, result.error_code = INVALID_LOW_WATERMARK, error.error
+        else:
+            if low_watermark < self._offset:
+                return
+            result.low_watermark = low_watermark
+        self._end()
+
+    def expire(self) -> None:
+        """It is told with the low watermark as it was at first."""
+        if not self._is_over:
+            self._result.error_code = Error.REQUEST_TIMED_OUT
+            self._end()
+
+    def abandon(self) -> None:
+        """See `Awaited`."""
+        self._done = None
+        if self._leader is not None:
+            self._leader.end_deletion(self.recheck)
+
+    def _end(self) -> None:
+        self._is_over = True
+        done = self._done
+        self.abandon()
+        if done is not None:
+            done()

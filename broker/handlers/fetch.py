@@ -13,19 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from broker.handlers.fetch_answers import FetchAnswers, failed_fetch
-from broker.handlers.follower_answers import FollowerAnswers
-from broker.handlers.long_fetch import MOST_READ_IN_PASSING, LongFetch, read_in_turns
-from broker.network.later import Later
-from broker.network.turns import PER_TURN, in_turns
-from broker.replicas.delayed_fetch import DelayedFetch
-from broker.replicas.fetch_sessions import FetchPlan
-from broker.replicas.fetch_targets import FetchTarget
+from broker.network.pieces import EntryList, pieces
+from broker.network.turns import PER_TURN, in_turns, portions
+from broker.replicas.fetch_sessions import NO_SESSION
 from broker.replicas.fetching import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
+    DelayedFetch,
     FetchParameters,
     Reading,
     Results,
@@ -35,228 +31,257 @@ from broker.replicas.replica import NO_BROKER_EPOCH
 from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, READ, TOPIC
 from protocol.errors import Error
 from protocol.messages.fetch import (
+    FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
 )
-from protocol.waiting import Waiting, turn
+from protocol.waiting import turn
+from protocol.wire.codec import encoder_in_steps
 
 if TYPE_CHECKING:
-    from broker.environment.scheduler import Clock, Scheduler
     from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
     from broker.quotas.client_quotas import ClientQuotas
-    from broker.quotas.replication_quotas import ReplicationQuotas
     from broker.replicas.current_leaders import CurrentLeaders
-    from broker.replicas.fetch_sessions import FetchSessions
-    from broker.replicas.partitions import Partitions
-    from broker.replicas.replica_selector import RackAwareReplicaSelector
-    from broker.security.authorizer import Authorizer
+    from broker.replicas.fetch_sessions import FetchPlan, FetchTarget
+
+Listed: TypeAlias = "Sequence[tuple[FetchTarget, PartitionData]]"
+
+FRAME_SIZE_BYTES = 4  # counted by quotas on fetched bytes, beside the body
+
+FIRST_VERSION_WITH_IDS = 13
+FIRST_VERSION_TOLD_LEADERS = 16
+TOLD_WITH_LEADER = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
+
+FETCHED_PARTITIONS = EntryList("topics", "responses", "partitions", "partitions", at_once=PER_TURN)
+"""What one turn goes through of a request."""
 
 
-def handle(
-    node: ReplicaPorts,
-    context: RequestContext,
-    request: FetchRequest,
-) -> FetchResponse | Later[FetchResponse]:
-    by_id = context.api_version >= 13
-    named = [(topic.topic_id if by_id else topic.topic, topic.partitions) for topic in request.topics]
-    go_on = partial(
-        _fetch,
-        node.partitions,
-        node.fetch_sessions,
-        node.fetch_max_bytes,
-        node.quotas,
-        node.current_leaders,
-        node.authorizer,
-        node.clock,
-        node.scheduler,
-        node.turns,
-        node.replica_selector,
-        node.replication_quotas,
-        context,
-        request,
-    )
-    has_one = len(named) == 1 and len(named[0][1]) == 1 and not request.forgotten_topics_data  # as most have
-    if not has_one and _names_many(request):
-        begins = node.fetch_sessions.begin_in_turns(
-            session_id=request.session_id,
-            session_epoch=request.session_epoch,
-            by_id=by_id,
-            wanted=named,
-            forgotten=request.forgotten_topics_data,
-            now_ms=node.clock.now_ms(),
-        )
-        return node.turns.answer(_once_begun(begins, go_on), context)
-    plan = node.fetch_sessions.begin(
+async def handle(node: ReplicaPorts, context: RequestContext, request: FetchRequest) -> FetchResponse:
+    version = context.api_version
+
+    # 1. The session takes over what the request names.
+    by_id = version >= FIRST_VERSION_WITH_IDS
+    sessions, now_ms = node.fetch_sessions, node.clock.now_ms
+    plan = await sessions.begin(
         session_id=request.session_id,
         session_epoch=request.session_epoch,
         by_id=by_id,
-        wanted=named,
+        wanted=[(topic.topic_id if by_id else topic.topic, topic.partitions) for topic in request.topics],
         forgotten=request.forgotten_topics_data,
-        now_ms=node.clock.now_ms(),
+        now_ms=now_ms,
     )
-    return go_on(plan)
-
-
-def _fetch(
-    partitions: Partitions,
-    fetch_sessions: FetchSessions,
-    fetch_max_bytes: int,
-    quotas: ClientQuotas,
-    current_leaders: CurrentLeaders,
-    authorizer: Authorizer,
-    clock: Clock,
-    scheduler: Scheduler,
-    turns: Turns,
-    replica_selector: Callable[[RequestContext, str], RackAwareReplicaSelector] | None,
-    replication_quotas: ReplicationQuotas,
-    context: RequestContext,
-    request: FetchRequest,
-    plan: FetchPlan,
-) -> FetchResponse | Later[FetchResponse]:
-    """Once the session has taken the request over."""
     if plan.error:
         return FetchResponse(error_code=plan.error)
-    replica_id = request.replica_id if request.replica_state is None else request.replica_state.replica_id
-    context.is_between_nodes = replica_id >= 0
-    leader_quota = replication_quotas.leader if context.is_between_nodes else None
+
+    # 2. By what is read.
+    state, quotas, authorizer = request.replica_state, node.quotas, node.authorizer
+    replica_id = request.replica_id if state is None else state.replica_id
+    max_bytes = min(request.max_bytes, node.fetch_max_bytes)
+    leader_quota = selector = None
+    if replica_id >= 0:
+        context.is_between_nodes = True
+        leader_quota = node.replication_quotas.leader
+    elif quotas.enforced:
+        max_bytes = _within_quota(quotas, context, max_bytes)
+    if request.rack_id and node.replica_selector:
+        selector = node.replica_selector(context, request.rack_id)
     parameters = FetchParameters(
-        api_version=context.api_version,
+        api_version=version,
         replica_id=replica_id,
-        replica_epoch=NO_BROKER_EPOCH
-        if request.replica_state is None
-        else request.replica_state.replica_epoch,
+        replica_epoch=NO_BROKER_EPOCH if state is None else state.replica_epoch,
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
-        max_bytes=_max_bytes(fetch_max_bytes, quotas, context, request, replica_id),
+        max_bytes=max_bytes,
         read_committed=request.isolation_level == READ_COMMITTED,
-        selector=replica_selector(context, request.rack_id) if replica_selector and request.rack_id else None,
+        selector=selector,
         leader_quota=leader_quota,
     )
-    answers = FetchAnswers(fetch_sessions, quotas, current_leaders, clock)
-    if leader_quota is not None:
-        answers = FollowerAnswers(fetch_sessions, quotas, current_leaders, clock, leader_quota)
-        if not authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
-            return turns.answer(_refuse_all(answers, turns, context, plan, parameters), context)
 
-        def may_read(topic: str) -> bool:
-            return True
+    targets = plan.targets
+    is_long = len(targets) > PER_TURN
+    if leader_quota is not None and not authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
+        results = await _refused(targets)
     else:
+        # 3. What there is; of many partitions in turns.
+        may_read = None  # a follower may read all
+        if leader_quota is None and not authorizer.allows_everything:
+            may_read = partial(authorizer.allows, context, READ, TOPIC)
+        reading = Reading(node.partitions, parameters, may_read)
+        for some in portions(targets) if is_long else (targets,):
+            if is_long:
+                await turn()
+            reading.read(some)
+        if reading.found and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
+            return await _failed_whole(request, by_id=by_id)
 
-        def may_read(topic: str) -> bool:
-            return authorizer.allows(context, READ, TOPIC, topic)
+        # 4. Until there is enough, or its time is over; then it is read anew.
+        if reading.may_wait:
+            reading.forget()
+            await DelayedFetch(reading).wait(node.scheduler, node.turns)
+            for again in portions(reading.found):
+                if is_long:
+                    await turn()
+                reading.read_anew(again)
+        results = reading.results if reading.unknown_ids or reading.refused else reading.answers
 
-    if len(plan.targets) > PER_TURN:
-        reads = partial(read_in_turns, partitions, parameters, plan.targets, may_read)
-        return turns.answer(_in_turns(reads, scheduler, turns, answers, context, plan, request), context)
-    reading = Reading(partitions, parameters, plan.targets, may_read)
-    if _fails(request, reading):
-        return turns.answer(failed_fetch(request, by_id=plan.by_id), context)
-    if not reading.may_wait:
-        return answers.answer(context, plan, reading.results, parameters)
-    if len(reading.found) > MOST_READ_IN_PASSING:
-        fetch = LongFetch(reading, scheduler, turns)
-        return turns.answer(_once_waited(fetch, answers, turns, context, plan, reading), context)
-    later: Later[FetchResponse] = Later()
+    # 5. What quotas say of the answer: what a consumer isn't given isn't charged.
+    if leader_quota is not None:
+        if leader_quota.throttled:
+            is_throttled = leader_quota.is_throttled
 
-    def reply(results: Results) -> None:
-        try:
-            response = answers.answer(context, plan, results, parameters)
-        except Exception as error:
-            later.fail(error)
-        else:
-            later.reply(response)
+            def counted(some: Listed) -> Listed:
+                """Of throttled partitions, be their replicas in sync or not."""
+                return [
+                    each for each in news_of(plan, some) if is_throttled(each[0].topic_name, each[0].index)
+                ]
 
-    delayed = DelayedFetch(reading, scheduler, reply, later.fail)
-    if not delayed.is_over:
-        later.on_abandon = delayed.abandon
-    return later.answer()
+            leader_quota.record(await _size(node, context, results, counted))
+    elif quotas.enforced:
+        throttle_ms = await _throttled(node, context, plan, results)
+        if throttle_ms > 0:
+            known = plan.session
+            session_id = NO_SESSION if known is None else known.session_id
+            return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
 
-
-def _names_many(request: FetchRequest) -> bool:
-    named = len(request.topics) + len(request.forgotten_topics_data)
-    for topic in request.topics:
-        named += len(topic.partitions)
-    for gone in request.forgotten_topics_data:
-        named += len(gone.partitions)
-    return named > PER_TURN
-
-
-async def _once_begun(
-    begins: Waiting[FetchPlan], go_on: Callable[[FetchPlan], FetchResponse | Later[FetchResponse]]
-) -> FetchResponse:
-    plan = await begins
-    await turn()
-    response = go_on(plan)
-    if isinstance(response, Later):
-        response = await response
+    # 6. The answer, which the session is told.
+    session_id, listed = NO_SESSION, results
+    if plan.session is not None or plan.of_new_session is not None:
+        session_id, listed = await sessions.finish(plan, results, now_ms)
+    response = FetchResponse.of(session_id=session_id, responses=[])
+    for part in portions(listed) if is_long else (listed,):
+        _by_topic(part, response.responses)
+        if version >= FIRST_VERSION_TOLD_LEADERS:
+            _tell_leaders(node.current_leaders, response, part, context, parameters)
+        if len(part) == PER_TURN:
+            await turn()
     return response
 
 
-async def _in_turns(
-    reads: Callable[[], Waiting[Reading]],
-    scheduler: Scheduler,
-    turns: Turns,
-    answers: FetchAnswers,
-    context: RequestContext,
-    plan: FetchPlan,
-    request: FetchRequest,
-) -> FetchResponse:
-    """As `handle`, of many partitions."""
-    await turn()
-    reading = await reads()
-    if _fails(request, reading):
-        return await failed_fetch(request, by_id=plan.by_id)
-    if reading.may_wait:
-        fetch = LongFetch(reading, scheduler, turns)
-        return await _once_waited(fetch, answers, turns, context, plan, reading)
-    return await answers.answer_in_turns(turns, context, plan, reading.results, reading.parameters)
+def _within_quota(quotas: ClientQuotas, context: RequestContext, max_bytes: int) -> int:
+    """At most what a quota lets through at once, or the consumer would be throttled by each of its fetches."""
+    most = quotas.fetch.most_at_once(context.principal.name, context.client_id or "")
+    return max_bytes if most is None else int(min(max_bytes, most))
 
 
-async def _once_waited(
-    fetch: LongFetch,
-    answers: FetchAnswers,
-    turns: Turns,
-    context: RequestContext,
-    plan: FetchPlan,
-    reading: Reading,
-) -> FetchResponse:
-    await fetch.wait()
-    return await answers.answer_in_turns(turns, context, plan, reading.results, reading.parameters)
-
-
-async def _refuse_all(
-    answers: FetchAnswers, turns: Turns, context: RequestContext, plan: FetchPlan, parameters: FetchParameters
-) -> FetchResponse:
+async def _refused(targets: Sequence[FetchTarget]) -> Results:
     """The answer to a follower that may not be one."""
-    denied = Error.TOPIC_AUTHORIZATION_FAILED
     refusals: Results = []
 
-    def refuse(targets: Sequence[FetchTarget]) -> None:
-        refusals.extend([(target, refusal(target, denied)) for target in targets])
+    def refuse(some: Sequence[FetchTarget]) -> None:
+        refusals.extend([(target, refusal(target, Error.TOPIC_AUTHORIZATION_FAILED)) for target in some])
 
-    await in_turns(plan.targets, refuse)
-    return await answers.answer_in_turns(turns, context, plan, refusals, parameters)
+    await in_turns(targets, refuse)
+    return refusals
 
 
-def _max_bytes(
-    fetch_max_bytes: int,
-    quotas: ClientQuotas,
-    context: RequestContext,
-    request: FetchRequest,
-    replica_id: int,
+async def _failed_whole(request: FetchRequest, *, by_id: bool) -> FetchResponse:
+    """Kafka's answer where it fails on a request: below v13 each partition that was *asked for* says so as well."""
+    topics: list[FetchableTopicResponse] = []
+    if not by_id:
+        for part, goes_on in pieces(request, FETCHED_PARTITIONS):
+            if topics:
+                await turn()
+            failed = [_failed(topic) for topic in part.topics]
+            if goes_on:
+                topics[-1].partitions += failed.pop(0).partitions
+            topics += failed
+    return FetchResponse(
+        error_code=Error.UNKNOWN_SERVER_ERROR, session_id=request.session_id, responses=topics
+    )
+
+
+def _failed(topic: FetchTopic) -> FetchableTopicResponse:
+    partitions = [
+        PartitionData(
+            partition_index=wanted.partition,
+            error_code=Error.UNKNOWN_SERVER_ERROR,
+            high_watermark=-1,
+            aborted_transactions=[],
+            records=b"",
+        )
+        for wanted in topic.partitions
+    ]
+    return FetchableTopicResponse(topic=topic.topic, partitions=partitions)
+
+
+# --- what quotas say of an answer (`KafkaApis.handleFetchRequest`, `KafkaApis.sizeOfThrottledPartitions`) ---------
+
+
+async def _throttled(node: ReplicaPorts, context: RequestContext, plan: FetchPlan, results: Results) -> int:
+    """For how long the consumer has to wait instead of being answered."""
+    size = await _size(node, context, results, partial(news_of, plan))
+    quota, now_ms = node.quotas.fetch, node.clock.now_ms()
+    user, client_id = context.principal.name, context.client_id or ""
+    throttle_ms = quota.charge(user, client_id, size, now_ms)
+    if throttle_ms > 0:
+        quota.charge(user, client_id, -size, now_ms)
+    return throttle_ms
+
+
+async def _size(
+    node: ReplicaPorts, context: RequestContext, results: Results, listed_of: Callable[[Listed], Listed]
 ) -> int:
-    """At most what a quota lets through at once, or the consumer would be throttled by each of its fetches. A
-    follower has no such quota."""
-    allowed = min(request.max_bytes, fetch_max_bytes)
-    if quotas.enforced and replica_id < 0:
-        most = quotas.fetch.most_at_once(context.principal.name, context.client_id or "")
-        if most is not None:
-            return int(min(allowed, most))
-    return allowed
+    """Of an answer that lists these, as quotas count it: `listed_of` says of some results which of them count."""
+    topics: list[FetchableTopicResponse] = []
+    for some in portions(results):
+        _by_topic(listed_of(some), topics)
+        if len(some) == PER_TURN:
+            await turn()
+    size = FRAME_SIZE_BYTES
+    chunks: list[bytes | bytearray | memoryview] = []
+    for _ in encoder_in_steps(FetchResponse, context.api_version)(FetchResponse(responses=topics), chunks):
+        size += sum(map(len, chunks))
+        chunks.clear()
+        if node.turns.is_over:
+            await turn()
+    return size + sum(map(len, chunks))
 
 
-def _fails(request: FetchRequest, reading: Reading) -> bool:
-    """Of an isolation level that there isn't; who reads nothing isn't asked for it."""
-    return bool(reading.found) and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED)
+def news_of(plan: FetchPlan, results: Listed) -> Listed:
+    """What the answer will list."""
+    return results if plan.session is None else [each for each in results if each[0].is_news(each[1])]
+
+
+# --- the answer -------------------------------------------------------------------------------------------------
+
+
+def _by_topic(listed: Listed, topics: list[FetchableTopicResponse]) -> None:
+    """Put behind the topics that are there."""
+    last = topics[-1].topic or topics[-1].topic_id if topics else None
+    for target, answer in listed:
+        if target.topic != last:
+            # As in Kafka, partitions of a topic share an entry only where they follow one another.
+            last = target.topic
+            topics.append(
+                FetchableTopicResponse.of(topic_id=last)
+                if isinstance(last, bytes)
+                else FetchableTopicResponse.of(topic=last)
+            )
+        topics[-1].partitions.append(answer)
+
+
+def _tell_leaders(
+    leaders: CurrentLeaders,
+    response: FetchResponse,
+    listed: Listed,
+    context: RequestContext,
+    parameters: FetchParameters,
+) -> None:
+    """With where consumers find them; a follower knows that from its metadata."""
+    for target, answer in listed:
+        if answer.error_code not in TOLD_WITH_LEADER:
+            continue
+        leader_id, leader_epoch = leaders.of(target.topic_name, target.index)
+        answer.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        if parameters.from_follower or any(each.node_id == leader_id for each in response.node_endpoints):
+            continue
+        node = leaders.node(leader_id, context.listener_name)
+        if node is not None:
+            response.node_endpoints.append(
+                NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+            )

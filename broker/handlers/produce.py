@@ -19,19 +19,17 @@ from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from broker.coordination.produce_verification import is_transactional, sender_of, told_to_producer
+from broker.coordination.produce_verification import sender_of, told_to_producer
 from broker.environment.threads import Alone, Brief
 from broker.network.answers import CloseConnectionError
 from broker.network.pieces import EntryList, pieces, produced
 from broker.network.turns import PER_TURN, in_turns, portions, runs_to_its_end
 from broker.replicas.append_records import (
-    MANY_BATCHES,
     Answers,
     Appends,
     Batches,
     Key,
     checking,
-    delayed,
     refused,
 )
 from broker.security.authorizer import TOPIC, TRANSACTIONAL_ID, WRITE
@@ -45,6 +43,7 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from protocol.records.batch import ATTRIBUTES_LOW_BYTE_POS, TRANSACTIONAL_BIT
 from protocol.records.checks import RequestFailedError, check_shape
 from protocol.records.validation_budget import ANY, BRIEF, MODERATE, MOST_OF_REQUEST, Unpacked
 from protocol.waiting import compute, turn
@@ -106,13 +105,13 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRe
         return await _all_failed(node, context, request, ID_REFUSED)
 
     # 3. What can be appended, and what is refused before.
-    found = SortedRequest(node.partitions, node.authorizer, context)
+    batches: Batches = {}
+    refusals: Answers = {}
     sizes_left = iter(sizes)
     for part in parts:
-        found.take(part, sizes_left)
+        _sort(part, sizes_left, node.partitions, node.authorizer, context, batches, refusals)
         if is_long:
             await turn()
-    batches, refusals = found.batches, found.refusals
 
     # 4. Whether the transaction's coordinator lets it pass.
     guards = NO_GUARDS
@@ -133,19 +132,17 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRe
 
     # 5. The appends. The connection's next request waits, and others may append between two turns.
     appends = Appends(request.acks, context.client_id == ADMIN_CLIENT_ID)
-    if len(batches) <= MANY_BATCHES:
-        appends.append(batches, node.clock.now_ms(), guards)
-    else:
-        rest = appends.append_for_a_turn(batches, node.clock, guards)
-        while rest:
-            await turn()
-            rest = appends.append_for_a_turn(rest, node.clock, guards)
+    rest = appends.append(batches, node.clock, guards)
+    while rest:
+        await turn()
+        rest = appends.append(rest, node.clock, guards)
     if appends.left:
         await _append_left(appends, node.clock, guards)
 
     # 6. Until they are to be acknowledged.
     if appends.awaited:
-        await delayed(appends.awaited, request.timeout_ms, node.scheduler, node.turns)
+        is_limited = any(append.commits for append in appends.awaited)  # the disk takes as long as it takes
+        await node.turns.all_done(appends.awaited, request.timeout_ms if is_limited else None, node.scheduler)
 
     # 7. The answer.
     if appends.are_done and not refusals:
@@ -181,49 +178,44 @@ async def _append_left(appends: Appends, clock: Clock, guards: Mapping[Partition
         appends.append_checked(key, checked, clock.now_ms(), guards)
 
 
-class SortedRequest:
-    """What of a request can be appended, and what is refused before."""
-
-    __slots__ = ("_authorizer", "_by_id", "_context", "_partitions", "batches", "refusals")
-
-    def __init__(self, partitions: Partitions, authorizer: Authorizer, context: RequestContext) -> None:
-        self._partitions = partitions
-        self._authorizer = authorizer
-        self._context = context
-        self._by_id = context.api_version >= FIRST_VERSION_WITH_IDS
-        self.batches: Batches = {}
-        self.refusals: Answers = {}
-
-    def take(self, topics: Sequence[TopicProduceData], sizes: Iterator[int | Error]) -> None:
-        """`sizes`: what the check of shapes said of each partition in turn."""
-        by_id, batches, refusals = self._by_id, self.batches, self.refusals
-        partitions = self._partitions
-        for topic in topics:
-            name: str | bytes = topic.topic_id if by_id else topic.name
-            hosted = partitions.by_id.get(topic.topic_id) if by_id else partitions.by_name.get(topic.name)
-            known_name = topic.name if hosted is None else hosted.name
-            refusal = None
-            if by_id and hosted is None:
-                refusal = Error.UNKNOWN_TOPIC_ID
-            elif not self._authorizer.allows(self._context, WRITE, TOPIC, known_name):
-                refusal = Error.TOPIC_AUTHORIZATION_FAILED
-            elif hosted is None:
-                refusal = Error.UNKNOWN_TOPIC_OR_PARTITION
-            for data in topic.partition_data:
-                index = data.index
-                size = next(sizes)
-                if refusal is not None or hosted is None:
-                    refusals[name, index] = refused(index, refusal or Error.UNKNOWN_TOPIC_OR_PARTITION)
-                    continue
-                partition = hosted.partitions.get(index)
-                if partition is None:
-                    refusals[name, index] = refused(index, hosted.missing(index))
-                elif isinstance(size, Error):
-                    refusals[name, index] = refused(index, size)
-                else:
-                    records = data.records
-                    assert records is not None
-                    batches[name, index] = (partition, records if len(records) == size else records[:size])
+def _sort(
+    topics: Sequence[TopicProduceData],
+    sizes: Iterator[int | Error],
+    partitions: Partitions,
+    authorizer: Authorizer,
+    context: RequestContext,
+    batches: Batches,
+    refusals: Answers,
+) -> None:
+    """What of these topics can be appended, and what is refused before. `sizes`: what the check of shapes said of each
+    partition in turn."""
+    by_id = context.api_version >= FIRST_VERSION_WITH_IDS
+    for topic in topics:
+        name: str | bytes = topic.topic_id if by_id else topic.name
+        hosted = partitions.by_id.get(topic.topic_id) if by_id else partitions.by_name.get(topic.name)
+        known_name = topic.name if hosted is None else hosted.name
+        refusal = None
+        if by_id and hosted is None:
+            refusal = Error.UNKNOWN_TOPIC_ID
+        elif not (authorizer.allows_everything or authorizer.allows(context, WRITE, TOPIC, known_name)):
+            refusal = Error.TOPIC_AUTHORIZATION_FAILED
+        elif hosted is None:
+            refusal = Error.UNKNOWN_TOPIC_OR_PARTITION
+        for data in topic.partition_data:
+            index = data.index
+            size = next(sizes)
+            if refusal is not None or hosted is None:
+                refusals[name, index] = refused(index, refusal or Error.UNKNOWN_TOPIC_OR_PARTITION)
+                continue
+            partition = hosted.partitions.get(index)
+            if partition is None:
+                refusals[name, index] = refused(index, hosted.missing(index))
+            elif isinstance(size, Error):
+                refusals[name, index] = refused(index, size)
+            else:
+                records = data.records
+                assert records is not None
+                batches[name, index] = (partition, records if len(records) == size else records[:size])
 
 
 def may_use_id(request: ProduceRequest, authorizer: Authorizer, context: RequestContext) -> bool:
@@ -245,7 +237,13 @@ def check_shapes(topics: Sequence[TopicProduceData], version: int) -> tuple[list
                 found.append(check_shape(data.records, version))
             except KafkaError as failure:
                 found.append(failure.error)
-            transactional = transactional or is_transactional(data.records)
+            records = data.records
+            if (
+                records is not None
+                and len(records) > ATTRIBUTES_LOW_BYTE_POS
+                and records[ATTRIBUTES_LOW_BYTE_POS] & TRANSACTIONAL_BIT
+            ):
+                transactional = True
     return found, transactional
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from broker.handlers.fetch_answers import FRAME_SIZE_BYTES
+from broker.handlers.fetch import FRAME_SIZE_BYTES
 from broker.handlers.share_requests import tell_leaders
 from broker.shares.share_session_cache import FIRST_EPOCH, ShareSession, next_epoch
 from protocol.errors import Error, KafkaError

@@ -1,9 +1,9 @@
-"""What a connection is given to send, and why it may have to close instead."""
+"""What a connection is given to send, and why it may have to close instead; what is handed on as it came."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from storage.files import FileRange
 
@@ -19,6 +19,13 @@ WRITTEN_CHUNKS = (
 
 class CloseConnectionError(Exception):
     """The connection has to close and this is why: what the client sent can't be answered."""
+
+
+class ForwardedRequest(NamedTuple):
+    """As it came, from its header on."""
+
+    data: bytes
+    body_at: int
 
 
 class NotAdmittedError(Exception):
@@ -45,6 +52,10 @@ class Requests(Protocol):
     """Who serves the frames (`broker.network.dispatch`)."""
 
     monotonic_s: Callable[[], float]
+
+    def soon(self, then: Callable[[], object], /) -> None:
+        """`then` is called once what is at hand is done."""
+        ...
 
     def serve(self, connection: Any, frame: memoryview) -> Answer | PendingAnswer:
         """Raises CodecError, CloseConnectionError where the connection has to close."""

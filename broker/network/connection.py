@@ -707,8 +707,8 @@ class Connection(ReceivingSide):
             self._serve()
 
     def _answer_is_there(self) -> None:
-        """Called by who replies, in the middle of other work: what follows from it gets its own turn of the loop."""
-        self._call_soon(self._answered)
+        """Called by who replies, in the middle of other work: what follows from it comes behind that."""
+        self._requests.soon(self._answered)
 
     def _answered(self) -> None:
         pending = self._pending

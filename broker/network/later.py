@@ -8,8 +8,8 @@ Whoever makes the answer calls `reply` or `fail`, once, in the same call or any 
 response itself where it is there already, so that a request that need not wait costs no more than this object.
 
 Who replies is in the middle of other work: a producer's append that completes a fetch, a coordinator that completes
-a rebalance. So nothing is encoded, written or served inside `reply`: the connection does that in a turn of the loop
-of its own.
+a rebalance. So nothing is encoded, written or served inside `reply`: the connection does that once what is at hand is
+done (`Turns.soon`).
 """
 
 from __future__ import annotations

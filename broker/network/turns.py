@@ -18,10 +18,11 @@ it is by then.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from broker.environment.scheduler import LONGEST_HOLD_S, TURN_S
 from broker.environment.threads import Computing, ComputingAtOnce, TakeBack
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from protocol.errors import KafkaError
 
+
+log = logging.getLogger("barnabas.dispatch")
 
 Handle = TypeVar("Handle", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -53,13 +56,12 @@ def runs_to_its_end(handle: Handle) -> Handle:
     return handle
 
 
-def portions(entries: Sequence[T]) -> Iterator[Sequence[T]]:
-    """The entries, as many at a time as one turn goes through."""
-    if len(entries) <= PER_TURN:
-        yield entries
-        return
-    for start in range(0, len(entries), PER_TURN):
-        yield entries[start : start + PER_TURN]
+def portions(entries: Sequence[T]) -> Iterable[Sequence[T]]:
+    """The entries, as many at a time as one turn goes through; nearly always all of them."""
+    count = len(entries)
+    if count <= PER_TURN:
+        return (entries,)
+    return (entries[start : start + PER_TURN] for start in range(0, count, PER_TURN))
 
 
 async def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) -> None:
@@ -68,6 +70,40 @@ async def in_turns(entries: Sequence[T], take: Callable[[Sequence[T]], object]) 
         take(some)
         if len(some) == PER_TURN:
             await turn()
+
+
+class Awaited(Protocol):
+    """One of several that a request waits for together."""
+
+    def start(self, done: Callable[[], None]) -> None:
+        """`done` is called once nothing is waited for any more."""
+        ...
+
+    def expire(self) -> None:
+        """The time is over: it is done."""
+        ...
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more."""
+        ...
+
+
+def _expire(waited: Iterable[Awaited]) -> None:
+    for each in waited:
+        each.expire()
+
+
+def _abandon(waited: Iterable[Awaited]) -> None:
+    for each in waited:
+        each.abandon()
+
+
+def _left_waiting(error: BaseException) -> None:
+    log.error("what a request waited for may be left behind", exc_info=error)
+
+
+def _nothing() -> None:
+    """What was done stays: that the client has gone takes nothing back."""
 
 
 class _UnderWay:
@@ -117,6 +153,7 @@ class Turns:
         self._turn: Scheduled | None = None
         self._stopped = False
         self._turn_began_s: float | None = None  # of the turn that is being taken
+        self._to_call: deque[Callable[[], object]] | None = None  # behind the step that is being taken
 
     def answer(
         self,
@@ -193,6 +230,55 @@ class Turns:
         if isinstance(later, Later):
             later.when_answered(partial(_fail_by, later, failed))
 
+    def soon(self, then: Callable[[], object]) -> None:
+        """`then` is called once what is at hand is done: behind the step, where one is being taken in a turn."""
+        if self._to_call is None:
+            self._call_soon(then)
+        else:
+            self._to_call.append(then)
+
+    def take_all(
+        self,
+        entries: Sequence[T],
+        take: Callable[[Sequence[T]], object],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """Takes the entries, in this call where they are few; `failed` is told of what a later turn raises."""
+        if len(entries) <= PER_TURN:
+            take(entries)
+        else:
+            self.carry_out(in_turns(entries, take), failed)
+
+    async def all_done(self, waited: Sequence[Awaited], timeout_ms: int | None, scheduler: Scheduler) -> None:
+        """Until all of them are done, or the time is over: many begin to wait in turns of the loop, and end so. Where
+        the client goes, nothing is waited for any more, and nothing is taken back."""
+        over: Later[None] = Later()
+        left = len(waited)
+
+        def one_done() -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                over.reply(None)
+
+        timer = None
+        if timeout_ms is not None:
+            expire = partial(self.take_all, waited, _expire, over.fail)
+            timer = scheduler.call_later(max(timeout_ms, 0) / 1000, expire)
+        try:
+            for some in portions(waited):
+                for each in some:
+                    each.start(one_done)
+                if len(some) == PER_TURN:
+                    await turn()
+            over.waits_for(_nothing)
+            await over
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if left:
+                self.take_all(waited, _abandon, _left_waiting)
+
     def _took_s(self) -> float:
         began_s = self._turn_began_s
         return 0.0 if self._watchdog is None or began_s is None else self._watchdog.monotonic_s() - began_s
@@ -254,6 +340,8 @@ class Turns:
         """A step of each of those that wait by now, as long as the turn isn't over."""
         self._turn = None
         left = len(self._waiting)
+        to_call: deque[Callable[[], object]] = deque()
+        self._to_call = to_call
         if self._watchdog is not None:
             self._turn_began_s = self._watchdog.monotonic_s()
         try:
@@ -263,13 +351,17 @@ class Turns:
                 under_way = self._waiting.popleft()
                 before_s = took_s
                 self._step(under_way)
+                while to_call:
+                    to_call.popleft()()
                 took_s = self._took_s()
                 if took_s - before_s > LONGEST_HOLD_S:
                     self._held(under_way.context, took_s - before_s)
                 if took_s > TURN_S:
                     break
         finally:
-            self._turn_began_s = None
+            self._turn_began_s = self._to_call = None
+            for then in to_call:
+                self._call_soon(then)
             self._again()
 
     def _held(self, context: RequestContext | None, took_s: float) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.controller.registration import BrokerIncarnation
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.peers.controller_channel import ToController
-    from broker.replicas.replication import PartitionKey
+    from broker.replicas.in_sync_replicas import PartitionKey
     from protocol.wire.schema import Message
 
 log = logging.getLogger("barnabas.peers")

@@ -12,9 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.network.answers import CloseConnectionError
+from broker.network.answers import CloseConnectionError, ForwardedRequest
 from broker.network.context import RequestContext
-from broker.network.forwarded_route import ForwardedRequest, ForwardedRoute
 from broker.network.later import Later
 from broker.security.authorizer import Principal
 from protocol.apis import APIS, decode_request_header, encode_request_frame, response_body
@@ -27,7 +26,6 @@ from protocol.wire.primitives import Bytes
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
     from broker.network.connection import Connection
-    from broker.network.routes import Route
     from broker.peers.controller_channel import ToController
     from protocol.apis import RequestHeader
     from protocol.wire.schema import Message
@@ -252,6 +250,9 @@ class Forwarding:
     """One request after the other. Each that waits is a connection's only one, and goes with it, so that they are
     bounded."""
 
+    answer_type = ForwardedAnswer
+    """Of what `forward` answers."""
+
     def __init__(self, to_controller: ToController, scheduler: Scheduler) -> None:
         self._to_controller = to_controller
         self._time = scheduler.time
@@ -267,11 +268,9 @@ class Forwarding:
         first, last = max(first, theirs_first), min(last, theirs_last)
         return (first, last) if first <= last else None
 
-    def route(self, api_key: int, api_version: int) -> Route | None:
-        """That of a version of an API that goes to the controller as it came; None for another API."""
-        if api_key not in FORWARDED or api_key in _PREPROCESSED or api_key in _REFUSED_HERE:
-            return None
-        return ForwardedRoute(api_version, self.forward, ForwardedAnswer)
+    def forwards(self, api_key: int) -> bool:
+        """Whether requests of the API go to the controller as they came."""
+        return api_key in FORWARDED and api_key not in _PREPROCESSED and api_key not in _REFUSED_HERE
 
     def forward(
         self, context: RequestContext, request: ForwardedRequest

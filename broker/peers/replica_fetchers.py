@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.endpoints import Address
     from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.replicas.in_sync_replicas import PartitionKey
     from broker.replicas.partition import HostedTopic
     from broker.replicas.partitions import Partitions
-    from broker.replicas.replication import PartitionKey
     from protocol.errors import KafkaError
     from protocol.waiting import Waiting
     from protocol.wire.schema import Message

@@ -153,7 +153,9 @@ class _Help(argparse.HelpFormatter):
 
 class _PrintVersion(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(f"barnabas {_version()}, a Kafka 4.4 broker (levels up to 4.4-IV2; tried with Kafka 4.4.0 and 4.3.1)")
+        print(
+            f"barnabas {_version()}, a Kafka 4.4 broker (levels up to 4.4-IV2; tried with Kafka 4.4.0 and 4.3.1)"
+        )
         parser.exit()
 
 

@@ -6,13 +6,10 @@ A batch is checked, patched and written where it was received, without an object
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.environment.scheduler import IN_A_ROW_S
-from broker.network.later import Later
-from broker.network.turns import PER_TURN, in_turns
 from broker.replicas.leader import Leader
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import BatchIndexAndErrorMessage, PartitionProduceResponse
@@ -20,14 +17,11 @@ from protocol.records.checks import CheckedBatch, RecordValidationError, stamped
 from protocol.records.validation_budget import LITTLE, Effort, TooMuchEffortError, Unpacked
 
 if TYPE_CHECKING:
-    from broker.environment.scheduler import Clock, Scheduler
-    from broker.network.turns import Turns
+    from broker.environment.scheduler import Clock
     from broker.replicas.partition import Partition
     from coordinator.commit_waiters import CommitWaiter
     from storage.log.partition_log import PartitionLog
     from storage.producer_state import VerificationGuard
-
-log = logging.getLogger("barnabas.dispatch")
 
 Key = tuple[str | bytes, int]
 """A partition as the request names it: by the topic's name or its id, and its number."""
@@ -63,10 +57,11 @@ _TOLD_WITH_LOG_START = frozenset(
 class Appends:
     """The appends of one request: their answers so far, and what these have to wait for."""
 
-    __slots__ = ("_acks", "_internal_topics_allowed", "answers", "are_done", "awaited", "left")
+    __slots__ = ("_acks", "_are_many", "_internal_topics_allowed", "answers", "are_done", "awaited", "left")
 
     def __init__(self, acks: int, internal_topics_allowed: bool) -> None:
         self._acks = acks
+        self._are_many = False
         self._internal_topics_allowed = internal_topics_allowed
         self.answers: Answers = {}
         self.awaited: list[AwaitedAppend] = []
@@ -75,45 +70,32 @@ class Appends:
         self.are_done = True
         """Whether all were appended, and are to be acknowledged at once."""
 
-    def append(self, batches: Batches, now_ms: int, guards: Mapping[Partition, VerificationGuard]) -> None:
-        """`guards`: what the transaction's coordinator was asked with, for the appends to show to the log."""
-        for key, (partition, batch) in batches.items():
-            self._append_in_passing(key, partition, batch, now_ms, guards)
-
-    def append_for_a_turn(
+    def append(
         self, batches: Batches, clock: Clock, guards: Mapping[Partition, VerificationGuard]
     ) -> Batches:
-        """Append some of many: as many as one turn of the loop has time for, and the first one in any case. Returns
-        the rest."""
-        monotonic_s, now_ms = clock.monotonic_s, clock.now_ms()
-        end_s = monotonic_s() + IN_A_ROW_S
+        """Append them; of many, as many as one turn of the loop has time for, and the first one in any case. Returns
+        the rest. `guards`: what the transaction's coordinator was asked with, for the appends to show to the log."""
+        now_ms = clock.time_ns() // 1_000_000
+        if len(batches) > MANY_BATCHES:
+            self._are_many = True
+        end_s = clock.monotonic_s() + IN_A_ROW_S if self._are_many else None
         rest = iter(batches.items())
         for key, (partition, batch) in rest:
-            self._append_in_passing(key, partition, batch, now_ms, guards)
-            if monotonic_s() >= end_s:
-                break
-        return dict(rest)
-
-    def _append_in_passing(
-        self,
-        key: Key,
-        partition: Partition,
-        batch: memoryview,
-        now_ms: int,
-        guards: Mapping[Partition, VerificationGuard],
-    ) -> None:
-        if self._acks not in VALID_ACKS:
-            self.are_done = False
-            self.answers[key] = refused(key[1], Error.INVALID_REQUIRED_ACKS)
-        elif partition.topic.is_internal and not self._internal_topics_allowed:
-            self.answers[key] = self._refused(partition, Error.INVALID_TOPIC_EXCEPTION)
-        else:
-            guard = guards.get(partition) if guards else None
-            try:
-                self.answers[key] = self._append(partition, batch, now_ms, guard)
-            except TooMuchEffortError:
-                self.left[key] = (partition, batch)
+            if self._acks not in VALID_ACKS:
                 self.are_done = False
+                self.answers[key] = refused(key[1], Error.INVALID_REQUIRED_ACKS)
+            elif partition.topic.is_internal and not self._internal_topics_allowed:
+                self.answers[key] = self._refused(partition, Error.INVALID_TOPIC_EXCEPTION)
+            else:
+                guard = guards.get(partition) if guards else None
+                try:
+                    self.answers[key] = self._append(partition, batch, now_ms, guard)
+                except TooMuchEffortError:
+                    self.left[key] = (partition, batch)
+                    self.are_done = False
+            if end_s is not None and clock.monotonic_s() >= end_s:
+                return dict(rest)
+        return NOTHING
 
     def append_checked(
         self, key: Key, checked: Checked, now_ms: int, guards: Mapping[Partition, VerificationGuard]
@@ -137,8 +119,8 @@ class Appends:
             return self._refused(partition, Error.NOT_LEADER_OR_FOLLOWER)
         log = leader.log
         try:
-            if self._acks == ALL_IN_SYNC:
-                leader.check_in_sync()
+            if self._acks == ALL_IN_SYNC and leader.is_under_min_isr:
+                raise KafkaError(Error.NOT_ENOUGH_REPLICAS)
             if checked is None:
                 checked = validate(
                     batch, partition.topic.rules, now_ms, partition.topic.name, partition.index, LITTLE
@@ -223,66 +205,6 @@ def refused(
 # --- until an append is acknowledged (Kafka: `DelayedProduce`) --------------------------------------------------
 
 
-async def delayed(
-    appends: Sequence[AwaitedAppend], timeout_ms: int, scheduler: Scheduler, turns: Turns
-) -> None:
-    """Until all of them are committed, and on the disk where `flush.messages` was reached; or the time is over, which
-    isn't limited for the disk. Many begin to wait in turns of the loop, and end so. Where the client goes, nothing is
-    waited for any more."""
-    over: Later[None] = Later()
-    left = len(appends)
-
-    def one_done() -> None:
-        nonlocal left
-        left -= 1
-        if left == 0:
-            over.reply(None)
-
-    def start(some: Sequence[AwaitedAppend]) -> None:
-        for append in some:
-            append.start(one_done)
-
-    def expire() -> None:
-        _with_all(appends, AwaitedAppend.expire, turns, over.fail)
-
-    timer = None
-    if any(append.commits for append in appends):
-        timer = scheduler.call_later(max(timeout_ms, 0) / 1000, expire)
-    try:
-        await in_turns(appends, start)
-        over.waits_for(_nothing)
-        await over
-    finally:
-        if timer is not None:
-            timer.cancel()
-        if left:
-            _with_all(appends, AwaitedAppend.abandon, turns, _left_waiting)
-
-
-def _with_all(
-    appends: Sequence[AwaitedAppend],
-    act: Callable[[AwaitedAppend], None],
-    turns: Turns,
-    failed: Callable[[BaseException], None],
-) -> None:
-    def take(some: Sequence[AwaitedAppend]) -> None:
-        for append in some:
-            act(append)
-
-    if len(appends) > PER_TURN:
-        turns.carry_out(in_turns(appends, take), failed)
-    else:
-        take(appends)
-
-
-def _left_waiting(error: BaseException) -> None:
-    log.error("what waited for an append may be left behind", exc_info=error)
-
-
-def _nothing() -> None:
-    """The records stay: that their client has gone takes nothing back."""
-
-
 class AwaitedAppend:
     """One partition's part of it: what ends at `end_offset` was appended, and isn't to be acknowledged yet."""
 
@@ -327,6 +249,7 @@ class AwaitedAppend:
             self._log.when_flushed(self.end_offset, self._flushed)
         if self.commits:
             self._waiter = self._leader.when_committed(self.end_offset, self._committed)
+        self._tell_if_over()  # its time may have been over before
 
     def expire(self) -> None:
         """It took too long: the records stay, and may still be committed."""

@@ -1,34 +1,27 @@
-"""Incremental fetch sessions (KIP-227; Kafka: `FetchSession`, `FetchSessionCache`).
+"""What a Fetch names, and incremental fetch sessions (KIP-227; Kafka: `FetchSession`, `FetchSessionCache`).
 
 A session remembers what a consumer fetches, so that a request names only what changed and an answer lists only what
 is news. Its state changes in exactly two places: `begin` takes over what the request says, `finish` what the answer
 tells. A request with a wrong epoch changes nothing.
 
-Of many partitions both go in turns of the loop. What a request says is put together beside the session, and taken over
-in one turn, the last: a client that hangs up before has changed nothing. What an answer tells is taken over as it is
-told; who hangs up during that begins anew, with a full request, since it doesn't know what it missed.
+Of many partitions both go in turns of the loop. What such a request says is put together beside the session, and taken
+over in one turn, the last: a client that hangs up before has changed nothing. What an answer tells is taken over as it
+is told; who hangs up during that begins anew, with a full request, since it doesn't know what it missed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from broker.controller.image import MAX_NAME_LENGTH
 from broker.network.turns import PER_TURN, portions
-from broker.replicas.fetch_targets import (
-    FetchTarget,
-    Key,
-    Wanted,
-    by_topic,
-    drop_forgotten,
-    parts_of,
-    take_wanted,
-)
+from broker.replicas.replica_selector import NO_REPLICA
 from protocol.errors import Error
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from protocol.messages.fetch import ForgottenTopic, PartitionData
+    from protocol.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
 
 SHARDS = (
     8  # FetchSession.NUM_CACHE_SHARDS: slots are divided among them, so fewer than 8 slots make no session
@@ -48,15 +41,150 @@ FINAL_SESSION_EPOCH = -1
 Answered = list[tuple["FetchTarget", "PartitionData"]]
 
 
+# --- what a request names
+
+# A partition is known by what the request names it by: (topic name, index) or (topic id, index).
+Key = tuple[str | bytes, int]
+
+T = TypeVar("T")
+ByTopic = Sequence[tuple[str | bytes, Sequence[T]]]
+"""What a request names, by topics."""
+
+Wanted = ByTopic["FetchPartition"]
+
+
+class FetchTarget:
+    """One partition that is fetched: what the client wants, and what it was last told of it."""
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "partition_max_bytes",
+        "told_high_watermark",
+        "told_log_start_offset",
+        "topic",
+        "topic_name",
+    )
+
+    def __init__(self, topic: str | bytes, wanted: FetchPartition) -> None:
+        self.topic = topic
+        self.topic_name = topic if isinstance(topic, str) else ""  # of a topic id once it is known
+        self.index = wanted.partition
+        self.told_high_watermark = -1
+        self.told_log_start_offset = -1
+        self.fetch_offset = wanted.fetch_offset
+        self.partition_max_bytes = wanted.partition_max_bytes
+        self.current_leader_epoch = wanted.current_leader_epoch
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.log_start_offset = wanted.log_start_offset  # of a follower that fetches
+
+    @property
+    def key(self) -> Key:
+        return (self.topic, self.index)
+
+    def update(self, wanted: FetchPartition) -> None:
+        self.fetch_offset = wanted.fetch_offset
+        self.partition_max_bytes = wanted.partition_max_bytes
+        self.current_leader_epoch = wanted.current_leader_epoch
+        self.last_fetched_epoch = wanted.last_fetched_epoch
+        self.log_start_offset = wanted.log_start_offset
+
+    def updated(self, wanted: FetchPartition) -> FetchTarget:
+        """As this one, with what is wanted of it now."""
+        target = FetchTarget(self.topic, wanted)
+        target.topic_name = self.topic_name
+        target.told_high_watermark = self.told_high_watermark
+        target.told_log_start_offset = self.told_log_start_offset
+        return target
+
+    def is_news(self, answer: PartitionData) -> bool:
+        """Whether the client doesn't know yet what the answer says, or has to act on it (Kafka:
+        `CachedPartition.maybeUpdateResponseData`). What an answer doesn't wait for more is news, or its reader asks
+        for the same again at once, and never learns why."""
+        return (
+            bool(answer.records)
+            or answer.diverging_epoch is not None
+            or answer.preferred_read_replica != NO_REPLICA
+            or answer.high_watermark != self.told_high_watermark
+            or answer.log_start_offset != self.told_log_start_offset
+            or answer.error_code != 0
+        )
+
+    def tell(self, answer: PartitionData) -> bool:
+        """Remember what the answer says; whether it is news. After an error a partition is news once more."""
+        news = self.is_news(answer)
+        self.told_high_watermark = -1 if answer.error_code != 0 else answer.high_watermark
+        self.told_log_start_offset = answer.log_start_offset
+        return news
+
+
+def take_wanted(targets: dict[Key, FetchTarget], wanted: Wanted, *, of_session: bool = False) -> bool:
+    """Take over what is wanted. Of one listed twice the last entry counts, at the place of the first.
+
+    `of_session`: the targets that are there are a session's, which isn't to be changed yet. Returns whether a session
+    may be kept of it.
+    """
+    fits = True
+    for topic, partitions in wanted:
+        for partition in partitions:
+            key = (topic, partition.partition)
+            known = targets.get(key)
+            if known is None:
+                targets[key] = FetchTarget(topic, partition)
+                fits = fits and len(topic) <= MAX_NAME_LENGTH  # no topic has a longer name
+            elif of_session:
+                targets[key] = known.updated(partition)
+            else:
+                known.update(partition)
+    return fits
+
+
+def drop_forgotten(targets: dict[Key, FetchTarget], forgotten: ByTopic[int]) -> None:
+    for topic, indexes in forgotten:
+        for index in indexes:
+            targets.pop((topic, index), None)
+
+
+def _are_many(wanted: Wanted, forgotten: Sequence[ForgottenTopic]) -> bool:
+    """Whether more is named than one turn takes over."""
+    named = len(wanted) + len(forgotten)
+    for _, partitions in wanted:
+        named += len(partitions)
+    for gone in forgotten:
+        named += len(gone.partitions)
+    return named > PER_TURN
+
+
+def parts_of(named: ByTopic[T]) -> Iterator[ByTopic[T]]:
+    """As much of it as one turn takes over."""
+    some: list[tuple[str | bytes, Sequence[T]]] = []
+    room = PER_TURN
+    for topic, partitions in named:
+        for part in portions(partitions):
+            some.append((topic, part))
+            room -= 1 + len(part)
+            if room <= 0:
+                yield some
+                some, room = [], PER_TURN
+    yield some
+
+
+# --- sessions
+
+
 class Session:
     """A fetch session: its partitions in the order in which they are read."""
 
-    __slots__ = ("by_id", "created_ms", "epoch", "last_used_ms", "session_id", "targets")
+    __slots__ = ("by_id", "counted", "created_ms", "epoch", "last_used_ms", "session_id", "targets")
 
     def __init__(self, session_id: int, by_id: bool, targets: dict[Key, FetchTarget], now_ms: int) -> None:
         self.session_id = session_id
         self.by_id = by_id
         self.targets = targets
+        self.counted = len(targets)  # among the partitions of all sessions
         self.epoch = 1
         self.created_ms = now_ms
         self.last_used_ms = now_ms
@@ -100,7 +228,7 @@ class FetchSessions:
     def __len__(self) -> int:
         return sum(map(len, self._shards))
 
-    def begin(
+    async def begin(
         self,
         *,
         session_id: int,
@@ -108,77 +236,53 @@ class FetchSessions:
         by_id: bool,
         wanted: Wanted,
         forgotten: Sequence[ForgottenTopic],
-        now_ms: int,
+        now_ms: Callable[[], int],
     ) -> FetchPlan:
         """Take over what a request says. An error of the plan is the whole answer."""
-        if session_epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH):
-            if session_id != NO_SESSION:
-                self._remove(session_id)
-            targets: dict[Key, FetchTarget] = {}
-            may_be_kept = take_wanted(targets, wanted) and session_epoch == INITIAL_SESSION_EPOCH
-            return FetchPlan(
-                [*targets.values()], by_id=by_id, of_new_session=targets if may_be_kept else None
-            )
-        session = self._get(session_id)
-        if session is None or session.epoch != session_epoch or session.by_id != by_id:
-            return FetchPlan([], by_id=by_id, error=_refusal(session, session_epoch))
-        targets = session.targets
-        fits = True
-        if wanted or forgotten:
-            self._partitions -= len(targets)
-            try:
-                fits = take_wanted(targets, wanted)
-                if forgotten:
-                    drop_forgotten(targets, by_topic(forgotten, by_id))
-            finally:
-                self._partitions += len(targets)
-        return self._go_on(session, fits, now_ms)
-
-    async def begin_in_turns(
-        self,
-        *,
-        session_id: int,
-        session_epoch: int,
-        by_id: bool,
-        wanted: Wanted,
-        forgotten: Sequence[ForgottenTopic],
-        now_ms: int,
-    ) -> FetchPlan:
-        """As `begin`, of a request that names many partitions."""
         is_full = session_epoch in (INITIAL_SESSION_EPOCH, FINAL_SESSION_EPOCH)
+        has_one = len(wanted) == 1 and len(wanted[0][1]) == 1 and not forgotten  # as most have
+        is_long = not has_one and _are_many(wanted, forgotten)
         session = None
         targets: dict[Key, FetchTarget] = {}
         if is_full:
-            self._remove(session_id)
+            if session_id != NO_SESSION:
+                self._remove(session_id)
         else:
             session = self._get(session_id)
             if session is None or session.epoch != session_epoch or session.by_id != by_id:
                 return FetchPlan([], by_id=by_id, error=_refusal(session, session_epoch))
-            targets = session.targets.copy()
+            targets = session.targets.copy() if is_long else session.targets
         fits = True
-        for some in parts_of(wanted):
-            fits = take_wanted(targets, some, of_session=not is_full) and fits
-            await turn()
-        if session is not None:
-            for gone in parts_of(by_topic(forgotten, by_id)):
-                drop_forgotten(targets, gone)
+        for some in parts_of(wanted) if is_long else (wanted,):
+            fits = take_wanted(targets, some, of_session=is_long and not is_full) and fits
+            if is_long:
                 await turn()
         if session is None:
             may_be_kept = fits and session_epoch == INITIAL_SESSION_EPOCH
             return FetchPlan(
                 [*targets.values()], by_id=by_id, of_new_session=targets if may_be_kept else None
             )
-        now = self._get(session_id)
-        if now is not session or now.epoch != session_epoch:  # another request was here meanwhile
-            error = Error.FETCH_SESSION_ID_NOT_FOUND if now is not session else _refusal(now, session_epoch)
-            return FetchPlan([], by_id=by_id, error=error)
-        self._partitions += len(targets) - len(session.targets)
-        session.targets = targets
-        return self._go_on(session, fits, now_ms)
+        if forgotten:
+            gone = [(each.topic_id if by_id else each.topic, each.partitions) for each in forgotten]
+            for part in parts_of(gone) if is_long else (gone,):
+                drop_forgotten(targets, part)
+                if is_long:
+                    await turn()
+        if is_long:
+            now = self._get(session_id)
+            if now is not session or now.epoch != session_epoch:  # another request was here meanwhile
+                error = (
+                    Error.FETCH_SESSION_ID_NOT_FOUND if now is not session else _refusal(now, session_epoch)
+                )
+                return FetchPlan([], by_id=by_id, error=error)
+            session.targets = targets
+        return self._go_on(session, fits, now_ms())
 
     def _go_on(self, session: Session, fits: bool, now_ms: int) -> FetchPlan:
         """With a session that has taken over what a request says."""
         targets = session.targets
+        self._partitions += len(targets) - session.counted
+        session.counted = len(targets)
         if not targets:
             self._remove(session.session_id)
             return FetchPlan([], by_id=session.by_id)
@@ -192,34 +296,28 @@ class FetchSessions:
             return FetchPlan([], by_id=session.by_id, error=Error.FETCH_SESSION_ID_NOT_FOUND)
         return FetchPlan([*targets.values()], by_id=session.by_id, session=session)
 
-    def finish(self, plan: FetchPlan, answers: Answered, now_ms: int) -> tuple[int, Answered]:
+    async def finish(
+        self, plan: FetchPlan, answers: Answered, now_ms: Callable[[], int]
+    ) -> tuple[int, Answered]:
         """The session id to answer with, and the partitions that the answer lists."""
-        if plan.session is not None:
-            return plan.session.session_id, _news(plan.session, answers)
-        if plan.of_new_session is None:
-            return NO_SESSION, answers
-        for target, answer in answers:
-            target.tell(answer)
-        return self._create(plan.of_new_session, plan.by_id, now_ms), answers
-
-    async def finish_in_turns(self, plan: FetchPlan, answers: Answered, now_ms: int) -> tuple[int, Answered]:
-        """As `finish`, of many partitions."""
         session = plan.session
-        if session is not None:
-            news: Answered = []
-            for some in portions(answers):
-                news += _news(session, some)
-                if len(some) == PER_TURN:
-                    await turn()
-            return session.session_id, news
-        if plan.of_new_session is None:
+        if session is None and plan.of_new_session is None:
             return NO_SESSION, answers
+        news: Answered = []
         for some in portions(answers):
             for target, answer in some:
-                target.tell(answer)
+                if not target.tell(answer) or session is None:
+                    continue
+                news.append((target, answer))
+                if answer.records and (key := target.key) in session.targets:
+                    # read last next time, so that none starves behind a busy one
+                    session.targets[key] = session.targets.pop(key)
             if len(some) == PER_TURN:
                 await turn()
-        return self._create(plan.of_new_session, plan.by_id, now_ms), answers
+        if session is not None:
+            return session.session_id, news
+        assert plan.of_new_session is not None
+        return self._create(plan.of_new_session, plan.by_id, now_ms()), answers
 
     def _get(self, session_id: int) -> Session | None:
         return self._shards[session_id // self._range].get(session_id) if session_id > 0 else None
@@ -228,7 +326,7 @@ class FetchSessions:
         session = self._get(session_id)
         if session is not None:
             del self._shards[session_id // self._range][session_id]
-            self._partitions -= len(session.targets)
+            self._partitions -= session.counted
 
     def _create(self, targets: dict[Key, FetchTarget], by_id: bool, now_ms: int) -> int:
         number = self._next_shard
@@ -241,7 +339,7 @@ class FetchSessions:
             evicted = next(_evictable([*shard.values()], size, now_ms), None)
             if evicted is None:
                 return NO_SESSION
-            wanted -= len(evicted.targets)
+            wanted -= evicted.counted
         if self._partitions + wanted > MOST_SESSION_PARTITIONS and not self._make_room(
             wanted, size, now_ms, evicted
         ):
@@ -264,7 +362,7 @@ class FetchSessions:
         evicted = []
         for session in _evictable(sessions, size, now_ms):
             evicted.append(session)
-            excess -= len(session.targets)
+            excess -= session.counted
             if excess <= 0:
                 break
         if excess > 0:
@@ -281,19 +379,6 @@ def _refusal(session: Session | None, session_epoch: int) -> Error:
     if session.epoch != session_epoch:
         return Error.INVALID_FETCH_SESSION_EPOCH
     return Error.FETCH_SESSION_TOPIC_ID_ERROR
-
-
-def _news(session: Session, answers: Sequence[tuple[FetchTarget, PartitionData]]) -> Answered:
-    """Tell the session; what of it the answer lists."""
-    news = []
-    targets = session.targets
-    for target, answer in answers:
-        if not target.tell(answer):
-            continue
-        news.append((target, answer))
-        if answer.records and (key := target.key) in targets:
-            targets[key] = targets.pop(key)  # read last next time, so that none starves behind a busy one
-    return news
 
 
 def _evictable(sessions: list[Session], new_size: int, now_ms: int) -> Iterator[Session]:

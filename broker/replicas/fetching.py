@@ -1,11 +1,15 @@
-"""Reading for a Fetch (Kafka: `ReplicaManager.readFromLog`)."""
+"""Reading for a Fetch, and waiting until there is enough to read (Kafka: `ReplicaManager.readFromLog`,
+`DelayedFetch`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from broker.network.later import Later
+from broker.network.turns import PER_TURN, portions
 from broker.replicas.leader import Leader
 from broker.replicas.replica import NO_BROKER_EPOCH
 from protocol.errors import Error, KafkaError
@@ -15,11 +19,14 @@ from protocol.waiting import turn
 from storage.log.aborted import IndexInTheMakingError
 from storage.log.leader_epochs import UNDEFINED_OFFSET
 from storage.log.log_config import LONG_MAX
+from storage.log.reads import ENOUGH_BYTES
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
+    from broker.environment.scheduler import Scheduler
+    from broker.network.turns import Turns
     from broker.quotas.replication_quotas import ReplicationQuota
-    from broker.replicas.fetch_targets import FetchTarget
+    from broker.replicas.fetch_sessions import FetchTarget
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from broker.replicas.replica_selector import RackAwareReplicaSelector
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from storage.log.log_state import ReadResult
     from storage.log.partition_log import PartitionLog
 
+logger = logging.getLogger("barnabas.fetch")
 
 # --- By which settings a follower fetches ---------------------------------------------------------------------
 
@@ -155,7 +163,7 @@ class FetchParameters:
 
 
 class Reading:
-    """One pass over the partitions: an answer for each, and whether the fetch may wait for more.
+    """What is read of the partitions of one fetch: an answer for each, and whether the fetch may wait for more.
 
     `found` are those of the cluster, as it was known at first sight. None is one that isn't here: nothing waits then,
     and so only those that are here keep a fetch waiting. What is unknown, or isn't for this client to read, is answered
@@ -166,13 +174,15 @@ class Reading:
         "_aborted_left",
         "_at_once_left",
         "_left",
+        "_may_read",
         "_partitions",
+        "_readable",
+        "answers",
         "bytes_read",
         "found",
         "must_answer",
         "parameters",
         "refused",
-        "results",
         "unknown_ids",
     )
 
@@ -180,43 +190,22 @@ class Reading:
         self,
         partitions: Partitions,
         parameters: FetchParameters,
-        targets: list[FetchTarget],
-        may_read: Callable[[str], bool],
-        before: Reading | None = None,
+        may_read: Callable[[str], bool] | None = None,
     ) -> None:
-        """`may_read(topic)` is asked once for each topic. What was read `before` of the same fetch counts as read."""
+        """`may_read(topic)` is asked once for each topic; without it all may be read."""
         self._partitions = partitions
         self.parameters = parameters
+        self._may_read = may_read
+        self._readable: dict[str, bool] = {}
         self.found: list[tuple[FetchTarget, Partition | None]] = []
-        unknown_ids: Results = []
-        refused: Results = []
-        readable: dict[str, bool] = {}
-        for target in targets:
-            if not _resolve(partitions, parameters, target):
-                unknown_ids.append((target, refusal(target, Error.UNKNOWN_TOPIC_ID)))
-                continue
-            topic = target.topic_name
-            if topic not in readable:
-                readable[topic] = may_read(topic)
-            partition = partitions.find(topic, target.index)
-            if not readable[topic]:
-                refused.append((target, refusal(target, Error.TOPIC_AUTHORIZATION_FAILED)))
-            elif partition is None and (
-                (missing := partitions.missing(topic, target.index)) == Error.UNKNOWN_TOPIC_OR_PARTITION
-            ):
-                refused.append((target, refusal(target, missing)))
-            else:
-                self.found.append((target, partition))
-        self.unknown_ids = unknown_ids
-        self.refused = unknown_ids + refused
-        self._begin()
-        if before is not None:
-            self._go_on_from(before)
-        for target, partition in self.found:
-            self.results.append((target, self._read(partition, target)))
-        self.results += self.refused
-        if parameters.from_follower:
-            self._learn_positions()
+        self.unknown_ids: Results = []
+        self.refused: Results = []
+        self.forget()
+
+    @property
+    def results(self) -> Results:
+        """Of all that was read, and refused."""
+        return self.answers + self.unknown_ids + self.refused
 
     @property
     def may_wait(self) -> bool:
@@ -229,63 +218,57 @@ class Reading:
             and bool(self.found)
         )
 
-    @property
-    def waited_for(self) -> list[tuple[FetchTarget, Partition]]:
-        """What was found, where the answer may wait: all of it is here."""
-        return cast("list[tuple[FetchTarget, Partition]]", self.found)
-
-    def read(self) -> None:
-        """Read what was found, anew: `results` is what is there now."""
-        self._begin()
-        for target, _ in self.found:
-            partition = self._partitions.find(target.topic_name, target.index)
-            self.results.append((target, self._read(partition, target)))
-        self.results += self.refused
-
-    def add(self, part: Reading) -> None:
-        """Take over what was read behind this, of other partitions."""
-        self._go_on_from(part)
-        self.results[len(self.found) :] = part.results[: len(part.found)]
-        self.found += part.found
-        refused = self.refused[len(self.unknown_ids) :] + part.refused[len(part.unknown_ids) :]
-        self.unknown_ids += part.unknown_ids
-        self.refused = self.unknown_ids + refused
-        self.results += self.refused
-
-    async def read_in_parts(self, at_once: int) -> None:
-        """As `read`, so many partitions at a time."""
-        self._begin()
-        for start in range(0, len(self.found), at_once):
-            for target, _ in self.found[start : start + at_once]:
-                partition = self._partitions.find(target.topic_name, target.index)
-                self.results.append((target, self._read(partition, target)))
-            await turn()
-        self.results += self.refused
+    def read(self, targets: Sequence[FetchTarget]) -> None:
+        """Read these, behind what was read before."""
+        partitions, by_id = self._partitions, self.parameters.by_id
+        may_read, readable = self._may_read, self._readable
+        begin = len(self.found)
+        for target in targets:
+            topic = target.topic_name
+            if by_id and not topic:
+                # A session remembers the name, also when the topic is gone, as Kafka's do.
+                of_id = partitions.by_id.get(target.topic)  # type: ignore[arg-type]
+                if of_id is None:
+                    self.unknown_ids.append((target, refusal(target, Error.UNKNOWN_TOPIC_ID)))
+                    continue
+                topic = target.topic_name = of_id.name
+            if may_read is not None and topic not in readable:
+                readable[topic] = may_read(topic)
+            hosted = partitions.by_name.get(topic)
+            partition = None if hosted is None else hosted.partitions.get(target.index)
+            if may_read is not None and not readable[topic]:
+                self.refused.append((target, refusal(target, Error.TOPIC_AUTHORIZATION_FAILED)))
+            elif partition is None and (
+                (missing := partitions.missing(topic, target.index)) == Error.UNKNOWN_TOPIC_OR_PARTITION
+            ):
+                self.refused.append((target, refusal(target, missing)))
+            else:
+                self.found.append((target, partition))
+                self.answers.append((target, self._read(partition, target)))
+        if self.parameters.from_follower:
+            self._learn_positions(begin)
 
     def forget(self) -> None:
         """The fetch waits, and will read anew: what was read needn't be held so long."""
-        self._begin()
-
-    def _begin(self) -> None:
         self.bytes_read = 0
         self.must_answer = False
         self._left = self.parameters.max_bytes
         self._at_once_left = MOST_READ_AT_ONCE
         self._aborted_left = MOST_ABORTED
-        self.results: Results = []
+        self.answers: Results = []
 
-    def _go_on_from(self, before: Reading) -> None:
-        self.bytes_read = before.bytes_read
-        self.must_answer = before.must_answer
-        self._left = before._left
-        self._at_once_left = before._at_once_left
-        self._aborted_left = before._aborted_left
+    def read_anew(self, found: Sequence[tuple[FetchTarget, Partition | None]]) -> None:
+        """Read these of what was found, as they are now."""
+        for target, _ in found:
+            partition = self._partitions.find(target.topic_name, target.index)
+            self.answers.append((target, self._read(partition, target)))
 
-    def _learn_positions(self) -> None:
+    def _learn_positions(self, begin: int) -> None:
         """What a follower asks for tells what it has (Kafka: `Partition.updateFollowerFetchState`)."""
         follower, epoch = self.parameters.replica_id, self.parameters.replica_epoch
-        for number, (target, partition) in enumerate(self.found):
-            answer = self.results[number][1]
+        for number in range(begin, len(self.found)):
+            target, partition = self.found[number]
+            answer = self.answers[number][1]
             if partition is None or answer.error_code or answer.diverging_epoch is not None:
                 continue
             role = partition.role
@@ -295,23 +278,94 @@ class Reading:
                 role.follower_fetched(follower, target.fetch_offset, target.log_start_offset, epoch)
             except KafkaError as error:
                 self.must_answer = True
-                self.results[number] = (target, _failed(target, error.error))
+                self.answers[number] = (target, _failed(target, error.error))
 
     def _read(self, partition: Partition | None, target: FetchTarget) -> PartitionData:
+        """The answer for one partition; whatever is wrong with it becomes that."""
+        parameters = self.parameters
+        records: bytes | list[bytes | FileRange] = b""
+        aborted: list[AbortedTransaction] | None = None
+        diverging = None
         try:
+            # 1. It is here, as the reader knows it, and for this reader.
             if partition is None:  # elsewhere, deleted while the fetch waited, or its disk failed
                 raise KafkaError(self._partitions.missing(target.topic_name, target.index))
-            if self.parameters.by_id and partition.topic.topic_id != target.topic:
+            if parameters.by_id and partition.topic.topic_id != target.topic:
                 raise KafkaError(Error.INCONSISTENT_TOPIC_ID)  # created again under the same name
-            answer = self._read_partition(partition, target)
+            if target.current_leader_epoch >= 0:  # else it says none
+                partition.check_leader_epoch(target.current_leader_epoch)
+            if parameters.only_leader:
+                role = partition.role
+                if role.__class__ is not Leader:
+                    raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+                if parameters.from_follower and not role.has_replica(parameters.replica_id):
+                    raise _not_its_follower(target)
+            log, offset = partition.log, target.fetch_offset
+            # 2. Another replica is a better one to read from.
+            if parameters.selector is not None:
+                elsewhere = self._elsewhere(parameters.selector, partition, target)
+                if elsewhere is not None:
+                    return elsewhere
+            # 3. The reader's log and this one are the same up to there.
+            if target.last_fetched_epoch >= 0:
+                diverging = _diverging_epoch(partition, target.last_fetched_epoch, offset)
+            stable_offset = log.last_stable_offset
+            if parameters.read_committed:
+                aborted = []
+            if diverging is not None:
+                self.must_answer = True
+            else:
+                # 4. The records.
+                if offset < log.log_start_offset or offset > log.log_end_offset:
+                    raise KafkaError(Error.OFFSET_OUT_OF_RANGE)
+                if self._left < 0 or target.partition_max_bytes < 0:
+                    raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+                if parameters.from_follower:
+                    bound = parameters.bound(partition)
+                else:
+                    bound = stable_offset if parameters.read_committed else log.high_watermark
+                if offset < bound:
+                    reads_aborted = parameters.read_committed and log.has_aborted_behind(offset)
+                    aborted_bound = LONG_MAX
+                    if reads_aborted:
+                        most = self._aborted_left if self._aborted_left > ABORTED_OF_EACH else ABORTED_OF_EACH
+                        aborted_bound = log.bound_by_aborted(offset, most)
+                    max_bytes, left, at_once = target.partition_max_bytes, self._left, self._at_once_left
+                    read = log.read(
+                        offset,
+                        max_bytes if max_bytes < left else left,
+                        bound if bound < aborted_bound else aborted_bound,
+                        self.bytes_read == 0,
+                        at_once if at_once < PARTITION_AT_ONCE_BYTES else PARTITION_AT_ONCE_BYTES,
+                    )
+                    records, rest = read.records, read.rest
+                    if reads_aborted:
+                        aborted = aborted_in(log, offset, read, aborted_bound)
+                        if aborted is None:
+                            aborted, records, rest = [], b"", None
+                        self._aborted_left -= len(aborted)
+                    size = len(records)
+                    self._at_once_left = at_once - size
+                    if rest is not None:
+                        size += len(rest)
+                        records = [records, rest]
+                    self._left = left - size
+                    self.bytes_read += size
         except (KafkaError, OSError, CorruptRecordError) as error:
             self.must_answer = True
-            answer = _failed(target, _error_of(error))
-        if self._left < 0:
-            self._left = 0  # below it by the request alone, or by a first batch that came whole
-        if answer.diverging_epoch is not None:
-            self.must_answer = True
-        return answer
+            return _failed(target, _error_of(error))
+        finally:
+            if self._left < 0:
+                self._left = 0  # below it by the request alone, or by a first batch that came whole
+        return PartitionData.of(
+            partition_index=target.index,
+            high_watermark=log.high_watermark,
+            last_stable_offset=stable_offset,
+            log_start_offset=log.log_start_offset,
+            diverging_epoch=diverging,
+            aborted_transactions=aborted,
+            records=records,
+        )
 
     def _elsewhere(
         self, selector: RackAwareReplicaSelector, partition: Partition, target: FetchTarget
@@ -331,66 +385,6 @@ class Reading:
             aborted_transactions=None,
             preferred_read_replica=preferred,
             records=b"",
-        )
-
-    def _read_partition(self, partition: Partition, target: FetchTarget) -> PartitionData:
-        parameters = self.parameters
-        if target.current_leader_epoch >= 0:  # else it says none
-            partition.check_leader_epoch(target.current_leader_epoch)
-        if parameters.only_leader:
-            leader = partition.leader()
-            if parameters.from_follower and not leader.has_replica(parameters.replica_id):
-                raise _not_its_follower(target)
-        log, offset = partition.log, target.fetch_offset
-        if parameters.selector is not None:
-            elsewhere = self._elsewhere(parameters.selector, partition, target)
-            if elsewhere is not None:
-                return elsewhere
-        diverging = None
-        if target.last_fetched_epoch >= 0:
-            diverging = _diverging_epoch(partition, target.last_fetched_epoch, offset)
-        records: bytes | list[bytes | FileRange] = b""
-        aborted: list[AbortedTransaction] | None = [] if parameters.read_committed else None
-        if diverging is None:
-            if offset < log.log_start_offset or offset > log.log_end_offset:
-                raise KafkaError(Error.OFFSET_OUT_OF_RANGE)
-            if self._left < 0 or target.partition_max_bytes < 0:
-                raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
-            bound = parameters.bound(partition)
-            if offset < bound:
-                aborted_bound = LONG_MAX
-                if parameters.read_committed:
-                    most = self._aborted_left if self._aborted_left > ABORTED_OF_EACH else ABORTED_OF_EACH
-                    aborted_bound = log.bound_by_aborted(offset, most)
-                max_bytes, left, at_once = target.partition_max_bytes, self._left, self._at_once_left
-                read = log.read(
-                    offset,
-                    max_bytes if max_bytes < left else left,
-                    min(bound, aborted_bound),
-                    min_one_batch=self.bytes_read == 0,
-                    at_once=at_once if at_once < PARTITION_AT_ONCE_BYTES else PARTITION_AT_ONCE_BYTES,
-                )
-                records, rest = read.records, read.rest
-                if parameters.read_committed:
-                    aborted = aborted_in(log, offset, read, aborted_bound)
-                    if aborted is None:
-                        aborted, records, rest = [], b"", None
-                    self._aborted_left -= len(aborted)
-                size = len(records)
-                self._at_once_left = at_once - size
-                if rest is not None:
-                    size += len(rest)
-                    records = [records, rest]
-                self._left = left - size
-                self.bytes_read += size
-        return PartitionData.of(
-            partition_index=target.index,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            diverging_epoch=diverging,
-            aborted_transactions=aborted,
-            records=records,
         )
 
 
@@ -421,16 +415,6 @@ def refusal(target: FetchTarget, error: Error) -> PartitionData:
     )
 
 
-def _resolve(partitions: Partitions, parameters: FetchParameters, target: FetchTarget) -> bool:
-    """Find the name behind a topic id. A session remembers it, also when the topic is gone, as Kafka's do."""
-    if parameters.by_id and not target.topic_name:
-        topic = partitions.by_id.get(target.topic)  # type: ignore[arg-type]
-        if topic is None:
-            return False
-        target.topic_name = topic.name
-    return True
-
-
 def _error_of(error: KafkaError | OSError | CorruptRecordError) -> Error:
     if isinstance(error, KafkaError):
         return error.error
@@ -445,3 +429,114 @@ def _failed(target: FetchTarget, error: Error) -> PartitionData:
         aborted_transactions=None,
         records=b"",
     )
+
+
+# --- until there is enough to read (Kafka: `DelayedFetch`) ------------------------------------------------------
+
+
+class DelayedFetch:
+    """A fetch that waits, at each of its partitions: whatever moves one of them (its high watermark, its last stable
+    offset, a leader change, its deletion) only says so, since what is read for others is no affair of a producer.
+
+    It measures, in a turn of its own, what is there of that one; where all together seems to be enough it measures all
+    of them anew, since a partition that loses what it had (its records are deleted) doesn't say so.
+    """
+
+    __slots__ = ("_moved", "_readable", "_reading", "_sum", "_told", "is_over")
+
+    def __init__(self, reading: Reading) -> None:
+        self.is_over = False
+        """Of its wait, whatever there is to read."""
+        self._reading = reading
+        self._readable = [0] * len(reading.found)  # of each partition, as it was when that last moved
+        self._sum = 0
+        self._moved: dict[int, None] = {}
+        self._told: Later[None] | None = None
+
+    async def wait(self, scheduler: Scheduler, turns: Turns) -> None:
+        """Until there is enough, or its time is over."""
+        reading = self._reading
+        found = cast("list[tuple[FetchTarget, Partition]]", reading.found)  # all of it is here
+        every = range(len(found))
+        timer = scheduler.call_later(reading.parameters.max_wait_ms / 1000, self._end)
+        try:
+            for some in portions(every):
+                for place in some:
+                    found[place][1].waiting.add(self, place)
+                if len(some) == PER_TURN:
+                    await turn()
+            is_enough = await self._is_enough_with(every)
+            while not (self.is_over or is_enough):
+                if not self._moved:
+                    self._told = Later()
+                    await self._told
+                moved, self._moved = self._moved, {}
+                is_enough = await self._is_enough_with([*moved])
+                if is_enough and len(found) > 1 and not self.is_over:
+                    is_enough = await self._is_enough_with(every)
+        finally:
+            self.is_over = True
+            timer.cancel()
+            # also where the client has hung up, and this is to end now
+            turns.take_all(found, self._wait_no_more, _left_waiting)
+
+    def recheck(self, place: int) -> None:
+        """One of the partitions moved."""
+        if not self.is_over:
+            self._moved[place] = None
+            self._wake()
+
+    def _end(self) -> None:
+        self.is_over = True
+        self._wake()
+
+    def _wake(self) -> None:
+        told, self._told = self._told, None
+        if told is not None:
+            told.reply(None)
+
+    def _wait_no_more(self, found: Iterable[tuple[FetchTarget, Partition]]) -> None:
+        for _, partition in found:
+            partition.waiting.discard(self)
+
+    async def _is_enough_with(self, places: Sequence[int]) -> bool:
+        """Whether there is enough, once these are measured anew."""
+        found = cast("list[tuple[FetchTarget, Partition]]", self._reading.found)
+        parameters, readable = self._reading.parameters, self._readable
+        for some in portions(places):
+            try:
+                for place in some:
+                    now = bytes_to_read(parameters, *found[place])
+                    self._sum += now - readable[place]
+                    readable[place] = now
+            except (KafkaError, OSError, CorruptRecordError):
+                return True  # reading finds the same fault, and says it with its partition
+            if len(some) == PER_TURN:
+                await turn()
+        return self._sum >= parameters.min_bytes
+
+
+def _left_waiting(error: BaseException) -> None:
+    logger.error("what waited for a fetch may be left behind", exc_info=error)
+
+
+def bytes_to_read(parameters: FetchParameters, target: FetchTarget, partition: Partition) -> int:
+    """How much there is to read of a partition, ENOUGH_BYTES where there is something to be said besides.
+
+    Raises KafkaError, OSError, CorruptRecordError: reading finds the same fault.
+    """
+    epoch = target.current_leader_epoch
+    if partition.is_gone or (epoch >= 0 and epoch != partition.role.leader_epoch):
+        return ENOUGH_BYTES
+    if parameters.only_leader and not isinstance(partition.role, Leader):
+        return ENOUGH_BYTES
+    bound = parameters.bound(partition)
+    offset = target.fetch_offset
+    if offset >= bound:
+        return ENOUGH_BYTES if offset > bound and offset > partition.log.log_end_offset else 0
+    bytes_there = partition.log.available_bytes(offset, bound)
+    if bytes_there == ENOUGH_BYTES:
+        return (
+            ENOUGH_BYTES  # the offset lies in an older segment: such a fetch waits only while it is throttled
+        )
+    return min(bytes_there, target.partition_max_bytes)

@@ -13,9 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
+
 
 RECOVERED = 0  # LeaderRecoveryState
 
@@ -163,3 +167,24 @@ def _hash_order(broker_id: int) -> tuple[int, int]:
     """The order in which Metadata lists an ISR that was altered: that of Scala's hash set of it, of 16 buckets."""
     mixed = broker_id ^ broker_id >> 16
     return mixed & 15, mixed
+
+
+# --- What the leaders of one broker have in common where their partitions have other replicas -----------------
+
+PartitionKey: TypeAlias = "tuple[bytes, int]"
+"""Topic id, number."""
+
+Alter: TypeAlias = "Callable[[PartitionKey, WantedIsr, Callable[[LeaderAndIsr | KafkaError], None]], None]"
+"""`AlterPartitionManager.submit`."""
+
+
+class Replication(NamedTuple):
+    """Beside what each leader knows of its own partition."""
+
+    image: ClusterImage
+    now_ms: Callable[[], int]
+    max_lag_ms: Callable[[], int]
+    """`replica.lag.time.max.ms`."""
+    own_epoch: Callable[[], int]
+    """The broker's."""
+    alter: Alter

@@ -19,9 +19,9 @@ from storage.log.log_state import CLIENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from broker.replicas.fetch_wakeups import WaitingFetches
+    from broker.replicas.in_sync_replicas import PartitionKey, Replication
     from broker.replicas.led_replicas import LedReplicas
-    from broker.replicas.replication import PartitionKey, Replication
+    from broker.replicas.replica import WaitingFetches
     from protocol.records.batch import BatchHeader
     from protocol.records.records import EndTransactionMarker
     from storage.log.log_state import AppendOrigin, AppendResult
@@ -180,6 +180,11 @@ class Leader:
             marker=marker,
         )
         if not appended.duplicate:
+            if self._commits_alone and not self._fetches and self._waiters is None and not self._is_resigned:
+                log = self.log  # as most often: nobody waits
+                if not log.producers.unreplicated:
+                    log.high_watermark = log.log_end_offset
+                    return appended
             try:
                 self.advance()
             except MemoryError:
@@ -227,8 +232,7 @@ class Leader:
         if self._is_resigned:
             return  # the log is a follower's: what is committed, its leader says
         log = self.log
-        offset = log.log_end_offset if self._commits_alone else self._committed_offset()
-        log.update_high_watermark(offset)
+        log.update_high_watermark(log.log_end_offset if self._commits_alone else self._committed_offset())
         waiters = self._waiters
         if waiters is not None and waiters.heap:
             waiters.tell_committed(log.high_watermark)

@@ -18,7 +18,7 @@ from broker.replicas.replica import NO_BROKER_EPOCH, Replica
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from broker.replicas.replication import PartitionKey, Replication
+    from broker.replicas.in_sync_replicas import PartitionKey, Replication
 
 log = logging.getLogger("barnabas.partitions")
 

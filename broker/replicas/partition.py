@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.leader import Leader
-from broker.replicas.replica import NO_LEADER_EPOCH, Follower
+from broker.replicas.replica import NO_LEADER_EPOCH, Follower, WaitingFetches
 from protocol.errors import Error, KafkaError
 from protocol.records.checks import RecordRules
 from protocol.wire.primitives import uuid_to_text
@@ -16,7 +15,7 @@ from storage.log.log_config import LogConfig
 if TYPE_CHECKING:
     from broker.controller.image import PartitionImage
     from broker.disks.log_dirs import LogDirMove
-    from broker.replicas.replication import Replication
+    from broker.replicas.in_sync_replicas import Replication
     from coordinator.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
     from broker.environment.environment import Chance
     from broker.environment.scheduler import Clock
-    from broker.replicas.replication import Replication
+    from broker.replicas.in_sync_replicas import Replication
     from coordinator.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory
     from storage.log.partition_log import PartitionLog

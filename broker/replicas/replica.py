@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.controller.image import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.replicas.fetch_wakeups import WaitingFetches
     from storage.log.partition_log import PartitionLog
 
 
@@ -85,9 +84,7 @@ class Replica:
 
 
 # --------------------------------------------------------------------------------------------------------------
-# A partition of which this node has a copy, and that another node leads, or nobody (Kafka: `Partition` of a
-#
-# follower).
+# A partition of which this node has a copy, and that another node leads, or nobody (Kafka: `Partition` of a follower).
 
 NO_LEADER_EPOCH = -1
 
@@ -127,3 +124,35 @@ class Follower:
         log.update_high_watermark(max(log.high_watermark, min(of_leader, log.log_end_offset)))
         if self._fetches:
             self._fetches.wake()
+
+
+# --- The fetches that wait at one partition -------------------------------------------------------------------
+
+
+class WaitingFetch(Protocol):
+    """What a partition knows of a fetch that waits."""
+
+    is_over: bool
+
+    def recheck(self, place: int) -> None:
+        """The partition moved that is at this place among those of the fetch. Raises nothing."""
+        ...
+
+
+class WaitingFetches(dict[WaitingFetch, int]):
+    """Woken whenever the partition's offsets, its role or its leader change, or it goes: in the order in which they
+    came, so that a run can be repeated. An empty dict is a third of an empty set, and most partitions are idle."""
+
+    __slots__ = ()
+
+    def add(self, fetch: WaitingFetch, place: int) -> None:
+        """`place`: what the fetch knows the partition by."""
+        self[fetch] = place
+
+    def discard(self, fetch: WaitingFetch) -> None:
+        """It waits no more, if it did."""
+        self.pop(fetch, None)
+
+    def wake(self) -> None:
+        for fetch, place in [*self.items()]:
+            fetch.recheck(place)

@@ -119,6 +119,11 @@ class AuthorizableRequest(Protocol):
 class Authorizer(Protocol):
     """Kafka's `Authorizer`, as far as handlers ask it."""
 
+    @property
+    def allows_everything(self) -> bool:
+        """Whether nobody need ask: who appends and reads doesn't, then."""
+        ...
+
     def allows(
         self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
@@ -137,6 +142,8 @@ class AllowEverything:
 
     __slots__ = ()
 
+    allows_everything = True
+
     def allows(
         self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
@@ -153,6 +160,8 @@ class ClosedListeners:
     also be written by who may ALTER the cluster, to end a transaction that hangs. All else is allowed."""
 
     __slots__ = ("_closed",)
+
+    allows_everything = False
 
     def __init__(self, closed: Collection[str]) -> None:
         self._closed = closed

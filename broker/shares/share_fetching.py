@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from broker.network.turns import PER_TURN
-from broker.replicas.delayed_fetch import bytes_to_read
-from broker.replicas.fetch_targets import FetchTarget
-from broker.replicas.fetching import CONSUMER, FetchParameters, Reading, Results
+from broker.replicas.fetch_sessions import FetchTarget
+from broker.replicas.fetching import CONSUMER, FetchParameters, Reading, bytes_to_read
 from coordinator.share_partition.ports import AbortedFrom, AcquiredRecords, FetchedBatch
 from protocol.errors import Error, KafkaError
 from protocol.messages import share_fetch
@@ -370,19 +369,17 @@ class ShareReading:
         try:
             shares = {(led.share.topic_id, led.share.partition): led for led, _ in held}
             left = self.parameters.max_records
-            part: Reading | None = None
-            refused: Results = []
+            reading = Reading(self._partitions, self.parameters.reading)
             for start in range(0, len(held), MOST_ACQUIRED_IN_PASSING):
-                if part is not None:
+                if start:
                     await turn()
-                targets = [target for _, target in held[start : start + MOST_ACQUIRED_IN_PASSING]]
-                part = Reading(self._partitions, self.parameters.reading, targets, lambda topic: True, part)
-                refused += part.refused
-                for target, read in part.results[: len(part.found)]:
+                before = len(reading.answers)
+                reading.read([target for _, target in held[start : start + MOST_ACQUIRED_IN_PASSING]])
+                for target, read in reading.answers[before:]:
                     key: ShareKey = (target.topic, target.index)  # type: ignore[assignment]
                     answers[key], count = self._answer_of(shares[key], target, read, left)
                     left -= count
-            for target, read in refused:
+            for target, read in reading.unknown_ids + reading.refused:
                 key = (target.topic, target.index)  # type: ignore[assignment]
                 answers[key], _ = self._answer_of(shares[key], target, read, left)
         finally:

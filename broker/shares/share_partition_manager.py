@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from broker.controller.controller_result import Pause
 from broker.controller.image import GROUP_RESOURCE
-from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.leader import Leader
+from broker.replicas.replica import WaitingFetches
 from broker.shares.member_lines import MemberLines
 from broker.shares.reset_offset import find_reset_offset
 from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache

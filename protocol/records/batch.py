@@ -35,6 +35,7 @@ PARTITION_LEADER_EPOCH_POS = 12
 MAGIC_POS = 16
 CRC_POS = 17
 ATTRIBUTES_POS = 21
+ATTRIBUTES_LOW_BYTE_POS = 22
 LAST_OFFSET_DELTA_POS = 23
 MAX_TIMESTAMP_POS = 35
 PRODUCER_ID_POS = 43
@@ -63,9 +64,9 @@ MAX_SEQUENCE = 2**31 - 1
 _new_tuple = tuple.__new__  # `_make` counts the fields first, which the struct has done
 
 _INT16 = Struct(">h")
-_INT32 = Struct(">i")
-_UINT32 = Struct(">I")
-_INT64 = Struct(">q")
+INT32 = Struct(">i")
+UINT32 = Struct(">I")
+INT64 = Struct(">q")
 
 
 class CorruptRecordError(Exception):
@@ -147,7 +148,7 @@ def walk_batches(data: Bytes, pos: int = 0) -> Iterator[tuple[int, BatchHeader]]
     """
     end = len(data)
     while end - pos >= LOG_OVERHEAD:
-        length: int = _INT32.unpack_from(data, pos + BATCH_LENGTH_POS)[0]
+        length: int = INT32.unpack_from(data, pos + BATCH_LENGTH_POS)[0]
         if length < MIN_BATCH_LENGTH:
             raise CorruptRecordError(f"batch length {length} at position {pos}")
         if end - pos < HEADER_SIZE_UP_TO_MAGIC:
@@ -172,15 +173,15 @@ def compute_crc(data: Bytes, pos: int, size: int) -> int:
 
 
 def crc_is_valid(data: Bytes, pos: int, size: int) -> bool:
-    stored: int = _UINT32.unpack_from(data, pos + CRC_POS)[0]
+    stored: int = UINT32.unpack_from(data, pos + CRC_POS)[0]
     # as `compute_crc`, which a batch that is produced is spared the call of
     return crc32c(memoryview(data)[pos + ATTRIBUTES_POS : pos + size]) == stored
 
 
 def patch_offset_and_epoch(data: WritableBytes, pos: int, base_offset: int, leader_epoch: int) -> None:
     """Writes the two fields outside the CRC, in place."""
-    _INT64.pack_into(data, pos, base_offset)
-    _INT32.pack_into(data, pos + PARTITION_LEADER_EPOCH_POS, leader_epoch)
+    INT64.pack_into(data, pos, base_offset)
+    INT32.pack_into(data, pos + PARTITION_LEADER_EPOCH_POS, leader_epoch)
 
 
 def patch_max_timestamp(
@@ -192,7 +193,7 @@ def patch_max_timestamp(
     was right already keeps them.
     """
     attributes: int = _INT16.unpack_from(data, pos + ATTRIBUTES_POS)[0]
-    old_max_timestamp_ms: int = _INT64.unpack_from(data, pos + MAX_TIMESTAMP_POS)[0]
+    old_max_timestamp_ms: int = INT64.unpack_from(data, pos + MAX_TIMESTAMP_POS)[0]
     old_type = LOG_APPEND_TIME if attributes & TIMESTAMP_TYPE_BIT else CREATE_TIME
     if old_type == timestamp_type and old_max_timestamp_ms == max_timestamp_ms:
         return False
@@ -200,14 +201,14 @@ def patch_max_timestamp(
     if timestamp_type == LOG_APPEND_TIME:
         attributes |= TIMESTAMP_TYPE_BIT
     _INT16.pack_into(data, pos + ATTRIBUTES_POS, attributes)
-    _INT64.pack_into(data, pos + MAX_TIMESTAMP_POS, max_timestamp_ms)
+    INT64.pack_into(data, pos + MAX_TIMESTAMP_POS, max_timestamp_ms)
     patch_crc(data, pos, size)
     return True
 
 
 def patch_crc(data: WritableBytes, pos: int, size: int) -> None:
     """Writes the CRC that the batch of `size` bytes at `pos` ought to carry."""
-    _UINT32.pack_into(data, pos + CRC_POS, compute_crc(data, pos, size))
+    UINT32.pack_into(data, pos + CRC_POS, compute_crc(data, pos, size))
 
 
 def increment_sequence(sequence: int, increment: int) -> int:

@@ -249,17 +249,8 @@ REMEMBERED_POSITIONS = 16
 """Per log: so many consumers read on from where they were without a search."""
 
 
-class ReadPositions(dict[int, tuple[int, int]]):
-    """offset -> (segment's base offset, position in it), of offsets that are likely to be read next."""
-
-    __slots__ = ()
-
-    def remember(self, offset: int, base_offset: int, position: int) -> None:
-        """The oldest one makes way where there are too many."""
-        self[offset] = (base_offset, position)
-        if len(self) > REMEMBERED_POSITIONS:
-            del self[next(iter(self))]
-
+ReadPositions = dict[int, tuple[int, int]]
+"""offset -> (segment's base offset, position in it), of offsets that are likely to be read next."""
 
 # ---- the log
 
@@ -293,8 +284,9 @@ class LogPorts(NamedTuple):
 class LogState:
     """The parts of a log, each of which changes itself, and what belongs to none of them.
 
-    From outside are set: up to where the producers are known (`producers.map_end_offset`), by who appends, rolls or
-    cuts off; settings, and who is told of what it loses, by the partition and the directory that have it; what the
+    From outside are set: the high watermark, by who knows that no transaction is unreplicated (else by
+    `update_high_watermark`); up to where the producers are known (`producers.map_end_offset`), by who appends, rolls
+    or cuts off; settings, and who is told of what it loses, by the partition and the directory that have it; what the
     cleaner, a move or the disk does with it (`cleaning`, `replacement`, `out_of_use`, `created`, `directory` as it is
     deleted, `flushing.lane`). Who changes what belongs to none: `append` the log end; truncation the offsets, by
     `begin_at` and `end_at`, and `rest_of_cut`; `move_log_start` the log start. Recovery sets all of it, before the log

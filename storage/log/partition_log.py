@@ -25,13 +25,16 @@ from contextlib import suppress
 
 from protocol.errors import Error, KafkaError, cannot_apply
 from protocol.records.batch import (
+    BASE_OFFSET_POS,
     CONTROL_BIT,
+    INT32,
+    INT64,
+    PARTITION_LEADER_EPOCH_POS,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptRecordError,
     crc_is_valid,
-    patch_offset_and_epoch,
     read_header,
     walk_batches,
 )
@@ -180,7 +183,8 @@ class PartitionLog(LogState):
                     if duplicate is not None:
                         return _result_of_duplicate(self, duplicate)
             # 4. It is written.
-            patch_offset_and_epoch(batch, 0, base_offset, leader_epoch)
+            INT64.pack_into(batch, BASE_OFFSET_POS, base_offset)
+            INT32.pack_into(batch, PARTITION_LEADER_EPOCH_POS, leader_epoch)
             interval = self.config.index_interval_bytes  # by position, since keywords cost 2 %
             segment.append(batch, last_offset, header.max_timestamp, aborted, interval)
         except OSError as failure:
@@ -241,6 +245,20 @@ class PartitionLog(LogState):
         for an offset outside of the log: reading it will say so.
         """
         return reads.available_bytes(self, offset, upper_bound)
+
+    def has_aborted_behind(self, offset: int) -> bool:
+        """Whether a reader of committed records, from the offset on, may come by the marker of an abort."""
+        segments = self.segments
+        active = segments.active
+        try:
+            for segment in (
+                (active,) if offset >= active.base_offset else segments.row[segments.slot_of(offset) :]
+            ):
+                if segment.txn_index.count:
+                    return True
+        except OSError as failure:
+            raise storage_error(self, failure) from failure
+        return False
 
     @told_to_clients
     def bound_by_aborted(self, offset: int, most: int) -> int:

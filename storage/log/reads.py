@@ -18,6 +18,8 @@ from protocol.records.batch import (
     BATCH_OVERHEAD,
     LAST_OFFSET_DELTA_POS,
     LOG_OVERHEAD,
+    MAGIC,
+    MAGIC_POS,
     BatchHeader,
     CorruptRecordError,
     walk_batches,
@@ -31,9 +33,9 @@ from storage.files import FileRange
 from storage.log.aborted import MOST_PROVEN_AT_ONCE, prove
 from storage.log.log_config import LONG_MAX
 from storage.log.log_state import (
+    REMEMBERED_POSITIONS,
     AbortedTransaction,
     LogState,
-    ReadPositions,
     ReadResult,
     TimestampOffset,
     new_tuple,
@@ -90,6 +92,8 @@ def read(
             Error.KAFKA_STORAGE_ERROR, f"{segment.log.path} ends at {position + size}, not at {segment.size}"
         )
     first_size = _INT32.unpack_from(data, BATCH_LENGTH_POS)[0] + LOG_OVERHEAD
+    if first_size < BATCH_OVERHEAD or (size > MAGIC_POS and data[MAGIC_POS] != MAGIC):
+        raise KafkaError(Error.CORRUPT_MESSAGE, f"{segment.log.path} at position {position}")
     if first_size > wanted:
         if not min_one_batch:
             _remember(log, offset, segment.base_offset, position)
@@ -186,6 +190,9 @@ def _locate(log: LogState, offset: int) -> tuple[int, Segment, int] | None:
     slot = bisect_right(base_offsets, offset) - 1
     if slot < 0:
         return None
+    segment = segments.row[slot]
+    if offset == segment.base_offset and segment.size:
+        return slot, segment, 0  # no index need be asked
     return segments.locate_by_index(offset, slot)
 
 
@@ -208,9 +215,12 @@ def _position_of_bound(log: LogState, slot: int, segment: Segment, upper_bound: 
 
 
 def _remember(log: LogState, offset: int, base_offset: int, position: int) -> None:
-    if log.read_positions is None:
-        log.read_positions = ReadPositions()
-    log.read_positions.remember(offset, base_offset, position)
+    positions = log.read_positions
+    if positions is None:
+        positions = log.read_positions = {}
+    positions[offset] = (base_offset, position)
+    if len(positions) > REMEMBERED_POSITIONS:
+        del positions[next(iter(positions))]  # the oldest one makes way
 
 
 def _remember_limit(log: LogState, slot: int, segment: Segment, limit: int, upper_bound: int) -> None:

@@ -130,15 +130,15 @@ def _serve(port: str, folder: str, file: str) -> int:
 
 def _place(watch: Stopwatch) -> None:
     """At the hops, in the order in which a Produce meets them."""
-    from broker.network import connection, dispatch, routes
+    from broker.network import connection, dispatch
     from broker.network import connection as sending_side
-    from broker.replicas import append_records, delayed_fetch, leader
+    from broker.replicas import append_records, fetching, leader
     from storage import disk_files
     from storage.log import partition_log
 
     watch.time_method("frame", connection.Connection, "buffer_updated")
     watch.time_method("header, route, context", dispatch.Dispatcher, "serve")
-    _time_made(watch, routes.Route, "__init__", "decode", "decode")
+    _time_made(watch, dispatch.Route, "__init__", "decode", "decode")
     handlers = dispatch.with_ports
     dispatch.with_ports = lambda handle, node: watch.timed("handler", handlers(handle, node))  # type: ignore[assignment]
     watch.time_method("checks of the records", append_records, "validate")
@@ -146,7 +146,7 @@ def _place(watch: Stopwatch) -> None:
     watch.time_method("write to the file", disk_files.DiskFiles, "append")
     watch.time_method("read from the file", disk_files.DiskFiles, "read")
     watch.time_method("high watermark, who waits for it", leader.Leader, "advance")
-    watch.time_method("a waiting Fetch looks again", delayed_fetch.DelayedFetch, "recheck")
+    watch.time_method("a waiting Fetch is told", fetching.DelayedFetch, "recheck")
     watch.time_method("encode", dispatch, "frame_answer")
     watch.time_method("answer that came later", connection.Connection, "_answer_is_there")
     watch.time_method("send", sending_side.SendingSide, "_write")

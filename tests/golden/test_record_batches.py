@@ -16,6 +16,7 @@ from protocol.records.batch import (
     read_header,
     walk_batches,
 )
+from protocol.records.checks import walk_records
 from protocol.records.records import (
     ABORT,
     COMMIT,
@@ -26,7 +27,6 @@ from protocol.records.records import (
     parse_records,
     read_records,
 )
-from protocol.records.walk import walk_records
 from tests.support.legacy_records import read_legacy_records
 
 VECTORS = Path(__file__).parent / "vectors" / "record_batches.jsonl.gz"

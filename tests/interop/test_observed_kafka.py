@@ -17,8 +17,7 @@ from broker.peers.controller_channel import ControllerChannel
 from broker.peers.lifecycle import BrokerLifecycle, BrokerState, Listening
 from broker.peers.peer import Peer, PeerSettings
 from broker.peers.replica_fetchers import ReplicaFetching
-from broker.replicas.fetch_wakeups import WaitingFetches
-from broker.replicas.replica import Follower
+from broker.replicas.replica import Follower, WaitingFetches
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from storage.disk_files import DiskFiles
 from storage.log.log_config import LogConfig

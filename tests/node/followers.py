@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from broker.replicas.fetch_wakeups import WaitingFetches
-from broker.replicas.followed import FollowState
-from broker.replicas.replica import Follower
-from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION, ReplicaFetcher
+from broker.replicas.replica import Follower, WaitingFetches
+from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION, FollowState, ReplicaFetcher
 from protocol.errors import Error
 from protocol.messages.fetch import (
     EpochEndOffset,

@@ -7,8 +7,8 @@ from typing import Any
 
 from broker.controller.image import UNASSIGNED, ClusterImage
 from broker.handlers.list_offsets import LATEST_TIMESTAMP
+from broker.replicas.in_sync_replicas import Replication
 from broker.replicas.leader import Leader
-from broker.replicas.replication import Replication
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState

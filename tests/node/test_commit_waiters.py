@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.replicas.fetch_wakeups import WaitingFetches
 from broker.replicas.leader import Leader
+from broker.replicas.replica import WaitingFetches
 from coordinator.commit_waiters import MANY_CANCELLED, CommitWaiters
 from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.records.records import build_batch

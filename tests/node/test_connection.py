@@ -108,6 +108,10 @@ class FakeDispatcher:
         self.now_s = 1.0
         self.takes_s = 0.0
         self.holds: list[tuple[bytes, float]] = []
+        self.scheduler: Any = None  # the running loop's, if no other
+
+    def soon(self, then: Any) -> None:
+        (self.scheduler or LoopScheduler()).call_soon(then)
 
     def monotonic_s(self) -> float:
         return self.now_s

@@ -69,6 +69,7 @@ class Client:
     def __init__(self, schedule: Schedule, memory: Memory) -> None:
         self.transport = FakeTransport()
         self.dispatcher = FakeDispatcher()
+        self.dispatcher.scheduler = schedule
         self.connection = Connection(
             FakeListener(),  # type: ignore[arg-type]
             self.dispatcher,  # type: ignore[arg-type]

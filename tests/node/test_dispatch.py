@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from broker.network.answers import JOINED_ANSWER_BYTES
+from broker.network.dispatch import JOINED_CHUNKS_BYTES, Route, frame_answer
 from broker.network.pieces import LIST_BYTES
-from broker.network.routes import JOINED_CHUNKS_BYTES, Route, frame_answer
 from protocol.messages.groups import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

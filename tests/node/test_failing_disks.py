@@ -23,10 +23,9 @@ from broker.handlers import (
     update_features,
 )
 from broker.network.later import Later
-from broker.replicas.delayed_fetch import DelayedFetch
-from broker.replicas.fetch_targets import FetchTarget
-from broker.replicas.fetch_wakeups import WaitingFetches
-from broker.replicas.fetching import FetchParameters, Reading, Results
+from broker.replicas.fetch_sessions import FetchTarget
+from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
+from broker.replicas.replica import WaitingFetches
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
@@ -87,6 +86,12 @@ def append(node: Server, topic: str, index: int = 0) -> None:
 
 
 def waiting_fetch(node: Server, offset: int, *, max_wait_ms: int = 60_000) -> Later[Results]:
+    later: Later[Results] = Later()
+    node.turns.reply(_waiting(node, offset, max_wait_ms), later)
+    return later
+
+
+async def _waiting(node: Server, offset: int, max_wait_ms: int) -> Results:
     parameters = FetchParameters(
         api_version=11,
         replica_id=-1,
@@ -99,10 +104,12 @@ def waiting_fetch(node: Server, offset: int, *, max_wait_ms: int = 60_000) -> La
         partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1
     )
     targets = [FetchTarget("a", wanted)]
-    reading = Reading(node.partitions, parameters, targets, lambda topic: True)
-    later: Later[Results] = Later()
-    DelayedFetch(reading, node.scheduler, later.reply, later.fail)
-    return later
+    reading = Reading(node.partitions, parameters, lambda topic: True)
+    reading.read(targets)
+    reading.forget()
+    await DelayedFetch(reading).wait(node.scheduler, node.turns)
+    reading.read_anew(reading.found)
+    return reading.results
 
 
 def folders(path: Path) -> list[str]:
@@ -123,7 +130,7 @@ async def test_a_fetch_that_cannot_begin_to_wait_is_in_nobodys_way(
         else:
             patched.setattr(WaitingFetches, "add", no_memory)
         with pytest.raises(MemoryError):
-            waiting_fetch(node, 0)
+            waiting_fetch(node, 0).result()
     append(node, "a")
     assert not node.partitions.get("a", 0).waiting
 
@@ -192,7 +199,7 @@ async def test_a_fetch_that_stumbles_ends_with_the_error(
         raise IndexError("out of it")
 
     monkeypatch.setattr(PartitionLog, "available_bytes", stumbles)
-    monkeypatch.setattr(Reading, "read", stumbles)
+    monkeypatch.setattr(Reading, "read_anew", stumbles)
     if max_wait_ms:
         append(node, "a")
     with pytest.raises(IndexError, match="out of it"):

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from broker.peers.replica_fetchers import ReplicaFetching
-from broker.replicas.followed import FollowState
 from broker.replicas.replica import Follower
-from broker.replicas.replica_fetcher import ReplicaFetcher
+from broker.replicas.replica_fetcher import FollowState, ReplicaFetcher
 from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.offsets import ListOffsetsRequest

@@ -24,9 +24,8 @@ from broker.handlers import (
     offset_for_leader_epoch,
 )
 from broker.network.later import Later
-from broker.replicas.delayed_fetch import DelayedFetch
-from broker.replicas.fetch_targets import FetchTarget
-from broker.replicas.fetching import FetchParameters, Reading, Results
+from broker.replicas.fetch_sessions import FetchTarget
+from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition
@@ -69,7 +68,16 @@ def reading(node: Server, index: int, offset: int = 0) -> Reading:
     wanted = FetchPartition(
         partition=index, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=-1
     )
-    return Reading(node.partitions, parameters, [FetchTarget("t", wanted)], lambda topic: True)
+    found = Reading(node.partitions, parameters, lambda topic: True)
+    found.read([FetchTarget("t", wanted)])
+    return found
+
+
+async def waiting(node: Server, found: Reading) -> Results:
+    found.forget()
+    await DelayedFetch(found).wait(node.scheduler, node.turns)
+    found.read_anew(found.found)
+    return found.results
 
 
 def fetched(node: Server, index: int) -> Error:
@@ -148,7 +156,7 @@ async def test_the_directory_is_described_as_failed_and_nothing_goes_there(tmp_p
 async def test_a_fetch_that_waits_is_answered(tmp_path: Path) -> None:
     node = await filled(tmp_path)
     fetch: Later[Results] = Later()
-    DelayedFetch(reading(node, LOST, 1), node.scheduler, fetch.reply, fetch.fail)
+    node.turns.reply(waiting(node, reading(node, LOST, 1)), fetch)
     await fail(node)
     [(_, answer)] = await asyncio.wait_for(answered(fetch), DEADLINE_S)
     assert answer.error_code == Error.KAFKA_STORAGE_ERROR

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from broker.network import turns
-from broker.replicas import fetch_sessions, fetch_targets
+from broker.replicas import fetch_sessions
 from broker.replicas.fetch_sessions import EVICTION_MS, MAX_SESSION_EPOCH, FetchPlan, FetchSessions
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
+from protocol.waiting import at_once
 
 SLOTS = 8  # one a shard
 
@@ -29,7 +30,7 @@ class Sessions:
         by_id: bool = False,
         offset: int = 0,
     ) -> FetchPlan:
-        return self.sessions.begin(
+        steps = self.sessions.begin(
             session_id=session_id,
             session_epoch=epoch,
             by_id=by_id,
@@ -37,8 +38,9 @@ class Sessions:
                 (topic, [FetchPartition(partition=index, fetch_offset=offset)]) for topic, index in partitions
             ],
             forgotten=[ForgottenTopic(topic=topic, partitions=[index]) for topic, index in forget],
-            now_ms=self.now_ms,
+            now_ms=lambda: self.now_ms,
         )
+        return at_once(steps)
 
     def answer(
         self, plan: FetchPlan, *, records: bytes = b"", high_watermark: int = 0, error: int = 0
@@ -55,7 +57,7 @@ class Sessions:
             )
             for target in plan.targets
         ]
-        session_id, listed = self.sessions.finish(plan, answers, self.now_ms)
+        session_id, listed = at_once(self.sessions.finish(plan, answers, lambda: self.now_ms))
         return session_id, [f"{target.topic}-{target.index}" for target, _ in listed]
 
     def open(self, *partitions: tuple[str, int]) -> int:
@@ -164,7 +166,7 @@ def test_a_partition_with_records_is_listed_and_then_read_last() -> None:
         (target, PartitionData(partition_index=0, records=b"x" if target.topic == "a" else b""))
         for target in plan.targets
     ]
-    _, listed = sessions.sessions.finish(plan, answers, 0)
+    _, listed = at_once(sessions.sessions.finish(plan, answers, lambda: 0))
     assert [target.topic for target, _ in listed] == ["a"]
     assert [target.topic for target in sessions.fetch(session_id, 2).targets] == ["b", "a"]
 
@@ -181,7 +183,7 @@ def test_a_partition_without_records_keeps_its_place_whatever_is_news_of_it() ->
     session_id = sessions.open(("a", 0), ("b", 0))
     plan = sessions.fetch(session_id, 1)
     answers = [(each, PartitionData(high_watermark=4 if each.topic == "a" else 0)) for each in plan.targets]
-    _, listed = sessions.sessions.finish(plan, answers, 0)
+    _, listed = at_once(sessions.sessions.finish(plan, answers, lambda: 0))
     assert [target.topic for target, _ in listed] == ["a"]
     assert [target.topic for target in sessions.fetch(session_id, 2).targets] == ["a", "b"]
 
@@ -242,28 +244,28 @@ def _in_turns(steps: Any) -> tuple[Any, int]:
 
 def wanting(sessions: Sessions, session_id: int, epoch: int, count: int, **more: Any) -> dict[str, Any]:
     asked = [FetchPartition(partition=index, fetch_offset=0) for index in range(count)]
-    fields = {"wanted": [("a", asked)], "forgotten": [], "now_ms": sessions.now_ms}
+    fields = {"wanted": [("a", asked)], "forgotten": [], "now_ms": lambda: sessions.now_ms}
     return {"session_id": session_id, "session_epoch": epoch, "by_id": False} | fields | more
 
 
 @pytest.fixture
 def _two_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (turns, fetch_sessions, fetch_targets):
+    for module in (turns, fetch_sessions):
         monkeypatch.setattr(module, "PER_TURN", 2)
 
 
 @pytest.mark.usefixtures("_two_a_turn")
 def test_many_partitions_come_into_a_session_in_turns_and_are_told_in_turns() -> None:
     sessions = Sessions()
-    plan, taken = _in_turns(sessions.sessions.begin_in_turns(**wanting(sessions, 0, 0, 7)))
+    plan, taken = _in_turns(sessions.sessions.begin(**wanting(sessions, 0, 0, 7)))
     assert taken >= 4
     answers = [(target, PartitionData(partition_index=target.index)) for target in plan.targets]
-    (session_id, listed), taken = _in_turns(sessions.sessions.finish_in_turns(plan, answers, 0))
+    (session_id, listed), taken = _in_turns(sessions.sessions.finish(plan, answers, lambda: 0))
     assert taken >= 3
     assert listed == answers
     gone = [ForgottenTopic(topic="a", partitions=[*range(5)])]
     more = wanting(sessions, session_id, 1, 9, forgotten=gone)
-    plan, taken = _in_turns(sessions.sessions.begin_in_turns(**more))
+    plan, taken = _in_turns(sessions.sessions.begin(**more))
     assert taken >= 7
     assert [target.index for target in plan.targets] == [5, 6, 7, 8]
     assert sessions.answer(plan) == (session_id, ["a-7", "a-8"])  # the others are no news
@@ -275,7 +277,7 @@ def test_many_partitions_come_into_a_session_in_turns_and_are_told_in_turns() ->
 def test_who_hangs_up_before_all_is_taken_over_has_changed_nothing(turns_taken: int) -> None:
     sessions = Sessions()
     session_id = sessions.open(("a", 0))
-    steps = sessions.sessions.begin_in_turns(**wanting(sessions, session_id, 1, 7))
+    steps = sessions.sessions.begin(**wanting(sessions, session_id, 1, 7))
     for _ in range(turns_taken):
         steps.send(None)
     steps.close()
@@ -288,12 +290,12 @@ def test_who_hangs_up_before_all_is_taken_over_has_changed_nothing(turns_taken: 
 def test_of_two_requests_of_a_session_the_one_that_is_taken_over_first_counts() -> None:
     sessions = Sessions()
     session_id = sessions.open(("a", 0))
-    steps = sessions.sessions.begin_in_turns(**wanting(sessions, session_id, 1, 7))
+    steps = sessions.sessions.begin(**wanting(sessions, session_id, 1, 7))
     steps.send(None)
     assert sessions.fetch(session_id, 1, ("a", 9)).error == Error.NONE
     plan, _ = _in_turns(steps)
     assert plan.error == Error.INVALID_FETCH_SESSION_EPOCH
-    steps = sessions.sessions.begin_in_turns(**wanting(sessions, session_id, 2, 7))
+    steps = sessions.sessions.begin(**wanting(sessions, session_id, 2, 7))
     steps.send(None)
     sessions.fetch(session_id, -1)
     plan, _ = _in_turns(steps)
@@ -322,7 +324,7 @@ def test_a_session_that_grows_past_the_bound_in_turns_ends(monkeypatch: pytest.M
     monkeypatch.setattr(fetch_sessions, "MOST_SESSION_PARTITIONS", 4)
     sessions = Sessions()
     session_id = sessions.open(("a", 0))
-    plan, _ = _in_turns(sessions.sessions.begin_in_turns(**wanting(sessions, session_id, 1, 5)))
+    plan, _ = _in_turns(sessions.sessions.begin(**wanting(sessions, session_id, 1, 5)))
     assert plan.error == Error.FETCH_SESSION_ID_NOT_FOUND
     assert sessions.sessions._partitions == len(sessions.sessions) == 0
 

@@ -50,9 +50,7 @@ class Joined:
         self.node, self.channel = node, Channel()
         cluster: Any = node.cluster
         cluster.forwarding = Forwarding(self.channel, node.scheduler)
-        assert all(
-            cluster.forwarding.route(key, version) is None for _, key, version in (LEGACY, INCREMENTAL)
-        )
+        assert not any(cluster.forwarding.forwards(key) for _, key, _ in (LEGACY, INCREMENTAL))
 
     def ask(
         self, api: tuple[ModuleType, int, int], *wanted: Wanted, only: bool = False, client_id: Any = "c"

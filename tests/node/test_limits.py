@@ -224,14 +224,14 @@ def test_a_fetch_sessions_id_is_a_positive_int32(highest: bool) -> None:
     sessions = FetchSessions(SHARDS, lambda low, high: high - 1 if highest else low)
     ids = set()
     for _ in range(SHARDS):
-        plan = sessions.begin(
+        begins = sessions.begin(
             session_id=0,
             session_epoch=0,
             by_id=False,
             wanted=[("t", [FetchPartition(partition=0)])],
             forgotten=[],
-            now_ms=0,
+            now_ms=lambda: 0,
         )
-        ids.add(sessions.finish(plan, [], 0)[0])
+        ids.add(at_once(sessions.finish(at_once(begins), [], lambda: 0))[0])
     assert len(ids) == SHARDS
     assert all(0 < session_id <= MAX_SESSION_ID for session_id in ids)

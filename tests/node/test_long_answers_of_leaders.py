@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from broker.peers.replica_fetchers import ReplicaFetching
-from broker.replicas.fetch_wakeups import WaitingFetches
-from broker.replicas.replica import Follower
+from broker.replicas.replica import Follower, WaitingFetches
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.messages.fetch import (
     EpochEndOffset,

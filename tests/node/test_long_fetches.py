@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import fetch, fetch_answers, long_fetch
+from broker.handlers import fetch
 from broker.network import turns
 from broker.quotas.client_quotas import RateQuota
-from broker.replicas import delayed_fetch
+from broker.replicas import fetching
 from broker.replicas.fetching import Reading
 from broker.server import Server
 from protocol.errors import Error
@@ -33,11 +33,10 @@ PARTITIONS = 7
 def few_at_a_time(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any Fetch of more than two partitions is one of many."""
     create(node, ("t", PARTITIONS))
-    for module in (fetch, fetch_answers, long_fetch, turns):
+    for module in (fetch, fetching, turns):
         monkeypatch.setattr(module, "PER_TURN", 2)
-    few = fetch_answers.FETCHED_PARTITIONS._replace(at_once=2)
-    monkeypatch.setattr(fetch_answers, "FETCHED_PARTITIONS", few)
-    monkeypatch.setattr(fetch, "MOST_READ_IN_PASSING", 2)
+    few = fetch.FETCHED_PARTITIONS._replace(at_once=2)
+    monkeypatch.setattr(fetch, "FETCHED_PARTITIONS", few)
 
 
 def wanted(*partitions: tuple[int, int], topic: str = "t", **more: Any) -> FetchRequest:
@@ -104,20 +103,21 @@ async def test_it_is_answered_as_one_that_is_read_at_once(
         forgotten_topics_data=[],
     )
     in_turns = shown(await client.answer(request, version))
-    monkeypatch.setattr(fetch, "PER_TURN", 1_000)
+    for module in (fetch, fetching, turns):
+        monkeypatch.setattr(module, "PER_TURN", 1_000)
     assert shown(await client.answer(request, version)) == in_turns
 
 
 @pytest.mark.usefixtures("few_at_a_time")
 async def test_others_are_served_meanwhile(node: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
-    begin = Reading.__init__
+    read_some = Reading.read
 
-    def counted(self: Any, partitions: Any, parameters: Any, targets: Any, *more: Any) -> None:
+    def counted(self: Any, targets: Any) -> None:
         read.append(len(targets))
-        begin(self, partitions, parameters, targets, *more)
+        read_some(self, targets)
 
-    monkeypatch.setattr(Reading, "__init__", counted)
+    monkeypatch.setattr(Reading, "read", counted)
     many, other = Client(Straight(node)), Client(Straight(node))
     sent = many.send(wanted(*all_of(0)), 12)
     served = 0
@@ -150,8 +150,8 @@ async def test_one_that_is_answered_with_an_error_alone_is_so_in_turns(
     request.getfixturevalue("few_at_a_time")
     made: list[int] = []
     monkeypatch.setattr(fetch, "refusal", counting(fetch.refusal, made, lambda _target: 1))
-    failed: Any = fetch_answers._failed
-    monkeypatch.setattr(fetch_answers, "_failed", counting(failed, made, lambda topic: len(topic.partitions)))
+    failed: Any = fetch._failed
+    monkeypatch.setattr(fetch, "_failed", counting(failed, made, lambda topic: len(topic.partitions)))
     sent = client.send(many, 12)
     in_turns = [sum(made)]
     while (answer := client.receive(sent, within_s=0)) is Outcome.SILENCE:
@@ -176,13 +176,13 @@ async def test_one_that_waits_is_answered_once_there_is_enough_and_a_producer_lo
     node: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at: list[int] = []
-    measure = delayed_fetch.bytes_to_read
+    measure = fetching.bytes_to_read
 
     def counted(parameters: Any, target: Any, partition: Any) -> int:
         looked_at.append(partition.index)
         return measure(parameters, target, partition)
 
-    monkeypatch.setattr(delayed_fetch, "bytes_to_read", counted)
+    monkeypatch.setattr(fetching, "bytes_to_read", counted)
     many, producer = Client(Straight(node)), Client(Straight(node))
     sent = many.send(wanted(*all_of(0), max_wait_ms=1000, min_bytes=2 * len(SHORT)), 12)
     for _ in range(30):
@@ -291,7 +291,7 @@ async def test_what_the_answer_takes_of_the_quota_is_found_out_in_turns(
     monkeypatch.setattr(compile_encoder, "ENTRIES_PER_STEP", 2)
     monkeypatch.setattr(codec, "_encoders_in_steps", {})
     made: list[int] = []
-    monkeypatch.setattr(fetch_answers, "_by_topic", counting(fetch_answers._by_topic, made, len))
+    monkeypatch.setattr(fetch, "_by_topic", counting(fetch._by_topic, made, len))
     turns_taken = []
     for is_over in (False, True):
         monkeypatch.setattr(turns.Turns, "is_over", is_over)
@@ -308,12 +308,10 @@ async def test_what_the_answer_takes_of_the_quota_is_found_out_in_turns(
     assert charged[0] > PARTITIONS
 
 
-@pytest.mark.limit("broker.handlers.long_fetch.MOST_READ_IN_PASSING")
-@pytest.mark.parametrize("partitions", [2, 3])
-async def test_one_of_many_that_waits_is_read_in_a_turn_of_its_own(
+@pytest.mark.parametrize("partitions", [1, 2, 3])
+async def test_one_that_waits_is_read_in_a_turn_of_its_own(
     node: Server, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
-    monkeypatch.setattr(fetch, "MOST_READ_IN_PASSING", 2)
     create(node, ("t", PARTITIONS))
     read: list[int] = []
     answer_of = Reading._read
@@ -327,19 +325,20 @@ async def test_one_of_many_that_waits_is_read_in_a_turn_of_its_own(
     for _ in range(5):
         await asyncio.sleep(0)
     monkeypatch.setattr(Reading, "_read", counted)
-    producer.ask(produce((1, SHORT)), 9)
-    assert read == ([0, 1] if partitions == 2 else [])
-    assert [row[1] for row in shown(await settled(waiting, sent)) if row[4]] == [1]
+    producer.ask(produce((partitions - 1, SHORT)), 9)
+    assert read == []
+    assert [row[1] for row in shown(await settled(waiting, sent)) if row[4]] == [partitions - 1]
     assert read == [*range(partitions)]
 
 
-@pytest.mark.parametrize("most_in_passing", [0, 20])
+@pytest.mark.parametrize("per_turn", [3, 1_000])
 @pytest.mark.parametrize("seed", range(10))
 async def test_what_is_readable_of_all_is_summed_up_as_they_move(
-    node: Server, monkeypatch: pytest.MonkeyPatch, seed: int, most_in_passing: int
+    node: Server, monkeypatch: pytest.MonkeyPatch, seed: int, per_turn: int
 ) -> None:
     """At whatever moves a partition, the same is known as by measuring all of them."""
-    monkeypatch.setattr(fetch, "MOST_READ_IN_PASSING", most_in_passing)
+    for module in (fetch, fetching, turns):
+        monkeypatch.setattr(module, "PER_TURN", per_turn)
     create(node, ("t", PARTITIONS))
     luck = random.Random(seed)
     waiting, producer = Client(Straight(node)), Client(Straight(node))
@@ -361,11 +360,12 @@ async def test_what_is_readable_of_all_is_summed_up_as_they_move(
         assert sum(len(row[4]) for row in shown(answer)) == least * len(SHORT)
 
 
-@pytest.mark.parametrize("most_in_passing", [0, 20])
+@pytest.mark.parametrize("per_turn", [3, 1_000])
 async def test_records_that_were_deleted_while_a_fetch_waits_dont_count(
-    node: Server, monkeypatch: pytest.MonkeyPatch, most_in_passing: int
+    node: Server, monkeypatch: pytest.MonkeyPatch, per_turn: int
 ) -> None:
-    monkeypatch.setattr(fetch, "MOST_READ_IN_PASSING", most_in_passing)
+    for module in (fetch, fetching, turns):
+        monkeypatch.setattr(module, "PER_TURN", per_turn)
     create(node, ("t", PARTITIONS))
     waiting, other = Client(Straight(node)), Client(Straight(node))
     sent = waiting.send(wanted(*all_of(0), max_wait_ms=1000, min_bytes=2 * len(SHORT)), 12)

@@ -12,8 +12,13 @@ import pytest
 
 from broker.controller.controller_result import MAX_RECORDS_PER_REQUEST
 from broker.network import pieces
-from broker.network.dispatch import LONG_FRAME_BYTES
-from broker.network.routes import JOINED_CHUNKS_BYTES, Route, frame_answer, framed_in_steps
+from broker.network.dispatch import (
+    JOINED_CHUNKS_BYTES,
+    LONG_FRAME_BYTES,
+    Route,
+    frame_answer,
+    framed_in_steps,
+)
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

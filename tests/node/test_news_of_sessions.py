@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker.handlers.fetch_answers import news_of
+from broker.handlers.fetch import news_of
+from broker.network import turns
 from broker.replicas import fetch_sessions
 from broker.replicas.fetch_sessions import FetchPlan, FetchSessions
 from protocol.messages.fetch import (
@@ -21,6 +21,7 @@ from protocol.messages.fetch import (
     SnapshotId,
 )
 from protocol.messages.metadata_records import BrokerEndpoint, RegisterBrokerRecord
+from protocol.waiting import at_once
 from tests.node.replicated import ME, OTHER, change, fetch, fetched, produce, replicated
 from tests.node.transactional import ask
 from tests.support.whole_server import crash
@@ -43,41 +44,35 @@ FIELDS: dict[str, tuple[Any, bool]] = {
 """Of a partition's answer: a value that says more than an empty one, and whether Kafka lists a partition for it."""
 
 
-def _in_one_turn(sessions: FetchSessions, plan: FetchPlan, answers: fetch_sessions.Answered) -> Any:
-    return sessions.finish(plan, answers, 0)
-
-
-def _in_turns(sessions: FetchSessions, plan: FetchPlan, answers: fetch_sessions.Answered) -> Any:
-    steps = sessions.finish_in_turns(plan, answers, 0)
-    while True:
-        try:
-            steps.send(None)
-        except StopIteration as end:
-            return end.value
+def _finish(sessions: FetchSessions, plan: FetchPlan, answers: fetch_sessions.Answered) -> Any:
+    return at_once(sessions.finish(plan, answers, lambda: 0))
 
 
 def _begin(sessions: FetchSessions, session_id: int, epoch: int) -> FetchPlan:
     named = [("t", [FetchPartition(partition=0, fetch_offset=0)])]
-    return sessions.begin(
-        session_id=session_id, session_epoch=epoch, by_id=False, wanted=named, forgotten=[], now_ms=0
+    steps = sessions.begin(
+        session_id=session_id, session_epoch=epoch, by_id=False, wanted=named, forgotten=[], now_ms=lambda: 0
     )
+    return at_once(steps)
 
 
-@pytest.mark.parametrize("finish", [_in_one_turn, _in_turns])
+@pytest.mark.parametrize("per_turn", [1, 1_000])
 @pytest.mark.parametrize("field", [field.name for field in PartitionData.FIELDS])
 def test_each_field_that_a_reader_acts_on_is_news(
-    field: str, finish: Callable[[FetchSessions, FetchPlan, fetch_sessions.Answered], Any]
+    field: str, per_turn: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for module in (fetch_sessions, turns):
+        monkeypatch.setattr(module, "PER_TURN", per_turn)
     sessions = FetchSessions(8, lambda low, high: low)
     empty: dict[str, Any] = {"partition_index": 0, "error_code": 0, "high_watermark": 0, "records": b""}
     plan = _begin(sessions, 0, 0)
-    session_id, _ = finish(sessions, plan, [(plan.targets[0], PartitionData(**empty))])
+    session_id, _ = _finish(sessions, plan, [(plan.targets[0], PartitionData(**empty))])
     plan = _begin(sessions, session_id, 1)
     value, is_news = FIELDS[field]
     answers = [(plan.targets[0], PartitionData(**empty | {field: value}))]
     expected = answers if is_news else []
     assert news_of(plan, answers) == expected  # what quotas count
-    assert finish(sessions, plan, answers) == (session_id, expected)
+    assert _finish(sessions, plan, answers) == (session_id, expected)
 
 
 async def test_a_consumer_is_sent_to_the_replica_of_its_rack_that_comes_back_amid_its_session(

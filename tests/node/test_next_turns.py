@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.environment.scheduler import TURN_S
-from broker.network.next_turns import NextTurns
+from broker.network.memory import NextTurns
 
 
 class ManualScheduler:

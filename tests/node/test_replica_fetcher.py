@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.replicas.followed import FollowState
+from broker.replicas.replica_fetcher import FollowState
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import (
     EpochEndOffset,

@@ -192,7 +192,7 @@ async def test_a_follower_that_waits_is_woken_by_what_is_not_committed_yet(tmp_p
     waiting = fetch(node, 0, replica_id=OTHER, max_wait_ms=LONG_MS)
     assert isinstance(waiting, Later)
     produce(node, acks=1)
-    assert len(fetched(waiting.answer()).records) > 0
+    assert len(fetched(await answered(waiting)).records) > 0
     crash(node)
 
 
@@ -315,7 +315,7 @@ async def test_a_fetch_that_waits_at_a_leader_is_answered_when_another_leads(tmp
     node = await replicated(tmp_path)
     waiting = fetch(node, 0, version=10, max_wait_ms=LONG_MS)
     change(node, leader=OTHER)
-    assert fetched(waiting.answer()).error_code == NOT_LEADER
+    assert fetched(await answered(waiting)).error_code == NOT_LEADER
     crash(node)
 
 

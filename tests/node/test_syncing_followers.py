@@ -10,9 +10,8 @@ import pytest
 
 from broker.peers.replica_fetchers import ReplicaFetching
 from broker.replicas.fetching import FetchSettings
-from broker.replicas.followed import FollowState
 from broker.replicas.replica import Follower
-from broker.replicas.replica_fetcher import ReplicaFetcher
+from broker.replicas.replica_fetcher import FollowState, ReplicaFetcher
 from protocol.messages.fetch import FetchRequest
 from storage.log.log_state import Flushing
 from tests.node.followers import FETCHING, PAUSED, TOPIC, Following, Leading, batch, bytes_of, leader_of_three

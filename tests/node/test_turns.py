@@ -130,7 +130,7 @@ def test_nothing_more_is_done_for_who_has_hung_up_or_once_the_node_stops() -> No
 def test_a_list_is_gone_through_in_portions_and_a_short_one_as_it_is() -> None:
     short = [*range(PER_TURN)]
     assert [*portions(short)] == [short]
-    assert next(portions(short)) is short
+    assert next(iter(portions(short))) is short
     assert [len(some) for some in portions(range(2 * PER_TURN + 1))] == [PER_TURN, PER_TURN, 1]
 
 

@@ -62,6 +62,9 @@ class FromFile:
             return [data]
         return [b"<", FileRange(self.files, self.file, int(start), int(end) - int(start)), b">"]
 
+    def soon(self, then: Callable[[], object]) -> None:
+        LoopScheduler().call_soon(then)
+
     def held(self, connection: Connection, frame: memoryview, took_s: float) -> None: ...
 
     def is_of_many(self, frame: memoryview) -> bool:

@@ -14,7 +14,7 @@ from broker import early_requests
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.early_requests import NEEDS, EarlyRequests, Need
 from broker.handlers import HANDLERS
-from broker.network.forwarded_route import ForwardedRoute
+from broker.network.dispatch import ForwardedRoute
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.messages.groups import DescribeGroupsRequest, ListGroupsRequest

@@ -8,6 +8,7 @@ import pytest
 
 from broker.replicas.leader import Leader
 from broker.replicas.partitions import Partitions
+from broker.server import Server
 from coordinator.group.store import GroupStore
 from coordinator.transaction.transaction_metadata import TransactionMetadata
 from protocol.errors import BrokenInvariantError, Error
@@ -45,10 +46,16 @@ async def test_a_transaction_whose_record_is_written_and_not_applied_stops_the_n
     assert state(again) == "CompleteCommit"
 
 
+def does_not_commit_alone(node: Server) -> None:
+    """What is appended is committed by `Leader.advance`, as where there are other replicas."""
+    node.partitions.get("__transaction_state", 0).leader()._commits_alone = False
+
+
 async def test_what_a_coordinator_wrote_is_told_once_it_is_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node = await coordinating(tmp_path)
+    does_not_commit_alone(node)
     with monkeypatch.context() as patch:
         fail(patch, Leader, "advance", at=0)
         answer = ask(node, InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1_000), 5)
@@ -81,6 +88,7 @@ async def test_what_is_made_up_for_is_tried_again_where_that_had_too_little_memo
         fail(patch, Partitions, "all", at=2)
         with pytest.raises(MemoryError):
             node.housekeeping.make_up()
+    does_not_commit_alone(node)
     with monkeypatch.context() as patch:
         fail(patch, Leader, "advance", at=0)
         answer = ask(node, InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1_000), 5)

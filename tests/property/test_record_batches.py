@@ -20,7 +20,7 @@ from protocol.records.batch import (
     read_header,
     walk_batches,
 )
-from protocol.records.checks import RecordRules, RequestFailedError, check_shape, validate
+from protocol.records.checks import RecordRules, RequestFailedError, check_shape, validate, walk_records
 from protocol.records.compression import DecompressionError
 from protocol.records.records import (
     NewRecord,
@@ -30,7 +30,6 @@ from protocol.records.records import (
     parse_records,
     read_records,
 )
-from protocol.records.walk import walk_records
 from protocol.wire.primitives import VarintTooLongError, append_varint, read_varint, read_varlong, to_int64
 from tests.support.examples import examples
 from tests.support.legacy_records import read_legacy_records

@@ -12,8 +12,9 @@ import random
 from collections.abc import Iterator
 from unittest.mock import patch
 
-from broker.handlers import fetch, long_fetch
+from broker.handlers import fetch
 from broker.network import pieces, turns
+from broker.replicas import fetching
 from broker.shares import delayed_share_fetch, member_lines, share_fetching
 from coordinator.group.consumer import heartbeats as long_heartbeat
 from coordinator.group.share import heartbeats as long_shares
@@ -39,7 +40,7 @@ def all_long() -> Iterator[None]:
         patch.object(share_fetching, "MOST_ACQUIRED_IN_PASSING", 1),
         patch.object(share_fetching, "PER_TURN", 1),
         patch.object(fetch, "PER_TURN", 0),
-        patch.object(long_fetch, "PER_TURN", 1),
+        patch.object(fetching, "PER_TURN", 1),
         patch.object(turns, "PER_TURN", 1),
         patch.object(pieces, "MOST_OF_PIECE", 1),
     ):

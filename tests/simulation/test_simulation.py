@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker.handlers import fetch
-from broker.handlers.long_fetch import LongFetch
+from broker.replicas.fetching import DelayedFetch, Reading
 from coordinator.group.consumer.heartbeats import LongHeartbeat
 from protocol.errors import Error
 from tests.simulation.course import Result
@@ -67,14 +67,20 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(long, step, counting)
 
     count(LongHeartbeat, "settle")
-    count(LongFetch, "wait")
-    read_in_turns = fetch.read_in_turns
+    read, wait = Reading.read, DelayedFetch.wait
 
-    def counting_read(*asked: Any) -> Any:
-        done["read"] += 1
-        return read_in_turns(*asked)
+    def counting_read(reading: Reading, targets: Any) -> None:
+        if fetch.PER_TURN == 0:  # it is read in turns
+            done["read"] += 1
+        read(reading, targets)
 
-    monkeypatch.setattr(fetch, "read_in_turns", counting_read)
+    def counting_wait(delayed: DelayedFetch, *ports: Any) -> Any:
+        if fetch.PER_TURN == 0:
+            done["wait"] += 1
+        return wait(delayed, *ports)
+
+    monkeypatch.setattr(Reading, "read", counting_read)
+    monkeypatch.setattr(DelayedFetch, "wait", counting_wait)
     return done
 
 

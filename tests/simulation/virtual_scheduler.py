@@ -32,6 +32,9 @@ class VirtualClock:
     def now_ms(self) -> int:
         return BEGIN_MS + int(self._time() * 1000)
 
+    def time_ns(self) -> int:
+        return self.now_ms() * 1_000_000
+
     def monotonic_s(self) -> float:
         return self._time()
 

@@ -16,6 +16,8 @@ class Asked(NamedTuple):
 class DenyingAuthorizer:
     """Denies what `deny` was told, allows the rest. `asked`: every question, in order."""
 
+    allows_everything = False
+
     def __init__(self) -> None:
         self.asked: list[Asked] = []
         self._denied: set[Asked] = set()

@@ -13,6 +13,9 @@ class ManualClock:
     def now_ms(self) -> int:
         return self._now_ms
 
+    def time_ns(self) -> int:
+        return self.now_ms() * 1_000_000
+
     def monotonic_s(self) -> float:
         return (self._now_ms - self._start_ms) / 1000
 

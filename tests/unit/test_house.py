@@ -31,11 +31,12 @@ FUNCTION_LINES = 60
 LONG_FUNCTIONS = {
     "broker.controller.broker_registration.register": "Kafka's checks of a registration, in their order",
     "broker.handlers.describe_topic_partitions._described": "one list that a cursor cuts, topic for topic",
-    "broker.handlers.fetch._fetch": "each Fetch: which of five ways it goes on by",
+    "broker.handlers.fetch.handle": "a Fetch, step for step",
     "broker.handlers.produce.handle": "a Produce, step for step",
     "broker.network.connection._serve": "each request: a call more costs each",
+    "broker.replicas.fetching._read": "each partition of a Fetch: the checks in their order",
     "protocol.records.checks.validate": "each batch: Kafka's checks, in their order",
-    "protocol.records.walk.go_on": "each record: a call more costs each",
+    "protocol.records.checks.go_on": "each record: a call more costs each",
     "storage.log.partition_log.append": "each batch: the steps of appending, in their order",
     "storage.log.recovery._open": "what a start finds of a log, one after the other",
 }

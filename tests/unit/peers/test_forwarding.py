@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.network.answers import CloseConnectionError
-from broker.network.forwarded_route import ForwardedRequest
+from broker.network.answers import CloseConnectionError, ForwardedRequest
 from broker.network.later import Later
 from broker.peers.forwarding import FORWARDED, TIMEOUT_MS, ForwardedAnswer, Forwarding, refusal
 from broker.security.authorizer import ANONYMOUS

@@ -8,9 +8,9 @@ import tracemalloc
 import pytest
 
 from protocol.records import compression
-from protocol.records.checks import RecordRules, validate
+from protocol.records.checks import RecordRules, RecordsShape, validate, walk_records
+from protocol.records.stretches import MOST_AT_ONCE, MOST_HEADERS, layout_of
 from protocol.records.validation_budget import ANY, LITTLE, TooMuchEffortError
-from protocol.records.walk import MOST_AT_ONCE, MOST_HEADERS, RecordsShape, layout_of, walk_records
 from tests.support.record_bytes import NOW_MS, batch, record, varint
 
 RULES = RecordRules(max_message_bytes=1 << 30)
@@ -100,14 +100,14 @@ def test_gzip_in_pieces_is_gzip(size: int) -> None:
     assert compression.decompress(compression.GZIP, packed * 2) == data * 2
 
 
-@pytest.mark.limit("protocol.records.walk.MOST_AT_ONCE")
+@pytest.mark.limit("protocol.records.stretches.MOST_AT_ONCE")
 def test_a_run_is_measured_a_part_at_a_time() -> None:
     count = 2 * MOST_AT_ONCE + 100
     data = b"".join(record(index, timestamp_delta=index % 64) for index in range(count))
     assert walk_records(data, count) == RecordsShape(0, 63, False, True)
 
 
-@pytest.mark.limit("protocol.records.walk.MOST_HEADERS")
+@pytest.mark.limit("protocol.records.stretches.MOST_HEADERS")
 def test_a_record_of_many_headers_is_nobodys_pattern() -> None:
     def data(headers: int) -> bytes:
         return b"".join(record(index, headers=[(b"", b"")] * headers) for index in range(60))

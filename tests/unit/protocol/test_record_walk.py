@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from protocol.records.batch import CorruptRecordError, read_header
+from protocol.records.checks import RecordSizeVarintError, RecordsShape, walk_records
 from protocol.records.records import build_batch, parse_records
-from protocol.records.walk import RecordSizeVarintError, RecordsShape, walk_records
 from tests.support.examples import TIMES
 from tests.support.record_bytes import record, varint
 
@@ -128,7 +128,7 @@ def test_one_offset_delta_out_of_turn_is_noticed(shape: str, wrong: int) -> None
 @pytest.mark.parametrize("first", [8150, 16300, 2**20 - 40])
 def test_offset_deltas_of_more_bytes_are_followed(first: int) -> None:
     # As from 64 and 8192, so from 2**20 on the varint is a byte longer.
-    from protocol.records.walk import layout_of, measure_run
+    from protocol.records.stretches import layout_of, measure_run
 
     records = [record(index, value=b"v") for index in range(first, first + 81)]
     run = measure_run(b"".join(records), layout_of(records[0], 0), len(records[0]), first + 1, first + 81)

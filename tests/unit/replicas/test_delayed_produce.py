@@ -11,8 +11,7 @@ import pytest
 from broker.network import turns
 from broker.network.later import Later
 from broker.network.turns import Turns
-from broker.replicas import append_records
-from broker.replicas.append_records import AwaitedAppend, delayed
+from broker.replicas.append_records import AwaitedAppend
 from protocol.errors import Error
 from protocol.messages.produce import PartitionProduceResponse
 
@@ -42,7 +41,7 @@ class Waiting:
         scheduler: Any = SimpleNamespace(call_soon=self.call_soon, call_later=self.call_later)
         appends = [AwaitedAppend(each, leader, 1, commits=True, flushes=flushes) for each in self.answers]
         turns = Turns(scheduler)
-        produce: Any = turns.answer(delayed(appends, 1000, scheduler, turns), to_the_end=True)
+        produce: Any = turns.answer(turns.all_done(appends, 1000, scheduler), to_the_end=True)
         assert isinstance(produce, Later)
         self.produce = produce
         produce.when_answered(self._ended)
@@ -81,8 +80,7 @@ class Waiting:
 
 @pytest.fixture(autouse=True)
 def few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (turns, append_records):
-        monkeypatch.setattr(module, "PER_TURN", 2)
+    monkeypatch.setattr(turns, "PER_TURN", 2)
 
 
 def test_it_begins_to_wait_for_some_in_a_turn() -> None:
@@ -97,6 +95,15 @@ def test_it_begins_to_wait_for_some_in_a_turn() -> None:
     it.turns()
     assert it.done == ["done"]
     assert it.due == []
+
+
+def test_its_time_may_be_over_while_it_begins_to_wait() -> None:
+    it = Waiting()
+    assert len(it.commits) == 2
+    it.due[0]()
+    it.turns()
+    assert it.done == ["done"]
+    assert it.errors == [Error.REQUEST_TIMED_OUT] * COUNT
 
 
 def test_what_is_committed_before_the_others_are_waited_for_counts() -> None:

@@ -7,9 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from broker.controller.image import ClusterImage
-from broker.replicas.in_sync_replicas import RECOVERED, IsrState, LeaderAndIsr, WantedIsr
+from broker.replicas.in_sync_replicas import (
+    RECOVERED,
+    IsrState,
+    LeaderAndIsr,
+    PartitionKey,
+    Replication,
+    WantedIsr,
+)
 from broker.replicas.led_replicas import LedReplicas
-from broker.replicas.replication import PartitionKey, Replication
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 
