@@ -75,7 +75,11 @@ class SubscriptionStep:
             self._refresh(decision, bump=bump)
 
     def _prefers_another(self, decision: Decision) -> bool:
-        """Whether the group is to be assigned by another server assignor than before (KAFKA-20434)."""
+        """Whether the group is to be assigned by another server assignor than before (KAFKA-20434).
+
+        A conscious difference: only what this member names can change that. Where as many members name one as another,
+        Kafka's order of the two depends on who sends the heartbeat, so that a heartbeat which changes nothing may count
+        as a change, each time."""
         group, old, new = decision.group, decision.old, decision.new
         if old.assignor == new.assignor:
             return False
