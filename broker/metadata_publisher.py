@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.disks.log_dirs import LogDirs
     from broker.network.connection_limits import ConnectionLimits
-    from broker.quotas.client_quotas import ClientQuotas
-    from broker.quotas.replication_quotas import ReplicationQuotas
+    from broker.quotas import ClientQuotas, ReplicationQuotas
     from broker.replicas.partitions import Partitions
 
 log = logging.getLogger("barnabas.server")

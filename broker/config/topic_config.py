@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from broker.config.definitions import (
     ConfigDef,
     ConfigEntry,
+    ConfigError,
     ConfigSource,
     Value,
     definition_of,
     parse_type,
     parse_value,
 )
-from broker.config.errors import ConfigError
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from broker.controller.broker_control_states import (
+from broker.controller.broker_heartbeats import (
     NEXT_STATE,
     BrokerControlState,
     BrokerWish,
     Circumstances,
     asks_who_leads,
 )
-from broker.controller.controller_result import ControllerResult, Pause, check_records
+from broker.controller.controller import ControllerResult, check_records
 from broker.controller.metadata_versions import (
     CORDONED_SINCE,
     DIRECTORIES_SINCE,
@@ -27,7 +27,7 @@ from broker.controller.metadata_versions import (
     KRAFT_VERSION,
     METADATA_VERSION,
 )
-from broker.controller.partition_updates import BrokerChange, LeaderAndIsrUpdates
+from broker.controller.partition_changes import BrokerChange, LeaderAndIsrUpdates
 from broker.controller.registration import (
     BrokerIncarnation,
     begin_controlled_shutdown,
@@ -40,7 +40,7 @@ from broker.controller.registration import (
 from coordinator.java.maps import is_blank
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.waiting import Waiting, turn
+from protocol.waiting import Pause, Waiting, turn
 from protocol.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:

@@ -10,20 +10,78 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Sized
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
-from broker.controller.controller_result import PER_STEP, ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from coordinator.commit_waiters import Failed
 from protocol.errors import Error, KafkaError, stops_the_broker
-from protocol.waiting import Waiting, at_once, turn
+from protocol.waiting import PER_STEP, Waiting, at_once, turn
+from protocol.wire.schema import Message
+
+# --- What a decision is: made in steps, bounded, and come to records and an answer that waits for them --------
+
+# --- How many records a request may make --------------------------------------------------------------------
+
+MAX_RECORDS_PER_REQUEST = 10_000  # QuorumController.MAX_RECORDS_PER_USER_OP
+
+
+def check_records(decided: Sized) -> None:
+    """Raises KafkaError (POLICY_VIOLATION) where a request has come to too many."""
+    if len(decided) > MAX_RECORDS_PER_REQUEST:
+        raise too_many_records()
+
+
+def too_many_records() -> KafkaError:
+    """What those are told whose whole request is given up past the bound (Kafka: `EventHandlerExceptionInfo`)."""
+    return KafkaError(Error.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+
+
+# --- What a decision comes to (Kafka: `ControllerResult`) ---------------------------------------------------
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerResult(Generic[T]):
+    """`records` are written all or none, in one batch. Where there are none, nothing changes, and the answer is given
+    nevertheless.
+
+    `answer(None)` is what is said once they are committed; `answer(error)` is what is said where they couldn't be: what
+    was refused before keeps its own error.
+
+    `may_split`: more than 10,000 records are several batches, each in force by itself. That is for what happens to a
+    node, and never for a client's request (Kafka: `ControllerResult.of` and `atomicOf`).
+    """
+
+    records: Sequence[Message]
+    answer: Callable[[KafkaError | None], T]
+    may_split: bool = False
+
+
+def by_item(
+    records: Sequence[Message], results: Sequence[tuple[K, V | KafkaError]]
+) -> ControllerResult[list[tuple[K, V | KafkaError]]]:
+    """The result of a request that names several things: each is told what speaks against it, or else what became of
+    it. What can't be written is told to those that were to be in it."""
+
+    def answer(error: KafkaError | None) -> list[tuple[K, V | KafkaError]]:
+        if error is None:
+            return [*results]
+        return [(item, result if isinstance(result, KafkaError) else error) for item, result in results]
+
+    return ControllerResult(records, answer)
+
+
+# --------------------------------------------------------------------------------------------------------------
 
 logger = logging.getLogger("barnabas.controller")
 
-T = TypeVar("T")
 
 Decide: TypeAlias = Callable[[ClusterImage], ControllerResult[T] | Waiting[ControllerResult[T]]]
 

@@ -25,7 +25,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller import quorum_state
-from broker.controller.controller_result import PER_STEP
 from broker.controller.image import BrokerImage, ClusterImage, MetadataContradictionError, PartitionImage
 from broker.controller.metadata_versions import (
     LATEST_METADATA_VERSION,
@@ -44,7 +43,7 @@ from protocol.errors import BrokenInvariantError, CodecError, Error, KafkaError,
 from protocol.messages import metadata_records as records
 from protocol.records.batch import CorruptRecordError
 from protocol.records.records import build_batch, read_records
-from protocol.waiting import Waiting, at_once, turn
+from protocol.waiting import PER_STEP, Waiting, at_once, turn
 from protocol.wire.schema import Message
 from storage.background import Lane
 from storage.log.log_state import AppendOrigin

@@ -12,12 +12,17 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from broker.controller.assigned_directories import assignment
 from broker.controller.broker_heartbeats import BrokerHeartbeats
 from broker.controller.broker_registration import RegistrationTerms, register
-from broker.controller.controller_result import ControllerResult
-from broker.controller.partition_updates import BrokerChange, LeaderAndIsrUpdates
-from broker.controller.registration import BrokerIncarnation, begin_controlled_shutdown, fence, unfence
+from broker.controller.controller import ControllerResult
+from broker.controller.partition_changes import BrokerChange, LeaderAndIsrUpdates
+from broker.controller.registration import (
+    BrokerIncarnation,
+    assignment,
+    begin_controlled_shutdown,
+    fence,
+    unfence,
+)
 from protocol.errors import Error, KafkaError
 from protocol.waiting import at_once
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import ControllerResult
 from broker.controller.registration import check_broker_epoch
 from coordinator.transaction.producer_ids import BLOCK_SIZE
 from protocol.errors import Error, KafkaError

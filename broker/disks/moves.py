@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.assigned_directories import actual_directory, directory_of
 from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from broker.controller.registration import actual_directory, directory_of
 from broker.disks.log_dirs import LogDirMove
 from broker.replicas.partitions import FAULTS
 from protocol.errors import Error, KafkaError
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from broker.controller.own_broker import AssignDirectory
     from broker.controller.replica_placer import Placement
     from broker.disks.log_dirs import LogDirs
-    from broker.environment.environment import Chance
-    from broker.environment.scheduler import Clock, Scheduled, Scheduler
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.environment.scheduler import Chance, Clock, Scheduled, Scheduler
+    from broker.quotas import ReplicationQuota
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from storage.directory.log_directory import LogDirectory

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import ControllerResult, Pause
+from broker.controller.controller import ControllerResult
 from broker.controller.quota_decisions import IP, Outcomes, altered
 from broker.network.endpoints import Addresses
 from broker.network.later import Later
@@ -25,7 +25,7 @@ from protocol.messages.configs import (
     AlterEntryResult,
     EntityData,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage

@@ -14,7 +14,7 @@ from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
-    from broker.controller.controller_result import ControllerResult
+    from broker.controller.controller import ControllerResult
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
@@ -32,7 +32,7 @@ async def handle(
     later: Later[AlterPartitionResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[AlterPartitionResponse]]:
-        return altered_partitions(image, request, context.api_version, node.own_settings())
+        return altered_partitions(image, request, context.api_version, node.own_settings)
 
     def reply(answer: AlterPartitionResponse | KafkaError) -> None:
         later.reply(

@@ -19,7 +19,7 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.controller_result import ControllerResult
+    from broker.controller.controller import ControllerResult
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
@@ -41,7 +41,7 @@ async def handle(
     later: Later[AlterPartitionReassignmentsResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[AlterPartitionReassignmentsResponse]]:
-        return reassigned_partitions(image, request, node.own_settings())
+        return reassigned_partitions(image, request, node.own_settings)
 
     def reply(answer: AlterPartitionReassignmentsResponse | KafkaError) -> None:
         later.reply(_refused(request, answer) if isinstance(answer, KafkaError) else answer)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import ControllerResult
 from broker.controller.scram_decisions import Outcomes, altered
 from broker.network.later import Later
 from broker.security.authorizer import Operation, cluster_refusal

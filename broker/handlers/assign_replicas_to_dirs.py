@@ -6,16 +6,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.partition_changes import TopicIdPartition, Wish, partition_change
+from broker.controller.partition_changes import (
+    PartitionTerms,
+    TopicIdPartition,
+    Wish,
+    leader_and_isr_updates,
+    partition_change,
+)
 from broker.controller.partition_requests import ReplicaDirectory, assign_replicas
-from broker.controller.partition_updates import PartitionTerms, leader_and_isr_updates
 from broker.network.later import Later
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 
 if TYPE_CHECKING:
-    from broker.controller.controller_result import ControllerResult
+    from broker.controller.controller import ControllerResult
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
@@ -34,7 +39,7 @@ async def handle(
     later: Later[AssignReplicasToDirsResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[AssignReplicasToDirsResponse | KafkaError]]:
-        own = node.own_settings()
+        own = node.own_settings
         terms = PartitionTerms(image, own)
 
         def change(of: ClusterImage, replica: ReplicaDirectory) -> Message | None:

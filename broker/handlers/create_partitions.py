@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
 from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType, denied
 from coordinator.java.maps import JavaMap
@@ -19,7 +18,7 @@ from protocol.messages.topics import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from broker.controller.topic_requests import Extended

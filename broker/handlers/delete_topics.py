@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
 from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType, allows_on_cluster, denied
 from protocol.errors import Error, KafkaError
@@ -21,7 +20,7 @@ from protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.controller_result import ControllerResult
+    from broker.controller.controller import ControllerResult
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
@@ -44,7 +44,7 @@ async def handle(
     later: Later[ElectLeadersResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[ElectLeadersResponse]]:
-        return elected_leaders(image, request, node.own_settings())
+        return elected_leaders(image, request, node.own_settings)
 
     def reply(answer: ElectLeadersResponse | KafkaError) -> None:
         later.reply(_refused(context, request, answer) if isinstance(answer, KafkaError) else answer)

@@ -45,8 +45,7 @@ if TYPE_CHECKING:
     from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
-    from broker.quotas.client_quotas import ClientQuotas
-    from broker.quotas.replication_quotas import ReplicationQuotas
+    from broker.quotas import ClientQuotas, ReplicationQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.fetch_sessions import FetchSessions
     from broker.replicas.partitions import Partitions

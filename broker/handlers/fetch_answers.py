@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Clock
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
-    from broker.quotas.client_quotas import ClientQuotas
+    from broker.quotas import ClientQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.fetch_sessions import FetchPlan, FetchSessions
     from broker.replicas.fetch_targets import FetchTarget

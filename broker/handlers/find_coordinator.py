@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.listener_view import alive_node
+from broker.controller.image import alive_node
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Clock
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
-    from broker.quotas.client_quotas import ClientQuotas
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.quotas import ClientQuotas, ReplicationQuota
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.fetch_sessions import FetchPlan, FetchSessions
     from broker.replicas.fetching import FetchParameters, Results

@@ -12,9 +12,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from broker.controller.controller_result import Pause
-from broker.controller.image import NO_LEADER, PartitionImage, TopicImage, invalid_name_reason, is_internal
-from broker.controller.listener_view import ListenerView
+from broker.controller.image import (
+    NO_LEADER,
+    ListenerView,
+    PartitionImage,
+    TopicImage,
+    invalid_name_reason,
+    is_internal,
+)
 from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns, portions
 from broker.security.authorizer import (
@@ -35,7 +40,7 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller.broker_registration import unregister
-from broker.controller.partition_updates import updates_of_unregistered
+from broker.controller.partition_changes import updates_of_unregistered
 from broker.network.later import Later
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from broker.controller.controller_result import ControllerResult
+    from broker.controller.controller import ControllerResult
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
@@ -37,7 +37,7 @@ async def handle(
             raise KafkaError(
                 Error.INVALID_REQUEST, "The broker in the controller's own process can't be unregistered"
             )
-        return unregister(image, broker_id, partial(updates_of_unregistered, own=node.own_settings()))
+        return unregister(image, broker_id, partial(updates_of_unregistered, own=node.own_settings))
 
     def reply(failure: KafkaError | None) -> None:
         response = UnregisterBrokerResponse()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import ControllerResult
 from broker.controller.feature_decisions import FeatureUpdate, updated
 from broker.network.later import Later
 from broker.security.authorizer import Operation, cluster_refusal

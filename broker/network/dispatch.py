@@ -22,7 +22,7 @@ from broker.network.later import Later
 from broker.network.pieces import LIST_BYTES, in_pieces, is_long, produced
 from broker.network.routes import PRODUCE_KEY, Route, frame_answer, framed_in_steps
 from broker.network.turns import PER_TURN
-from broker.quotas.client_quotas import charge
+from broker.quotas import charge
 from protocol.apis import API_VERSIONS_KEY, APIS, decode_request_header
 from protocol.errors import CodecError, KafkaError, stops_the_broker
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from broker.network.answers import PendingAnswer
     from broker.network.connection import Connection
     from broker.network.turns import Turns
-    from broker.peers.forwarding import Forwarding, Sender
-    from broker.quotas.client_quotas import ClientQuotas
+    from broker.peers.controller_channel import Forwarding, Sender
+    from broker.quotas import ClientQuotas
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from broker.controller.assigned_directories import directory_of
 from broker.controller.image import LOST
+from broker.controller.registration import directory_of
 from protocol.errors import Error, KafkaError, error_of
 from protocol.messages.broker_to_controller import (
     AssignedDirectory,

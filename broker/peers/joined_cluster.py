@@ -9,19 +9,21 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from broker.config.errors import StartError
-from broker.controller.assigned_directories import directory_of
+from broker.config.definitions import StartError
 from broker.controller.metadata_versions import CORDONED_SINCE, METADATA_VERSION
 from broker.controller.observer import AfterAnswer, Observer, ObserverIdentity
-from broker.controller.registration import BrokerIncarnation
+from broker.controller.registration import BrokerIncarnation, directory_of
 from broker.fault_handler import Milestone
 from broker.peers.assignments_manager import Assignment, AssignmentsManager, ToldLosses
-from broker.peers.controller_channel import ControllerChannel, ProducerIdRequests, TopicCreationRequests
-from broker.peers.forwarding import Forwarding
-from broker.peers.lifecycle import BrokerLifecycle, Listening
+from broker.peers.controller_channel import (
+    ControllerChannel,
+    Forwarding,
+    ProducerIdRequests,
+    TopicCreationRequests,
+)
+from broker.peers.lifecycle import BrokerLifecycle, Listening, registration_request
 from broker.peers.other_brokers import OtherBrokers, software_version
 from broker.peers.peer import OnePeer, PeerSettings
-from broker.registration_request import registration_request
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.fault_handler import FaultHandler
     from broker.network.endpoints import Address, Endpoints
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
     from protocol.wire.schema import Message

@@ -7,10 +7,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from broker.controller.assigned_directories import assignment, is_online
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import ControllerResult
 from broker.controller.own_broker import OwnAssignments
-from broker.controller.partition_updates import BrokerChange, updates_of
+from broker.controller.partition_changes import BrokerChange, updates_of
+from broker.controller.registration import assignment, is_online
 from broker.coordination.producer_id_blocks import ProducerIdBlocks
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import BrokerRegistrationChangeRecord
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage, TopicChanges
     from broker.controller.own_broker import AnsweredLater
-    from broker.controller.partition_updates import OwnSettings, SomeOf
+    from broker.controller.partition_changes import OwnSettings, SomeOf
     from broker.controller.registration import BrokerIncarnation
     from broker.controller.topic_requests import Create
     from broker.coordination.latest_offsets import AskLatestOffset
@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
     from broker.environment.scheduler import Scheduler
-    from broker.peers.controller_channel import ToController
-    from broker.peers.forwarding import Forwarding
+    from broker.peers.controller_channel import Forwarding, ToController
     from broker.peers.own_controller import ControlledShutdown
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
 
@@ -102,7 +101,7 @@ class RecordedLosses:
         log_dirs: LogDirs,
         partitions: Partitions,
         controller: Controller,
-        own_settings: Callable[[], OwnSettings],
+        own_settings: OwnSettings,
     ) -> None:
         self._broker = broker
         self._log_dirs = log_dirs
@@ -152,7 +151,7 @@ class RecordedLosses:
         node_id, broker_epoch = self._broker
         lost = self._partitions.offline() | self._lost_before_followed(image)
         change = BrokerChange(removed=node_id)
-        decided += await updates_of(image, change, _named(image, lost), own=self._own_settings())
+        decided += await updates_of(image, change, _named(image, lost), own=self._own_settings)
         decided.append(
             BrokerRegistrationChangeRecord(
                 broker_id=node_id, broker_epoch=broker_epoch, log_dirs=sorted(self._log_dirs.ids)
@@ -194,7 +193,7 @@ class OwnCluster:
         controller: Controller,
         broker: BrokerIncarnation,
         scheduler: Scheduler,
-        settings: Callable[[], OwnSettings],
+        settings: OwnSettings,
         controlled_shutdown: ControlledShutdown | None = None,
     ) -> None:
         """`controlled_shutdown`: where there may be others."""

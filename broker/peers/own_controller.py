@@ -10,20 +10,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller.own_broker import leaving
+from broker.controller.partition_changes import leader_and_isr_updates
 from broker.controller.partition_requests import MEMBERS_HAVE_EPOCHS_SINCE, altered_partitions
-from broker.controller.partition_updates import leader_and_isr_updates
-from broker.fault_handler import Milestone
-from broker.peers.other_brokers import OtherBrokers
+from broker.fault_handler import FaultHandler, Milestone
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import AlterPartitionRequest, AlterPartitionResponse
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
-    from broker.controller.controller_result import ControllerResult
+    from broker.controller.controller import Controller, ControllerResult
     from broker.controller.image import ClusterImage
-    from broker.controller.partition_updates import OwnSettings
+    from broker.controller.partition_changes import OwnSettings
+    from broker.controller.registration import BrokerIncarnation
     from broker.environment.scheduler import Scheduler
-    from broker.opened import Opened
+    from broker.peers.other_brokers import OtherBrokers
     from broker.peers.peer import PeerReply
     from protocol.waiting import Waiting
     from protocol.wire.schema import Message
@@ -37,9 +36,7 @@ log = logging.getLogger("barnabas.peers")
 class OwnController:
     """In place of a `ControllerChannel`: one request at a time, answered in a later turn."""
 
-    def __init__(
-        self, controller: Controller, scheduler: Scheduler, settings: Callable[[], OwnSettings]
-    ) -> None:
+    def __init__(self, controller: Controller, scheduler: Scheduler, settings: OwnSettings) -> None:
         self._controller = controller
         self._scheduler = scheduler
         self._settings = settings
@@ -67,7 +64,7 @@ class OwnController:
             return
 
         def decide(image: ClusterImage) -> Waiting[ControllerResult[AlterPartitionResponse]]:
-            return altered_partitions(image, request, MEMBERS_HAVE_EPOCHS_SINCE, self._settings())
+            return altered_partitions(image, request, MEMBERS_HAVE_EPOCHS_SINCE, self._settings)
 
         self._controller.submit_own(decide, self._answered_later, self._failed)
 
@@ -98,26 +95,28 @@ class ControlledShutdown:
 
     def __init__(
         self,
-        opened: Opened,
+        broker: BrokerIncarnation,
         controller: Controller,
-        settings: Callable[[], OwnSettings],
+        others: OtherBrokers,
+        scheduler: Scheduler,
+        faults: FaultHandler,
+        settings: OwnSettings,
         others_know: Callable[[], bool],
     ) -> None:
         """`others_know`: whether every active broker knows the metadata as it is written now."""
-        image = opened.metadata.image
-        self.others = OtherBrokers(opened.config, opened.environment, image, opened.faults)
-        self._broker = opened.incarnation
+        self.others = others
+        self._broker = broker
         self._controller = controller
-        self._scheduler = opened.environment.scheduler
+        self._scheduler = scheduler
         self._settings = settings
         self._others_know = others_know
-        self._has_left = Milestone(opened.faults)
+        self._has_left = Milestone(faults)
         self._until_s = 0.0
 
     async def leave(self) -> None:
         """Returns once others know, or it isn't waited for."""
         self._until_s = self._scheduler.time() + MOST_LEAVE_S
-        updates = partial(leader_and_isr_updates, own=self._settings())
+        updates = partial(leader_and_isr_updates, own=self._settings)
         self._controller.submit_own(
             lambda image: leaving(image, self._broker, updates), self._written, self._failed
         )

@@ -31,7 +31,7 @@ from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 if TYPE_CHECKING:
     from broker.controller.image import PartitionImage
     from broker.environment.cut_network import CuttableNetwork
-    from broker.quorum.controller_node import ControllerNode
+    from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
     from protocol.messages.cluster_admin import AlterPartitionReassignmentsResponse, ElectLeadersResponse
 
@@ -200,7 +200,7 @@ def _reassign(node: AnyNode, question: Question, reply: TellAnswer) -> None:
         reply(_outcome(result.error_code, result.error_message))
 
     _controller(node).submit_own(
-        lambda image: reassigned_partitions(image, request, node.own_settings()), decided, _failed(reply)
+        lambda image: reassigned_partitions(image, request, node.own_settings), decided, _failed(reply)
     )
 
 
@@ -224,7 +224,7 @@ def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
         reply(True if needless else _outcome(result.error_code, result.error_message))
 
     _controller(node).submit_own(
-        lambda image: elected_leaders(image, request, node.own_settings()), decided, _failed(reply)
+        lambda image: elected_leaders(image, request, node.own_settings), decided, _failed(reply)
     )
 
 

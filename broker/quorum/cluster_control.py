@@ -18,8 +18,8 @@ from broker.controller.broker_registration import (
     heartbeat,
     register,
 )
+from broker.controller.partition_changes import leader_and_isr_updates
 from broker.controller.partition_requests import balanced_leaders, unclean_leaders
-from broker.controller.partition_updates import leader_and_isr_updates
 from broker.controller.registration import (
     FENCED,
     IN_CONTROLLED_SHUTDOWN,
@@ -33,11 +33,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.controller import Controller, Decide, Withdraw
-    from broker.controller.controller_result import ControllerResult
+    from broker.controller.controller import Controller, ControllerResult, Decide, Withdraw
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.partition_updates import LeaderAndIsrUpdates, OwnSettings
+    from broker.controller.partition_changes import LeaderAndIsrUpdates, OwnSettings
     from broker.environment.scheduler import Clock, Scheduled, Scheduler
     from coordinator.commit_waiters import Failed
     from protocol.messages.broker_to_controller import BrokerHeartbeatRequest, BrokerRegistrationRequest
@@ -60,7 +59,7 @@ class ClusterControl:
         cluster_id: str,
         clock: Clock,
         scheduler: Scheduler,
-        own_settings: Callable[[], OwnSettings],
+        own_settings: OwnSettings,
         own: BrokerIncarnation | None,
     ) -> None:
         self._config = config
@@ -130,7 +129,7 @@ class ClusterControl:
         done: Callable[[bool], None],
     ) -> None:
         self._decide_by_clock(
-            "leaders can't be elected", lambda image: elections(image, self._own_settings()), done
+            "leaders can't be elected", lambda image: elections(image, self._own_settings), done
         )
 
     def _decide_by_clock(
@@ -222,7 +221,7 @@ class ClusterControl:
             _log(record)
 
     def _updates(self) -> LeaderAndIsrUpdates:
-        return partial(leader_and_isr_updates, own=self._own_settings())
+        return partial(leader_and_isr_updates, own=self._own_settings)
 
     def _now_ms(self) -> int:
         return int(self._clock.monotonic_s() * 1000)

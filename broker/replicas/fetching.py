@@ -18,7 +18,7 @@ from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.quotas import ReplicationQuota
     from broker.replicas.fetch_targets import FetchTarget
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions

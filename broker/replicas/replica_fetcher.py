@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
 from broker.replicas.fetching import FetchSettings
 from broker.replicas.followed import OF_ITS_END, OF_ITS_START, Followed, FollowState
 from protocol.errors import Error, KafkaError, stops_the_broker
@@ -35,12 +34,12 @@ from protocol.messages.offsets import (
     ListOffsetsTopic,
 )
 from protocol.records.batch import CorruptRecordError
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from storage.log.partition_log import append_as_follower, sync_cut
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Clock
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.quotas import ReplicationQuota
     from broker.replicas.replica import Follower
     from broker.replicas.replication import PartitionKey
 

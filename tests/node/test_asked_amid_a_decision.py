@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.controller import topic_decisions
-from broker.controller.controller_result import ControllerResult
+from broker.controller import topic_requests
+from broker.controller.controller import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.handlers import find_coordinator, metadata
 from broker.network.later import Later
@@ -103,7 +103,7 @@ async def test_an_error_of_ours_in_an_automatic_creation_is_told_to_all_that_wai
         raise KeyError("ours")
 
     with monkeypatch.context() as patched:
-        patched.setattr(topic_decisions, "new_topic", stumble)
+        patched.setattr(topic_requests, "new_topic", stumble)
         take_turns(node)
     for answer in answers:
         with pytest.raises(KeyError, match="ours"):

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.controller import registration
-from broker.controller.controller import Controller
-from broker.controller.controller_result import ControllerResult, by_item
+from broker.controller.controller import Controller, ControllerResult, by_item
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.snapshots import SnapshotPolicy, read_snapshot

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic
 from tests.support.whole_server import clock_of, crash, in_loop, started

@@ -8,9 +8,8 @@ from typing import NoReturn
 
 import pytest
 
-from broker.controller import topic_decisions
-from broker.controller.controller import Controller
-from broker.controller.controller_result import ControllerResult
+from broker.controller import topic_requests
+from broker.controller.controller import Controller, ControllerResult
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.coordination import producer_id_blocks
@@ -213,7 +212,7 @@ async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ou
         node.log_dir_failures._losses._is_recorded = False
         node.log_dir_failures.record()
     elif who == "automatic topics":
-        monkeypatch.setattr(topic_decisions, "new_topic", stumble)
+        monkeypatch.setattr(topic_requests, "new_topic", stumble)
         with suppress(KeyError):
             asked(
                 node,

@@ -10,7 +10,7 @@ import pytest
 
 from broker.handlers import fetch, fetch_answers, long_fetch
 from broker.network import turns
-from broker.quotas.client_quotas import RateQuota
+from broker.quotas import RateQuota
 from broker.replicas import delayed_fetch
 from broker.replicas.fetching import Reading
 from broker.server import Server

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller.controller_result import MAX_RECORDS_PER_REQUEST
+from broker.controller.controller import MAX_RECORDS_PER_REQUEST
 from broker.network import pieces
 from broker.network.dispatch import LONG_FRAME_BYTES
 from broker.network.routes import JOINED_CHUNKS_BYTES, Route, frame_answer, framed_in_steps

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from broker.controller import controller
-from broker.controller import controller_result as pause
 from broker.controller import metadata_log as record_batches
 from broker.controller.controller import Controller
 from broker.controller.metadata_log import image_records
@@ -29,6 +28,7 @@ from broker.handlers import (
     update_features,
 )
 from broker.server import Server
+from protocol import waiting
 from protocol.messages import metadata_records as records
 from tests.node.metadata_requests import TIMEOUT_MS, TOPICS, Request, Requests, asked, begun, told
 from tests.support.disk import files
@@ -48,7 +48,7 @@ _CODED_AS_A_WHOLE = (alter_partition_reassignments, metadata, update_features)
 @pytest.fixture(autouse=True)
 def _pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever may go in steps pauses behind each entry."""
-    monkeypatch.setattr(pause.Pause.__init__, "__defaults__", (1,))
+    monkeypatch.setattr(waiting.Pause.__init__, "__defaults__", (1,))
     monkeypatch.setattr(controller, "PER_STEP", 0)
     monkeypatch.setattr(record_batches, "PER_STEP", 1)
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.coordination import imports
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.environment.environment import Environment

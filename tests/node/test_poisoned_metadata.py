@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.metadata_versions import (
     LATEST_METADATA_VERSION,

@@ -16,10 +16,9 @@ from broker.controller.broker_registration import (
     heartbeat,
     register,
 )
-from broker.controller.controller import Controller
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import Controller, ControllerResult
 from broker.controller.image import ClusterImage
-from broker.controller.partition_updates import BrokerChange
+from broker.controller.partition_changes import BrokerChange
 from broker.controller.registration import BrokerIncarnation, supported_features
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import (

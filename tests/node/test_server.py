@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.server import Server

@@ -46,7 +46,6 @@ VERBS = {"apply", "decode", "encode", "validate"}
 
 SAID_WITH_THEIR_FOLDER = {
     "__init__": "Python's",
-    "errors": "of the protocol, and of settings: the folder says whose",
     "init_producer_id": "a request of Kafka's: its handler, and what the coordinator decides of it",
     "records": "in a batch, and in a coordinator's topic: the folder says whose",
 }

@@ -14,10 +14,10 @@ from broker.controller.broker_registration import (
     register,
     unregister,
 )
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_versions import ELR_VERSION
-from broker.controller.partition_updates import BrokerChange
+from broker.controller.partition_changes import BrokerChange
 from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records

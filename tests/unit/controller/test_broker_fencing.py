@@ -9,8 +9,8 @@ from broker.controller.broker_registration import (
     fence_stale_broker,
     heartbeat,
 )
-from broker.controller.controller_result import ControllerResult
-from broker.controller.partition_updates import BrokerChange
+from broker.controller.controller import ControllerResult
+from broker.controller.partition_changes import BrokerChange
 from broker.controller.registration import (
     BrokerIncarnation,
     begin_controlled_shutdown,

@@ -16,22 +16,16 @@ from tests.support.controller_channel import Timers
 class Left:
     """Who leaves, and what the controller and others have to say to it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("broker.peers.own_controller.OtherBrokers", lambda *given: None)
+    def __init__(self) -> None:
         self.timers = Timers()
         self.others_know = False
         self.controller = SimpleNamespace(submit_own=self._submit)
-        faults = SimpleNamespace(stopped=asyncio.Event(), failure=None)
-        opened: Any = SimpleNamespace(
-            config=None,
-            environment=SimpleNamespace(scheduler=self.timers),
-            metadata=SimpleNamespace(image=None),
-            faults=faults,
-            incarnation=None,
-        )
-        settings: Any = lambda: None  # noqa: E731
+        faults: Any = SimpleNamespace(stopped=asyncio.Event(), failure=None)
         controller: Any = self.controller
-        self._leaving = ControlledShutdown(opened, controller, settings, lambda: self.others_know)
+        nothing: Any = None
+        self._leaving = ControlledShutdown(
+            nothing, controller, nothing, self.timers, faults, nothing, lambda: self.others_know
+        )
         self._told: Any = None
 
     def _submit(self, decide: Any, reply: Any, failed: Any) -> None:
@@ -46,8 +40,8 @@ class Left:
 
 
 @pytest.fixture
-def left(monkeypatch: pytest.MonkeyPatch) -> Left:
-    return Left(monkeypatch)
+def left() -> Left:
+    return Left()
 
 
 async def test_it_goes_once_others_know(left: Left) -> None:
