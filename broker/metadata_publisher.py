@@ -65,6 +65,27 @@ class SettingsPublisher:
         return True
 
 
+class ControllerMetadataPublisher:
+    """Of a node that is no broker: nothing else than its settings follows from the metadata."""
+
+    def __init__(self, metadata: MetadataLog, settings: SettingsPublisher) -> None:
+        self._metadata = metadata
+        self._settings = settings
+
+    def start(self) -> None:
+        """At the start."""
+        at_once(self._publish())
+        self._metadata.on_change = self._publish
+
+    def stop(self) -> None:
+        self._metadata.on_change = lambda: None
+
+    async def _publish(self) -> None:
+        image = self._metadata.image
+        await self._settings.publish(image)
+        image.take_changes()
+
+
 class MetadataSubscribers(NamedTuple):
     """Who does as the metadata says."""
 

@@ -11,10 +11,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.cleaner.log_cleaner import LogCleaner
-from broker.config.topic_config import log_config_of_topic
+from broker.config.topic_config import log_config_by_name
+from broker.controller.broker_registration import end_run
 from broker.controller.controller import Controller
 from broker.controller.image import is_internal
-from broker.controller.own_broker import end_run
 from broker.controller.partition_changes import OwnSettings, leader_and_isr_updates
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_requests import TopicRequests
@@ -33,7 +33,7 @@ from broker.network.endpoints import HostNames
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns
-from broker.peers.own_cluster import OwnCluster
+from broker.peers.own_cluster import ControlledShutdown, OwnCluster
 from broker.quotas import ClientQuotas, ReplicationQuotas
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from broker.peers.alter_partition_manager import AlterPartitionManager
     from broker.peers.joined_cluster import JoinedCluster
     from broker.peers.own_cluster import Cluster
-    from broker.peers.own_controller import ControlledShutdown
     from broker.quorum.controller_server import ControllerServer
     from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
     from broker.replicas.replication import PartitionKey
@@ -139,11 +138,7 @@ class Server:
         self.metadata.carry_out = partial(self.turns.carry_out, failed=self.stop_on_failure)
         self.controller = Controller(self.metadata)
         self.cluster: Cluster = opened.joined or OwnCluster(
-            self.controller,
-            opened.incarnation,
-            self.scheduler,
-            self.own_settings,
-            self._controlled_shutdown(opened),
+            self.controller, self.own_settings, opened.incarnation, self._controlled_shutdown(opened)
         )
         self.log_dirs = opened.log_dirs
         self.placement = opened.placement
@@ -160,7 +155,6 @@ class Server:
             return None
         # Here, so that no start of a node that controls itself alone waits for it.
         from broker.peers.other_brokers import OtherBrokers
-        from broker.peers.own_controller import ControlledShutdown
 
         return ControlledShutdown(
             opened.incarnation,
@@ -195,7 +189,7 @@ class Server:
             ),
             clock=self.clock,
             chance=self.chance,
-            config_of_topic=lambda name: log_config_of_topic(config, image.config_of_topic(name)),
+            config_of_topic=partial(log_config_by_name, config, image.config_of_topic),
             is_internal=is_internal,
             failed=self.stop_on_failure,
         )

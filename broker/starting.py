@@ -14,11 +14,11 @@ from broker.config.definitions import StartError
 from broker.config.topic_config import log_config_of_metadata
 from broker.controller import registration
 from broker.controller import registration as assigned_directories
+from broker.controller.broker_registration import begin_run, end_session
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.log_damage import find_damage
 from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog
 from broker.controller.metadata_versions import KRAFT_VERSION_RANGE
-from broker.controller.own_broker import begin_run, end_session
 from broker.controller.partition_changes import OwnSettings, leader_and_isr_updates
 from broker.controller.replica_placer import Placement
 from broker.controller.snapshots import SnapshotPolicy, bootstrap_records

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from broker.controller.broker_heartbeats import (
     NEXT_STATE,
     BrokerControlState,
+    BrokerHeartbeats,
     BrokerWish,
     Circumstances,
     asks_who_leads,
@@ -40,14 +41,14 @@ from broker.controller.registration import (
 from coordinator.java.maps import is_blank
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.waiting import Pause, Waiting, turn
+from protocol.waiting import Pause, Waiting, at_once, turn
 from protocol.wire.primitives import uuid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.controller.broker_heartbeats import BrokerHeartbeats
     from broker.controller.image import BrokerImage, ClusterImage
+    from broker.controller.metadata_log import MetadataLog
     from protocol.messages.broker_to_controller import (
         AdvertisedListener,
         BrokerHeartbeatRequest,
@@ -505,3 +506,59 @@ async def _leads(image: ClusterImage, broker_id: int) -> bool:
         if any(partition.leader == broker_id for partition in topic.partitions.values()):
             return True
     return False
+
+
+# --- A run of the broker in the controller's own process ------------------------------------------------------
+#
+# It is told nothing and asks nothing: the controller sees it, and its run begins and ends by the decisions that
+# others' heartbeats come to. What it would wait for is decided at once.
+
+REGISTRATION_VERSION = 4
+
+
+def begin_run(
+    metadata: MetadataLog, request: BrokerRegistrationRequest, updates: LeaderAndIsrUpdates
+) -> BrokerIncarnation:
+    """Registered, unfenced, and leader of what it may lead. The leader epoch of what it had led grows by 2, however the
+    run before ended."""
+    terms = RegistrationTerms(
+        request.cluster_id,
+        metadata.quorum.kraft_version,
+        metadata.next_offset,
+        REGISTRATION_VERSION,
+        now_ms=0,
+    )
+    # no session of a run before goes on: it was in a process that had the folder
+    result = at_once(register(metadata.written, BrokerHeartbeats(), request, terms, updates=updates))
+    metadata.append(result.records, may_split=True)
+    epoch = result.answer(None)
+    assert isinstance(epoch, int)
+    change = BrokerChange(added=request.broker_id)
+    metadata.append(
+        [unfence(request.broker_id, epoch), *at_once(updates(metadata.written, change))], may_split=True
+    )
+    return BrokerIncarnation(request.broker_id, epoch)
+
+
+async def leaving(
+    image: ClusterImage, broker: BrokerIncarnation, updates: LeaderAndIsrUpdates
+) -> ControllerResult[KafkaError | None]:
+    """A controlled shutdown begins: others lead what it led, where there are others."""
+    decided = [begin_controlled_shutdown(*broker)]
+    decided += await updates(image, BrokerChange(removed=broker.node_id))
+    return ControllerResult(decided, lambda error: error, may_split=True)
+
+
+def end_run(metadata: MetadataLog, broker: BrokerIncarnation, updates: LeaderAndIsrUpdates) -> None:
+    """A controlled shutdown, as far as it hasn't begun, to its end."""
+    registered = metadata.written.brokers.get(broker.node_id)
+    if registered is None or not registered.in_controlled_shutdown:
+        metadata.append(at_once(leaving(metadata.written, broker, updates)).records, may_split=True)
+    metadata.append([fence(*broker)])
+
+
+def end_session(metadata: MetadataLog, broker_id: int, updates: LeaderAndIsrUpdates) -> None:
+    """Of a broker that can't be there any more."""
+    image = metadata.written
+    decided = at_once(updates(image, BrokerChange(removed=broker_id)))
+    metadata.append([*decided, fence(broker_id, image.brokers[broker_id].broker_epoch)], may_split=True)

@@ -37,6 +37,7 @@ from broker.controller.metadata_versions import (
 )
 from broker.controller.quorum_state import Quorum
 from broker.controller.snapshots import MetadataSnapshots, Snapshot, SnapshotPolicy
+from broker.network.later import Later
 from coordinator.commit_waiters import CommitWaiters
 from coordinator.ports import WhenCommitted
 from protocol.errors import BrokenInvariantError, CodecError, Error, KafkaError, cannot_apply, tell_each
@@ -343,7 +344,7 @@ class MetadataLog:
         self.quorum = Quorum()
         self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
         self.on_change: Callable[[], Waiting[None] | None] = lambda: None
-        self.carry_out: Callable[[Waiting[None]], None] = at_once
+        self.carry_out: Callable[[Waiting[None]], Later[None] | None] = at_once
         """To the end: in this call where there is one. What the first step raises is raised; what fails later is the
         node's to know."""
         self.replicate: Callable[[int], None] = self.commit
@@ -523,6 +524,12 @@ class MetadataLog:
             then(self._lost)
             return
         self._deferred.when_committed(end_offset, then)
+
+    def committed(self, end_offset: int) -> Later[KafkaError | None]:
+        """What `when_committed` tells, to be awaited."""
+        later: Later[KafkaError | None] = Later()
+        self.when_committed(end_offset, later.reply)
+        return later
 
     def commit(self, end_offset: int) -> None:
         """Everything below `end_offset` is in the logs of a majority of the voters."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from broker.config.setting_checks import Occasion, Proposal, check
@@ -24,7 +23,8 @@ from broker.controller.controller import (
     too_many_records,
 )
 from broker.controller.image import TOPIC_RESOURCE, ClusterImage, TopicImage, invalid_name_reason
-from protocol.errors import Error, KafkaError
+from broker.network.later import Later
+from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.messages import metadata_records as records
 from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreatePartitionsTopic
@@ -333,14 +333,12 @@ def removed_topic(topic: TopicImage) -> list[Message]:
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.controller import Controller, Withdraw
+    from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage, TopicImage
     from broker.controller.replica_placer import ReplicaPlacer
-    from coordinator.commit_waiters import Failed
+    from protocol.waiting import Waiting
 
-    Create: TypeAlias = Callable[
-        [Sequence[CreatableTopic], "Callable[[Created | KafkaError], None]", Failed], Withdraw | None
-    ]
+    Create: TypeAlias = Callable[[Sequence[CreatableTopic]], Waiting["Created | KafkaError"]]
 
 log = logging.getLogger("barnabas.topics")
 
@@ -404,77 +402,58 @@ Created: TypeAlias = list[tuple[CreatableTopic, bytes | KafkaError]]
 """Each topic with its new id, or with what speaks against it."""
 
 
-class _Waiter:
-    """Who waits for some creations."""
-
-    __slots__ = ("_failed", "_left", "_then")
-
-    def __init__(self, creations: int, then: Callable[[], None], failed: Failed) -> None:
-        self._left = creations
-        self._then = then
-        self._failed = failed
-
-    def one_is_over(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self._then()
-
-    def one_failed(self, error: BaseException) -> None:
-        if self._left > 0:
-            self._left = 0
-            self._failed(error)
-
-
 class _Creation:
     """Topics that one decision creates, and who waits for them."""
 
-    __slots__ = ("names", "waiters", "withdraw")
+    __slots__ = ("names", "under_way", "waiters")
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
-        self.waiters: dict[_Waiter, None] = {}
-        self.withdraw: Withdraw | None = None
+        self.waiters: list[Later[None]] = []
+        self.under_way: Later[None] | None = None
 
 
 class AutoTopicCreation:
     """Creates what is missing, with the defaults. What can't be created is logged."""
 
-    def __init__(self, config: BrokerConfig, create: Create) -> None:
+    def __init__(self, config: BrokerConfig, create: Create, controller: Controller) -> None:
         self._config = config
         self._create = create
-        self._under_way: dict[str, _Creation] = {}
+        self._controller = controller
+        self._creations: dict[str, _Creation] = {}
 
-    def create(
-        self, names: Sequence[str], then: Callable[[], None], failed: Failed
-    ) -> Callable[[], None] | None:
-        """`then`, which does no more than take note, is called once each of them is decided and committed, or refused,
-        in this call where it can be. `failed` is told of an error of ours, as by `Controller.submit`.
-
-        Returns what is called where nobody waits any more, None where nobody has to: a creation that all have given up
-        and that isn't begun is taken back.
-        """
-        creations: dict[_Creation, None] = {}
-        missing: list[str] = []
-        for name in names:
-            under_way = self._under_way.get(name)
-            if under_way is None:
-                missing.append(name)
-            else:
-                creations[under_way] = None
-        new = None
+    async def create(self, names: Sequence[str]) -> None:
+        """Returns once each of them is decided and committed, or refused. Raises an error of ours. A creation that all
+        have given up and that isn't begun is taken back."""
+        creations = dict.fromkeys(self._creations[name] for name in names if name in self._creations)
+        missing = [name for name in names if name not in self._creations]
+        waits_for = [self._waiting(creation) for creation in creations]
         if missing:
-            new = _Creation(missing)
-            creations[new] = None
-        waiter = _Waiter(len(creations), then, failed)
-        for creation in creations:
-            creation.waiters[waiter] = None
-        if new is not None:
-            self._begin(new)
-        waits_for = [creation for creation in creations if waiter in creation.waiters]
-        return partial(self._give_up, waiter, waits_for) if waits_for else None
+            creation = _Creation(missing)
+            self._creations.update(dict.fromkeys(missing, creation))
+            waits_for.append(self._waiting(creation))
+        try:
+            if missing:
+                creation.under_way = self._controller.begin(self._carry_out(creation))
+            for waiter in waits_for:
+                await waiter[1]
+        finally:
+            for creation, later in waits_for:
+                if later in creation.waiters:
+                    creation.waiters.remove(later)
+                    under_way = creation.under_way
+                    if not creation.waiters and under_way is not None and under_way.on_abandon is not None:
+                        under_way.abandon()
 
-    def _begin(self, creation: _Creation) -> None:
-        def created(outcome: Created | KafkaError) -> None:
+    def _waiting(self, creation: _Creation) -> tuple[_Creation, Later[None]]:
+        later: Later[None] = Later()
+        creation.waiters.append(later)
+        return creation, later
+
+    async def _carry_out(self, creation: _Creation) -> None:
+        try:
+            wanted = [creatable_topic(self._config, name) for name in creation.names]
+            outcome = await self._create(wanted)
             if isinstance(outcome, KafkaError):
                 outcome = [(topic, outcome) for topic in wanted]
             for topic, result in outcome:
@@ -483,33 +462,24 @@ class AutoTopicCreation:
                         log.info("topic %s is not created automatically: %s", topic.name, result)
                 else:
                     log.info("created topic %s automatically", topic.name)
+        except Exception as error:
             for waiter in self._end(creation):
-                waiter.one_is_over()
-
-        def failed(error: BaseException) -> None:
+                waiter.fail(error)
+            if stops_the_broker(error):
+                raise
+        else:
             for waiter in self._end(creation):
-                waiter.one_failed(error)
+                waiter.reply(None)
+        finally:
+            self._end(creation)  # where it is taken back
 
-        wanted = [creatable_topic(self._config, name) for name in creation.names]
-        self._under_way.update(dict.fromkeys(creation.names, creation))
-        try:
-            creation.withdraw = self._create(wanted, created, failed)
-        except Exception:
-            self._end(creation)
-            raise
-
-    def _end(self, creation: _Creation) -> Sequence[_Waiter]:
+    def _end(self, creation: _Creation) -> Sequence[Later[None]]:
         """Nothing of it is under way any more. Returns who waited."""
         for name in creation.names:
-            self._under_way.pop(name, None)
-        waiters, creation.waiters = [*creation.waiters], {}
+            if self._creations.get(name) is creation:
+                del self._creations[name]
+        waiters, creation.waiters = creation.waiters, []
         return waiters
-
-    def _give_up(self, waiter: _Waiter, creations: Sequence[_Creation]) -> None:
-        for creation in creations:
-            creation.waiters.pop(waiter, None)
-            if not creation.waiters and creation.withdraw is not None and creation.withdraw():
-                self._end(creation)
 
 
 # --- Asked for ----------------------------------------------------------------------------------------------
@@ -528,8 +498,8 @@ def no_quota(partitions: int) -> None:
 
 
 class TopicRequests:
-    """Creates and deletes topics, adds partitions. Each `reply` is called once, with the outcome of each topic, or
-    with a KafkaError where the request as a whole is refused."""
+    """Creates and deletes topics, adds partitions. What is returned is the outcome of each topic, or a KafkaError where
+    the request as a whole is refused."""
 
     def __init__(
         self,
@@ -546,17 +516,15 @@ class TopicRequests:
         self._new_topic_id = new_topic_id
         self.create_unasked: Create = create_automatically or self.create
         """What no client has asked for by name, wherever the controller is."""
-        self._auto_creation = AutoTopicCreation(config, self.create_unasked)
+        self.auto_create = AutoTopicCreation(config, self.create_unasked, controller).create
 
-    def create(
+    async def create(
         self,
         wanted: Sequence[CreatableTopic],
-        reply: Callable[[Created | KafkaError], None],
-        failed: Failed,
         *,
         validate_only: bool = False,
         take: TakeQuota = no_quota,
-    ) -> Withdraw | None:
+    ) -> Created | KafkaError:
         """Create those that nothing speaks against, all in one batch.
 
         Names are checked against what exists: two that collide with each other both pass, as in Kafka. A name that
@@ -568,7 +536,7 @@ class TopicRequests:
             decided, results = await self._decide_creation(image, wanted, take)
             return self._result(image, [] if validate_only else decided, by_item(decided, results).answer)
 
-        return self._controller.submit(decide, reply, failed)
+        return await self._controller.submit(decide)
 
     def _check_configs(self, configs: Mapping[str, str | None]) -> None:
         check(Occasion.CREATE_TOPIC, Proposal(self._config, configs))
@@ -608,20 +576,12 @@ class TopicRequests:
             results.append((topic, topic_id))
         return decided, results
 
-    def auto_create(
-        self, names: Sequence[str], then: Callable[[], None], failed: Failed
-    ) -> Callable[[], None] | None:
-        """`AutoTopicCreation.create`."""
-        return self._auto_creation.create(names, then, failed)
-
-    def delete(
+    async def delete(
         self,
         topics: Sequence[TopicImage],
-        reply: Callable[[Deleted | KafkaError], None],
-        failed: Failed,
         *,
         take: TakeQuota = no_quota,
-    ) -> Withdraw | None:
+    ) -> Deleted | KafkaError:
         """Those past the bound of a request are told UNKNOWN_SERVER_ERROR, as in Kafka, and the others deleted. The
         whole is refused (UNKNOWN_SERVER_ERROR) where the records are too long."""
 
@@ -646,17 +606,15 @@ class TopicRequests:
                 decided, lambda error: [(topic, refused.get(topic.topic_id, error)) for topic in topics]
             )
 
-        return self._controller.submit(decide, reply, failed)
+        return await self._controller.submit(decide)
 
-    def add_partitions(
+    async def add_partitions(
         self,
         wanted: Sequence[CreatePartitionsTopic],
-        reply: Callable[[Extended | KafkaError], None],
-        failed: Failed,
         *,
         validate_only: bool = False,
         take: TakeQuota = no_quota,
-    ) -> Withdraw | None:
+    ) -> Extended | KafkaError:
         """Kafka's controller bounds the records of one request: it answers UNKNOWN_SERVER_ERROR to the topic that goes
         past the bound, and yet creates the partitions up to it. So do we. The whole is refused with POLICY_VIOLATION
         for more topics than that, with UNKNOWN_SERVER_ERROR where the records are too long.
@@ -670,7 +628,7 @@ class TopicRequests:
                 lambda error: [(topic, refused or error) for topic, refused in results],
             )
 
-        return self._controller.submit(decide, reply, failed)
+        return await self._controller.submit(decide)
 
     async def _decide_extension(
         self, image: ClusterImage, wanted: Sequence[CreatePartitionsTopic], take: TakeQuota

@@ -14,7 +14,7 @@ from broker.controller.partition_changes import (
     partition_change,
 )
 from broker.controller.partition_requests import ReplicaDirectory, assign_replicas
-from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from protocol.wire.schema import Message
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
@@ -36,7 +37,6 @@ async def handle(
     refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return AssignReplicasToDirsResponse(error_code=refusal.error)
-    later: Later[AssignReplicasToDirsResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[AssignReplicasToDirsResponse | KafkaError]]:
         own = node.own_settings
@@ -53,12 +53,5 @@ async def handle(
 
         return assign_replicas(image, request, change, partial(leader_and_isr_updates, own=own))
 
-    def reply(answer: AssignReplicasToDirsResponse | KafkaError) -> None:
-        later.reply(
-            AssignReplicasToDirsResponse(error_code=answer.error)
-            if isinstance(answer, KafkaError)
-            else answer
-        )
-
-    later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
-    return await later
+    answer = await node.controller.submit(decide)
+    return AssignReplicasToDirsResponse(error_code=answer.error) if isinstance(answer, KafkaError) else answer

@@ -9,7 +9,6 @@ answered Kafka before KRaft; its answer is UNKNOWN_TOPIC_OR_PARTITION now (see G
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from broker.controller.image import (
@@ -20,7 +19,6 @@ from broker.controller.image import (
     invalid_name_reason,
     is_internal,
 )
-from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns, portions
 from broker.security.authorizer import (
     CLUSTER,
@@ -135,12 +133,7 @@ class _Topics(NamedTuple):
         allowed = [name for name in missing if name not in denied]
         wanted = [name for name in allowed if invalid_name_reason(name) is None]
         if wanted:
-            creation: Later[None] = Later()
-            then = partial(creation.reply, None)
-            creation.waits_for(self.topics.auto_create(wanted, then, creation.fail))
-            under_way = creation.answer()
-            if under_way is not None:
-                await under_way
+            await self.topics.auto_create(wanted)
         return allowed
 
     def _tell_missing(self, missing: Sequence[str], found: _Described) -> None:

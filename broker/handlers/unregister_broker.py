@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.broker_registration import unregister
 from broker.controller.partition_changes import updates_of_unregistered
-from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from protocol.waiting import Waiting
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
     request: UnregisterBrokerRequest,
 ) -> UnregisterBrokerResponse:
     broker_id = request.broker_id
-    later: Later[UnregisterBrokerResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[KafkaError | None]]:
         if broker_id == node.node_id and broker_id in image.brokers:
@@ -39,15 +39,10 @@ async def handle(
             )
         return unregister(image, broker_id, partial(updates_of_unregistered, own=node.own_settings))
 
-    def reply(failure: KafkaError | None) -> None:
-        response = UnregisterBrokerResponse()
-        if failure is not None:
-            response.error_code, response.error_message = failure.error, failure.message
-        later.reply(response)
-
-    refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
-    if refusal is None:
-        later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
-    else:
-        reply(refusal)
-    return await later
+    failure = cluster_refusal(node.authorizer, context, Operation.ALTER)
+    if failure is None:
+        failure = await node.controller.submit(decide)
+    response = UnregisterBrokerResponse()
+    if failure is not None:
+        response.error_code, response.error_message = failure.error, failure.message
+    return response

@@ -23,7 +23,6 @@ from broker.security.authorizer import Principal
 from protocol.apis import APIS, decode_request_header, encode_request_frame, response_body
 from protocol.errors import CodecError, Error, KafkaError, error_name, error_of, tell_each
 from protocol.messages.broker_to_controller import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
-from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
 from protocol.waiting import compute
 from protocol.wire.codec import decode, decoder, encode
@@ -33,16 +32,13 @@ from protocol.wire.schema import error_codes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.controller.controller import Withdraw
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.observer import LeaderEndpoint
-    from broker.controller.registration import BrokerIncarnation
     from broker.controller.topic_requests import Created
     from broker.environment.network import Network
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.connection import Connection
     from broker.network.routes import Route
-    from coordinator.commit_waiters import Failed
     from protocol.apis import RequestHeader
     from protocol.messages.topics import CreatableTopic
     from protocol.wire.schema import Message
@@ -156,41 +152,6 @@ class ControllerChannel:
         return reply or (lambda answer: None)
 
 
-# --- Blocks of producer ids, asked of a controller elsewhere (Kafka: `RPCProducerIdManager`) ------------------
-
-
-class ProducerIdRequests:
-    """One at a time, as `ProducerIds` asks."""
-
-    def __init__(self, to_controller: ToController, broker: BrokerIncarnation) -> None:
-        self._to_controller = to_controller
-        self._broker = broker
-
-    def allocate(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
-        """`then` is told the first id of a new block of such a size, or a KafkaError where none is to be had."""
-
-        def answered(answer: Message | KafkaError) -> None:
-            then(_first_of(answer, size))
-
-        request = AllocateProducerIdsRequest(
-            broker_id=self._broker.node_id, broker_epoch=self._broker.broker_epoch
-        )
-        self._to_controller.ask(request, answered, timeout_ms=None)
-
-
-def _first_of(answer: Message | KafkaError, size: int) -> int | KafkaError:
-    if isinstance(answer, KafkaError):
-        refusal = answer
-    else:
-        assert isinstance(answer, AllocateProducerIdsResponse)
-        if not answer.error_code and answer.producer_id_len >= size:
-            return answer.producer_id_start
-        told = f"{error_name(answer.error_code)}, a block of {answer.producer_id_len}"
-        refusal = KafkaError(Error.UNKNOWN_SERVER_ERROR, told)
-    log.error("the controller gives out no producer ids: %s", refusal)
-    return refusal
-
-
 # --- Topics that are used and aren't there (Kafka: `AutoTopicCreationManager`) ------------------------------
 #
 # Who asks is told once they are there here, too: the metadata that has them comes by itself. Kafka doesn't wait for
@@ -204,13 +165,11 @@ LONGEST_WAIT_S = 3.0
 
 
 class _Wanted:
-    __slots__ = ("reply", "topics")
+    __slots__ = ("outcome", "topics")
 
-    def __init__(
-        self, topics: Sequence[CreatableTopic], reply: Callable[[Created | KafkaError], None]
-    ) -> None:
+    def __init__(self, topics: Sequence[CreatableTopic]) -> None:
         self.topics = topics
-        self.reply = reply
+        self.outcome: Later[Created | KafkaError] = Later()
 
 
 class TopicCreationRequests:
@@ -225,39 +184,34 @@ class TopicCreationRequests:
         self._created: dict[_Wanted, tuple[Created, Scheduled]] = {}
         metadata.following.told.append(self._look)
 
-    def create(
-        self,
-        topics: Sequence[CreatableTopic],
-        reply: Callable[[Created | KafkaError], None],
-        failed: Failed,
-    ) -> Withdraw | None:
-        """`reply` is told what the controller has made of each; this broker learns of the topics from the metadata."""
-        wanted = _Wanted(topics, reply)
+    async def create(self, topics: Sequence[CreatableTopic]) -> Created | KafkaError:
+        """What the controller has made of each; this broker learns of the topics from the metadata. What isn't sent yet
+        may be given up."""
+        wanted = _Wanted(topics)
         self._waiting.append(wanted)
+        wanted.outcome.on_abandon = partial(self._give_up, wanted)
         self._go_on()
-        return partial(self._withdraw, wanted)
+        return await wanted.outcome
 
-    def _withdraw(self, wanted: _Wanted) -> bool:
-        """Whether it hasn't been sent."""
-        found = [each for each in self._waiting if each is not wanted]
-        still_waited = len(found) < len(self._waiting)
-        self._waiting = deque(found)
-        return still_waited
+    def _give_up(self, wanted: _Wanted) -> None:
+        if wanted in self._waiting:
+            self._waiting.remove(wanted)
 
     def _go_on(self) -> None:
         if self._waiting and not self._to_controller.is_busy:
             wanted = self._waiting.popleft()
+            wanted.outcome.on_abandon = None
             request = CreateTopicsRequest(topics=[*wanted.topics], timeout_ms=TIMEOUT_MS)
             self._to_controller.ask(request, partial(self._answered, wanted), timeout_ms=TIMEOUT_MS)
 
     def _answered(self, wanted: _Wanted, answer: Message | KafkaError) -> None:
         self._go_on()
         if isinstance(answer, KafkaError):
-            wanted.reply(answer)
+            wanted.outcome.reply(answer)
             return
         created = _outcomes(wanted.topics, answer)
         if self._are_here(created):
-            wanted.reply(created)
+            wanted.outcome.reply(created)
         else:
             late = self._scheduler.call_later(LONGEST_WAIT_S, partial(self._tell, wanted))
             self._created[wanted] = created, late
@@ -282,7 +236,7 @@ class TopicCreationRequests:
     def _tell(self, wanted: _Wanted) -> None:
         created, late = self._created.pop(wanted)
         late.cancel()
-        wanted.reply(created)
+        wanted.outcome.reply(created)
 
     def stop(self) -> None:
         """Nobody is told anything any more."""

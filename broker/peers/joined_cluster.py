@@ -13,12 +13,13 @@ from broker.config.definitions import StartError
 from broker.controller.metadata_versions import CORDONED_SINCE, METADATA_VERSION
 from broker.controller.observer import AfterAnswer, Observer, ObserverIdentity
 from broker.controller.registration import BrokerIncarnation, directory_of
+from broker.coordination.producer_id_blocks import ProducerIdBlocks
+from broker.disks.failures import ToldLosses
 from broker.fault_handler import Milestone
-from broker.peers.assignments_manager import Assignment, AssignmentsManager, ToldLosses
+from broker.peers.assignments_manager import Assignment, AssignmentsManager
 from broker.peers.controller_channel import (
     ControllerChannel,
     Forwarding,
-    ProducerIdRequests,
     TopicCreationRequests,
 )
 from broker.peers.lifecycle import BrokerLifecycle, Listening, registration_request
@@ -32,13 +33,13 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import TopicChanges
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.own_broker import AnsweredLater
     from broker.controller.topic_requests import Create
     from broker.coordination.latest_offsets import AskLatestOffset
     from broker.coordination.produce_verification import AskElsewhere
     from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
+    from broker.disks.moves import AnsweredLater
     from broker.environment.environment import Environment
     from broker.environment.network import Network
     from broker.environment.scheduler import Scheduled, Scheduler
@@ -228,8 +229,8 @@ class JoinedCluster:
         self._producer_ids.allocate(size, then)
 
     @cached_property
-    def _producer_ids(self) -> ProducerIdRequests:
-        return ProducerIdRequests(self.to_controller(), self.incarnation)
+    def _producer_ids(self) -> ProducerIdBlocks:
+        return ProducerIdBlocks(self.to_controller(), self.incarnation)
 
     @property
     def incarnation(self) -> BrokerIncarnation:

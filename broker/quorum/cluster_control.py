@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.controller import Controller, ControllerResult, Decide, Withdraw
+    from broker.controller.controller import Controller, ControllerResult, Decide
     from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.partition_changes import LeaderAndIsrUpdates, OwnSettings
     from broker.environment.scheduler import Clock, Scheduled, Scheduler
-    from coordinator.commit_waiters import Failed
     from protocol.messages.broker_to_controller import BrokerHeartbeatRequest, BrokerRegistrationRequest
     from protocol.waiting import Waiting
     from protocol.wire.schema import Message
@@ -96,72 +95,54 @@ class ClusterControl:
             timer.cancel()
         self._timers.clear()
 
-    def _every(self, name: str, interval_s: float, begin: Callable[[Callable[[bool], None]], None]) -> None:
-        """`begin(done)`, and `done(whether to go on at once)`, from where the interval counts."""
+    def _every(self, name: str, interval_s: float, once: Callable[[], Waiting[bool]]) -> None:
+        """`once` says whether to go on at once; else the interval counts from its end."""
 
         def due() -> None:
             del self._timers[name]
-            begin(done)
+            self._controller.begin(go_on())
 
-        def done(at_once: bool) -> None:
+        async def go_on() -> None:
+            schedule(at_once=await once())
+
+        def schedule(*, at_once: bool) -> None:
             if not self._is_stopped:
                 self._timers[name] = (
                     self._scheduler.call_soon(due) if at_once else self._scheduler.call_later(interval_s, due)
                 )
 
-        done(False)
+        schedule(at_once=False)
 
-    def _fence_stale(self, done: Callable[[bool], None]) -> None:
+    async def _fence_stale(self) -> bool:
         self._hear_own()
-
-        def decide(
-            image: ClusterImage,
-        ) -> ControllerResult[bool | KafkaError] | Waiting[ControllerResult[bool | KafkaError]]:
-            return fence_stale_broker(image, self._heartbeats, self._now_ms(), self._updates())
-
-        self._decide_by_clock(
-            "brokers that are silent can't be fenced", decide, done, self._heartbeats.session_has_not_ended
+        answer = await self._decided_by_clock(
+            "brokers that are silent can't be fenced",
+            lambda image: fence_stale_broker(image, self._heartbeats, self._now_ms(), self._updates()),
         )
+        if answer is None:
+            self._heartbeats.session_has_not_ended()
+        return answer is True
 
-    def _elect(
-        self,
-        elections: Callable[[ClusterImage, OwnSettings], Waiting[ControllerResult[bool | KafkaError]]],
-        done: Callable[[bool], None],
-    ) -> None:
-        self._decide_by_clock(
-            "leaders can't be elected", lambda image: elections(image, self._own_settings), done
+    async def _elect(
+        self, elections: Callable[[ClusterImage, OwnSettings], Waiting[ControllerResult[bool | KafkaError]]]
+    ) -> bool:
+        answer = await self._decided_by_clock(
+            "leaders can't be elected", lambda image: elections(image, self._own_settings)
         )
+        return answer is True
 
-    def _decide_by_clock(
-        self,
-        failure: str,
-        decide: Decide[bool | KafkaError],
-        done: Callable[[bool], None],
-        undo: Callable[[], None] = lambda: None,
-    ) -> None:
-        def reply(answer: bool | KafkaError) -> None:
-            if isinstance(answer, KafkaError):
-                log.error("%s: %s", failure, answer)
-                undo()
-            done(answer is True)
-
-        def failed(error: BaseException) -> None:
-            log.error("%s", failure, exc_info=error)
-            undo()
-            done(False)
-
-        self._controller.submit_own(decide, reply, failed)
+    async def _decided_by_clock(self, failure: str, decide: Decide[bool | KafkaError]) -> bool | None:
+        """None where it can't be decided."""
+        answer = await self._controller.submit_own(decide, log, failure)
+        if isinstance(answer, KafkaError):
+            log.error("%s: %s", failure, answer)
+            return None
+        return answer
 
     # --- brokers --------------------------------------------------------------------------------------------
 
-    def register(
-        self,
-        request: BrokerRegistrationRequest,
-        version: int,
-        reply: Callable[[int | KafkaError], None],
-        failed: Failed,
-    ) -> Withdraw | None:
-        """`reply` is told the broker epoch, or why not (`broker_registration.register`)."""
+    async def register(self, request: BrokerRegistrationRequest, version: int) -> int | KafkaError:
+        """The broker epoch, or why not (`broker_registration.register`)."""
 
         def decide(image: ClusterImage) -> Waiting[ControllerResult[int | KafkaError]]:
             metadata = self._metadata
@@ -174,12 +155,10 @@ class ClusterControl:
             )
             return register(image, self._heartbeats, request, terms, updates=self._updates())
 
-        def answered(answer: int | KafkaError) -> None:
-            if isinstance(answer, KafkaError):
-                self._say_refusal(f"broker {request.broker_id} isn't registered: {answer}")
-            reply(answer)
-
-        return self._controller.submit(decide, answered, failed)
+        answer = await self._controller.submit(decide)
+        if isinstance(answer, KafkaError):
+            self._say_refusal(f"broker {request.broker_id} isn't registered: {answer}")
+        return answer
 
     def _say_refusal(self, text: str) -> None:
         """Once, until another one comes: it is asked again every few hundred milliseconds."""
@@ -187,25 +166,17 @@ class ClusterControl:
             self._refusal = text
             log.warning("%s", text)
 
-    def heartbeat(
-        self,
-        request: BrokerHeartbeatRequest,
-        reply: Callable[[BrokerHeartbeatReply | KafkaError], None],
-        failed: Failed,
-    ) -> Withdraw | None:
-        """The broker is heard in this call; `reply` is told what comes of it (`broker_registration.heartbeat`)."""
+    async def heartbeat(self, request: BrokerHeartbeatRequest) -> BrokerHeartbeatReply | KafkaError:
+        """The broker is heard before it waits; then what comes of it (`broker_registration.heartbeat`)."""
         broker = BrokerIncarnation(request.broker_id, request.broker_epoch)
         self._heartbeats.heard(broker, request.current_metadata_offset, self._now_ms())
         self._hear_own()
-
-        def answered(answer: BrokerHeartbeatReply | KafkaError) -> None:
-            if isinstance(answer, BrokerHeartbeatReply) and answer.in_controlled_shutdown:
-                self._heartbeats.shutdown_written(broker, self._metadata.next_offset - 1)
-            reply(answer)
-
-        return self._controller.submit(
-            lambda image: heartbeat(image, self._heartbeats, request, self._updates()), answered, failed
+        answer = await self._controller.submit(
+            lambda image: heartbeat(image, self._heartbeats, request, self._updates())
         )
+        if isinstance(answer, BrokerHeartbeatReply) and answer.in_controlled_shutdown:
+            self._heartbeats.shutdown_written(broker, self._metadata.next_offset - 1)
+        return answer
 
     def others_know(self) -> bool:
         """Whether every active broker, but for the one in this process, knows the metadata as it is written now."""

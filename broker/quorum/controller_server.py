@@ -28,7 +28,7 @@ from broker.controller.topic_requests import TopicRequests
 from broker.environment.scheduler import Watchdog
 from broker.handlers import CONTROLLER_HANDLERS
 from broker.housekeeping import DELETED_CHECK_MS, MAKE_UP_MS, METADATA_CLEANING_MS, Upkeep
-from broker.metadata_publisher import SettingsPublisher
+from broker.metadata_publisher import ControllerMetadataPublisher, SettingsPublisher
 from broker.network.dispatch import Dispatcher
 from broker.network.endpoints import HostNames
 from broker.network.listener import Admission, Listener
@@ -37,9 +37,7 @@ from broker.network.turns import Turns
 from broker.quorum.cluster_control import ClusterControl
 from broker.quotas import ClientQuotas
 from broker.security.authorizer import AllowEverything
-from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import ControllerRegistrationRequest
-from protocol.waiting import at_once
 
 if TYPE_CHECKING:
     import asyncio
@@ -145,11 +143,11 @@ class ControllerServer:
         # Brokers are heard and fenced by what is gone then; they do without a controller until there is one again.
         self.metadata.on_lost = self._stop_on_failure
         self.cluster_control.start()
-        self._register()
+        self.controller.begin(self._register())
         for listener in self.listeners.values():
             await listener.listen()
 
-    def _register(self) -> None:
+    async def _register(self) -> None:
         """Of this controller. (Kafka's sends itself the request, by its own listener.)"""
         request = ControllerRegistrationRequest(
             controller_id=self.node_id,
@@ -157,16 +155,11 @@ class ControllerServer:
             listeners=advertised_listeners(self.endpoints.all_advertised()),
             features=feature_ranges(),
         )
-
-        def reply(failure: KafkaError | None) -> None:
-            if failure is not None:
-                log.warning("this controller can't be registered: %s", failure)
-
-        self.controller.submit_own(
-            lambda image: register_controller(image, request),
-            reply,
-            lambda error: log.error("this controller can't be registered", exc_info=error),
+        failure = await self.controller.submit_own(
+            lambda image: register_controller(image, request), log, "this controller can't be registered"
         )
+        if failure is not None:
+            log.warning("this controller can't be registered: %s", failure)
 
     def fall_silent(self) -> None:
         """Nobody is served any more."""
@@ -251,7 +244,9 @@ class ControllerNode:
             self.controller, config, StripedReplicaPlacer(self.chance.randrange), self.chance.uuid
         )
         self.controller_server = ControllerServer(self, self.endpoints, None)
-        self._settings = SettingsPublisher(self.node_id, config, self.quotas, opened.connection_limits)
+        self.publisher = ControllerMetadataPublisher(
+            self.metadata, SettingsPublisher(self.node_id, config, self.quotas, opened.connection_limits)
+        )
         self.upkeep = ControllerUpkeep(
             config,
             self.clock,
@@ -261,10 +256,6 @@ class ControllerNode:
             metadata_log=self.metadata.log,
             listeners=[*self.controller_server.listeners.values()],
         )
-
-    async def _publish(self) -> None:
-        await self._settings.publish(self.metadata.image)
-        self.metadata.image.take_changes()
 
     @property
     def listeners(self) -> Mapping[str, Listener]:
@@ -279,8 +270,7 @@ class ControllerNode:
     async def serve(self) -> None:
         """Returns when brokers can connect."""
         self.log_dirs.on_lost = self.stop_on_failure
-        at_once(self._publish())
-        self.metadata.on_change = self._publish
+        self.publisher.start()
         await self.controller_server.serve()
         self.upkeep.start()
 
@@ -312,7 +302,7 @@ class ControllerNode:
         """Stop cleanly. Brokers go on without a controller until there is one again: there is nothing to `leave`."""
         faults = self.faults
         self.fall_silent()
-        self.metadata.on_change = lambda: None
+        self.publisher.stop()
         self.metadata.commit_at_once()
         await self.background.finish()
         unclean = self.log_dirs.close(clean=faults.failure is None, run_all=self.background.run_all)

@@ -15,7 +15,7 @@ from broker.network.later import Later
 from broker.server import Server
 from protocol.waiting import turn
 from tests.node.metadata_requests import Request, Requests, asked, begun, told
-from tests.support.submitting import unexpected
+from tests.support.submitting import submit_to, unexpected
 from tests.support.whole_server import take_turns
 
 
@@ -25,7 +25,7 @@ def begin_long_decision(node: Server, steps: int = 5) -> None:
             await turn()
         return ControllerResult([], lambda failure: None)
 
-    node.controller.submit(decide, lambda reply: None, unexpected)
+    submit_to(node.controller, decide, lambda reply: None, unexpected)
 
 
 def begin(node: Server, request: Request) -> Later[Any]:
@@ -37,7 +37,7 @@ def begin(node: Server, request: Request) -> Later[Any]:
 
 
 def waiting(node: Server) -> int:
-    return len(node.controller._waiting)
+    return max(0, len(node.controller._line) - 1)
 
 
 def topics(*names: str, version: int = 9) -> Request:

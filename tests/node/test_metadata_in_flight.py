@@ -17,6 +17,7 @@ import pytest
 from broker.controller import controller
 from broker.controller import metadata_log as record_batches
 from broker.controller.controller import Controller
+from broker.controller.image import TopicImage
 from broker.controller.metadata_log import image_records
 from broker.controller.metadata_versions import encode_metadata_record
 from broker.environment.environment import Environment
@@ -214,7 +215,16 @@ def _is_changing(node: Server, name: str) -> bool:
     committed, written = (image.topics.get(name) for image in (node.metadata.image, node.metadata.written))
     if committed is None or written is None:
         return committed is not written
-    return (committed.topic_id, *committed.partitions) != (written.topic_id, *written.partitions)
+    return _told_of(committed) != _told_of(written)
+
+
+def _told_of(topic: TopicImage) -> Any:
+    """What an answer says of it."""
+    replicas = {
+        index: (partition.leader, partition.leader_epoch, *partition.replicas, *partition.isr)
+        for index, partition in topic.partitions.items()
+    }
+    return topic.topic_id, replicas
 
 
 def _errors(found: Any) -> set[str]:

@@ -32,7 +32,7 @@ from tests.support.disk import files
 from tests.support.immediate_background import run_at_once
 from tests.support.leadership import elect, take_leadership_away
 from tests.support.manual_clock import ManualClock
-from tests.support.submitting import unexpected
+from tests.support.submitting import submit_to, unexpected
 
 NODE = 1
 DIRECTORY = bytes(range(16))
@@ -89,8 +89,11 @@ class Submitting:
 
     def __call__(self, decided: list[Message]) -> None:
         replies: list[object] = []
-        self._controller.submit(
-            lambda image: ControllerResult(decided, lambda failure: failure), replies.append, unexpected
+        submit_to(
+            self._controller,
+            lambda image: ControllerResult(decided, lambda failure: failure),
+            replies.append,
+            unexpected,
         )
         (answer,) = replies
         if isinstance(answer, KafkaError):

@@ -39,7 +39,7 @@ from tests.node.admin_requests import (
 )
 from tests.support.disk import files
 from tests.support.leadership import take_leadership_away
-from tests.support.submitting import unexpected
+from tests.support.submitting import ask_controller
 from tests.support.topics import topics_of
 from tests.support.whole_server import crash, started
 
@@ -165,7 +165,7 @@ async def test_a_start_and_a_stop_write_more_than_one_batch_holds(tmp_path: Path
 
 async def test_a_topic_that_is_made_by_itself_and_is_too_large_is_not_made(tmp_path: Path) -> None:
     node = await started(tmp_path, "num.partitions=20000")
-    node.topics.auto_create(["a"], lambda: None, unexpected)
+    ask_controller(node.controller, node.topics.auto_create(["a"]), lambda _: None)
     assert not node.metadata.image.topics
 
 

@@ -31,7 +31,7 @@ from protocol.messages.metadata_records import FeatureLevelRecord
 from protocol.waiting import Waiting, turn
 from protocol.wire.schema import Message
 from tests.node.metadata_logs import begin, open_log
-from tests.support.submitting import unexpected
+from tests.support.submitting import submit_to, unexpected
 
 CLUSTER = "fPZv1VBsRFmnlRvmGcOW9w"
 DIRECTORIES = [b"a" * 16, b"b" * 16]
@@ -69,7 +69,7 @@ class Quorum:
             return self._noted(decided, note)
 
         first = self.metadata.next_offset
-        self.controller.submit(watched, replies.append, unexpected)
+        submit_to(self.controller, watched, replies.append, unexpected)
         for offset, record in enumerate(written, first):
             self.heartbeats.replay(record, offset)
         (reply,) = replies
