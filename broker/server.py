@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.cleaner.log_cleaner import LogCleaner
 from broker.config.topic_config import log_config_by_name
-from broker.controller.broker_registration import end_run
+from broker.controller.cluster_control import end_run
 from broker.controller.controller import Controller
 from broker.controller.image import is_internal
 from broker.controller.partition_changes import OwnSettings, leader_and_isr_updates

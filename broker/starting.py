@@ -14,7 +14,7 @@ from broker.config.definitions import StartError
 from broker.config.topic_config import log_config_of_metadata
 from broker.controller import registration
 from broker.controller import registration as assigned_directories
-from broker.controller.broker_registration import begin_run, end_session
+from broker.controller.cluster_control import begin_run, end_session
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.log_damage import find_damage
 from broker.controller.metadata_log import METADATA_TOPIC_ID, MetadataLog

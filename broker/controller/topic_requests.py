@@ -298,7 +298,8 @@ async def new_topic(
     ]
     decided: list[Message] = [records.TopicRecord(name=wanted.name, topic_id=new.topic_id)]
     decided += altered
-    decided += cleared_elr(new.image, altered)
+    if altered:
+        decided += cleared_elr(new.image, altered)
     for record in partitions:
         if pause.is_due(len(record.replicas)):
             await turn()

@@ -44,6 +44,11 @@ class DirectoryLosses(Protocol):
         """Whether a controller outlives this node, and has others lead what it led."""
         ...
 
+    @property
+    def is_recorded(self) -> bool:
+        """Whether there is nothing to `record`."""
+        ...
+
     def lost_partitions(self) -> None:
         """Some couldn't be opened by the start, though their directories can be used."""
         ...
@@ -68,7 +73,7 @@ class LogDirFailures:
         self._log_dirs = log_dirs
         self._partitions = partitions
         self._moves = moves
-        self._losses = losses
+        self.losses = losses
 
     def start(
         self,
@@ -82,9 +87,9 @@ class LogDirFailures:
 
         self._log_dirs.on_failing = later
         self._log_dirs.on_lost = stop_on_failure
-        self._log_dirs.stops_without = self._losses.others_take_over
+        self._log_dirs.stops_without = self.losses.others_take_over
         if self._partitions.any_failed_at_start:
-            self._losses.lost_partitions()
+            self.losses.lost_partitions()
         self.take_offline()
 
     def take_offline(self) -> None:
@@ -96,12 +101,12 @@ class LogDirFailures:
             stayed = self._moves.directory_failed(directory)
             self._partitions.take_offline(directory)
             self._log_dirs.lose(directory)
-            self._losses.lost(directory_id, stayed)
+            self.losses.lost(directory_id, stayed)
         self.record()
 
     def record(self) -> None:
         """See `DirectoryLosses`."""
-        self._losses.record()
+        self.losses.record()
 
 
 # --- What a broker tells its controller of its failed directories ---------------------------------------------
@@ -113,6 +118,7 @@ class ToldLosses:
     """`failures.DirectoryLosses` by heartbeats, which say it until the controller knows."""
 
     others_take_over = True
+    is_recorded = True  # as far as it can be: each heartbeat says the rest
 
     def __init__(
         self,
@@ -154,7 +160,7 @@ class ToldLosses:
         self._scheduler.call_later(self._timeout_ms / 1000, self._too_late, directory_id)
 
     def record(self) -> None:
-        """The next heartbeat says it."""
+        """Each heartbeat says it until it is known."""
 
     def _too_late(self, directory_id: bytes) -> None:
         if not self._lifecycle.is_over and not self._lifecycle.knows_lost(directory_id):
@@ -187,23 +193,23 @@ class RecordedLosses:
         self._partitions = partitions
         self._controller = controller
         self._own_settings = own_settings
-        self._is_recorded = True
+        self.is_recorded = True
         # Where partitions are that were to move, until that is recorded. None of them can be sent anywhere meanwhile
         # (`alter_replica_log_dirs._move`), so that it stays true.
         self._stayed: dict[tuple[bytes, int], bytes] = {}
 
     def lost_partitions(self) -> None:
-        self._is_recorded = False
+        self.is_recorded = False
 
     def lost(self, directory_id: bytes, stayed: Mapping[tuple[bytes, int], bytes]) -> None:
         self._stayed |= stayed
-        self._is_recorded = False
+        self.is_recorded = False
 
     def record(self) -> None:
         """See `DirectoryLosses`."""
-        if self._is_recorded:
+        if self.is_recorded:
             return
-        self._is_recorded = True  # before it is followed: who follows may come here
+        self.is_recorded = True  # before it is followed: who follows may come here
         stayed, self._stayed = self._stayed, {}
 
         async def record() -> None:
@@ -213,7 +219,7 @@ class RecordedLosses:
                 "what a failed log directory has lost can't be decided",
             )
             if error is not None:
-                self._is_recorded = False
+                self.is_recorded = False
                 self._stayed = stayed | self._stayed
                 log.error("that a log directory has failed can't be recorded yet: %s", error)
 

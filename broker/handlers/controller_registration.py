@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.broker_registration import register_controller
+from broker.controller.cluster_control import register_controller
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.messages.broker_to_controller import (

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
 
     from broker.config.broker_config import BrokerConfig
+    from broker.controller.cluster_control import ClusterControl
     from broker.controller.controller import Controller
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.partition_changes import OwnSettings
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from broker.network.turns import Turns
     from broker.peers.controller_channel import Sender
     from broker.peers.own_cluster import Cluster
-    from broker.quorum.cluster_control import ClusterControl
     from broker.quotas import ClientQuotas, ReplicationQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.fetch_sessions import FetchSessions

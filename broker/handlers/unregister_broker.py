@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.broker_registration import unregister
+from broker.controller.cluster_control import unregister
 from broker.controller.partition_changes import updates_of_unregistered
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal

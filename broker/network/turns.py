@@ -179,18 +179,6 @@ class Turns:
         answer = self.answer(steps, to_the_end=True)
         return await answer if isinstance(answer, Later) else answer
 
-    def reply(self, steps: Waiting[R], later: Later[R], context: RequestContext | None = None) -> None:
-        """The steps make what is answered: in this call where one does."""
-        try:
-            answer = self.answer(steps, context)
-        except Exception as error:
-            later.fail(error)
-            return
-        if isinstance(answer, Later):
-            answer.pass_on(later)
-        else:
-            later.reply(answer)
-
     def carry_out(self, steps: Waiting[None], failed: Callable[[BaseException], None]) -> Later[None] | None:
         """Steps that nobody waits for. Raises what the first raises; `failed` is told of what a later one does. Where
         what is returned has an `on_abandon`, it may be given up."""

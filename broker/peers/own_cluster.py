@@ -10,7 +10,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.controller.broker_registration import leaving
+from broker.controller.cluster_control import leaving
 from broker.controller.controller import ControllerResult
 from broker.controller.partition_changes import leader_and_isr_updates
 from broker.controller.registration import assignment

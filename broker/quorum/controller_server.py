@@ -11,7 +11,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.controller.broker_registration import (
+from broker.controller.cluster_control import (
+    ClusterControl,
     register_controller,
 )
 from broker.controller.controller import Controller
@@ -34,7 +35,6 @@ from broker.network.endpoints import HostNames
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns
-from broker.quorum.cluster_control import ClusterControl
 from broker.quotas import ClientQuotas
 from broker.security.authorizer import AllowEverything
 from protocol.messages.broker_to_controller import ControllerRegistrationRequest

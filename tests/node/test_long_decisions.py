@@ -142,7 +142,8 @@ def test_what_is_committed_while_a_change_is_followed_is_followed_and_told_then(
     metadata.carry_out = long.append
     for name in ("a", "b"):
         end = metadata.append([setting(name)])
-        metadata.when_committed(end, lambda error, name=name: events.append(f"{name} {error}"))
+        later = metadata.committed(end)
+        later.when_answered(lambda name=name, later=later: events.append(f"{name} {later.result()}"))
         if name == "a":
             (steps,) = long
             steps.send(None)
@@ -214,7 +215,7 @@ async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ou
             node.producer_ids.next()
     elif who == "failed directories":
         monkeypatch.setattr(RecordedLosses, "_decide", stumble)
-        node.log_dir_failures._losses._is_recorded = False
+        node.log_dir_failures.losses.is_recorded = False
         node.log_dir_failures.record()
     elif who == "automatic topics":
         monkeypatch.setattr(topic_requests, "new_topic", stumble)
@@ -239,4 +240,4 @@ async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ou
     assert node.failure is None
     assert not node.producer_ids._is_asked
     if who == "failed directories":  # it is tried again
-        assert not node.log_dir_failures._losses._is_recorded
+        assert not node.log_dir_failures.losses.is_recorded

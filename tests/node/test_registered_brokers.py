@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from broker.controller.broker_heartbeats import BrokerHeartbeats
-from broker.controller.broker_registration import (
+from broker.controller.cluster_control import (
     BrokerHeartbeatReply,
     RegistrationTerms,
     fence_stale_broker,

@@ -29,7 +29,7 @@ SOURCES = sources(*FLOORS, "barnabas", "cli")
 
 FUNCTION_LINES = 60
 LONG_FUNCTIONS = {
-    "broker.controller.broker_registration.register": "Kafka's checks of a registration, in their order",
+    "broker.controller.cluster_control.register": "Kafka's checks of a registration, in their order",
     "broker.handlers.describe_topic_partitions._described": "one list that a cursor cuts, topic for topic",
     "broker.handlers.fetch._fetch": "each Fetch: which of five ways it goes on by",
     "broker.handlers.produce.handle": "a Produce, step for step",

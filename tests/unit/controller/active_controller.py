@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import TypeVar
 
 from broker.controller.broker_heartbeats import BrokerHeartbeats
-from broker.controller.broker_registration import (
+from broker.controller.cluster_control import (
     BrokerHeartbeatReply,
     RegistrationTerms,
     fence_stale_broker,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.broker_registration import (
+from broker.controller.cluster_control import (
     BrokerHeartbeatReply,
     fence_stale_broker,
     heartbeat,

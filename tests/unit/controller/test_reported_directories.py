@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.broker_registration import BrokerHeartbeatReply, change_version
+from broker.controller.cluster_control import BrokerHeartbeatReply, change_version
 from broker.controller.partition_changes import BrokerChange
 from broker.controller.registration import (
     BrokerIncarnation,
