@@ -13,7 +13,7 @@ def main() -> int:
     # What a start makes, modules first of all, is there to stay: looking it through, again and again, finds nothing
     # and takes a tenth of the start. `run` turns it on again.
     gc.disable()
-    from broker.config.errors import UsageError
+    from broker.config.definitions import UsageError
     from broker.process.command_line import parse_command_line
 
     try:

@@ -317,7 +317,8 @@ class Housekeeping(Upkeep):
 
     def record_failed_directories(self) -> None:
         """What the metadata log took none of when it happened."""
-        self._log_dir_failures.record()
+        if not self._log_dir_failures.losses.is_recorded:
+            self._log_dir_failures.record()
 
 
 def _logs_of(partitions: Sequence[Partition]) -> list[PartitionLog]:

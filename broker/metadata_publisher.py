@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.disks.log_dirs import LogDirs
     from broker.network.connection_limits import ConnectionLimits
-    from broker.quotas.client_quotas import ClientQuotas
-    from broker.quotas.replication_quotas import ReplicationQuotas
+    from broker.quotas import ClientQuotas, ReplicationQuotas
     from broker.replicas.partitions import Partitions
 
 log = logging.getLogger("barnabas.server")
@@ -64,6 +63,27 @@ class SettingsPublisher:
             config.max_connections_per_host,
         )
         return True
+
+
+class ControllerMetadataPublisher:
+    """Of a node that is no broker: nothing else than its settings follows from the metadata."""
+
+    def __init__(self, metadata: MetadataLog, settings: SettingsPublisher) -> None:
+        self._metadata = metadata
+        self._settings = settings
+
+    def start(self) -> None:
+        """At the start."""
+        at_once(self._publish())
+        self._metadata.on_change = self._publish
+
+    def stop(self) -> None:
+        self._metadata.on_change = lambda: None
+
+    async def _publish(self) -> None:
+        image = self._metadata.image
+        await self._settings.publish(image)
+        image.take_changes()
 
 
 class MetadataSubscribers(NamedTuple):

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.cleaner.log_cleaner import LogCleaner
-from broker.config.topic_config import log_config_of_topic
+from broker.config.topic_config import log_config_by_name
+from broker.controller.cluster_control import end_run
 from broker.controller.controller import Controller
 from broker.controller.image import is_internal
-from broker.controller.own_broker import end_run
-from broker.controller.partition_updates import leader_and_isr_updates
+from broker.controller.partition_changes import OwnSettings, leader_and_isr_updates
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_requests import TopicRequests
 from broker.coordination import deferred_requests as group_lines
@@ -33,10 +33,8 @@ from broker.network.endpoints import HostNames
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns
-from broker.own_settings import own_settings
-from broker.peers.own_cluster import OwnCluster
-from broker.quotas.client_quotas import ClientQuotas
-from broker.quotas.replication_quotas import ReplicationQuotas
+from broker.peers.own_cluster import ControlledShutdown, OwnCluster
+from broker.quotas import ClientQuotas, ReplicationQuotas
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
 from broker.replicas.in_sync_replicas import Replication
@@ -49,17 +47,44 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
-    from broker.controller.partition_updates import OwnSettings
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.metadata_log import MetadataLog
     from broker.controller.quorum_requests import ReplicaProgress
-    from broker.opened import Opened
+    from broker.controller.registration import BrokerIncarnation
+    from broker.controller.replica_placer import Placement
+    from broker.disks.log_dirs import LogDirs
+    from broker.environment.environment import Environment
+    from broker.fault_handler import FaultHandler
+    from broker.network.connection_limits import ConnectionLimits
+    from broker.network.endpoints import Endpoints
     from broker.peers.alter_partition_manager import AlterPartitionManager
+    from broker.peers.joined_cluster import JoinedCluster
     from broker.peers.own_cluster import Cluster
-    from broker.peers.own_controller import ControlledShutdown
     from broker.quorum.controller_server import ControllerServer
     from broker.replicas.in_sync_replicas import LeaderAndIsr, PartitionKey, WantedIsr
     from broker.security.authorizer import Authorizer
     from protocol.errors import KafkaError
     from protocol.waiting import Waiting
+
+
+class Opened(NamedTuple):
+    """What a node is made of: bound, locked, replayed and registered."""
+
+    config: BrokerConfig
+    environment: Environment
+    faults: FaultHandler
+    connection_limits: ConnectionLimits
+    endpoints: Endpoints
+    log_dirs: LogDirs
+    metadata: MetadataLog
+    placement: Placement
+    incarnation: BrokerIncarnation
+    folders: Mapping[tuple[bytes, int], bytes]
+    """The directory id of each replica that has a folder, by topic id and number."""
+    controller_endpoints: Endpoints
+    """Those at which other nodes are controlled; none where there can't be any."""
+    joined: JoinedCluster | None = None
+    """None where this node is the cluster's controller itself."""
 
 
 class Server:
@@ -81,6 +106,7 @@ class Server:
         self._incarnation = opened.incarnation
         self.node_id = opened.incarnation.node_id
         self.broker_epoch = opened.incarnation.broker_epoch
+        self.own_settings = OwnSettings.of(config)
         self.rack = config.get_string("broker.rack")
         self.cluster_id = opened.log_dirs.cluster_id
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
@@ -108,14 +134,10 @@ class Server:
     def _make_metadata(self, opened: Opened) -> None:
         """The cluster's metadata."""
         self.metadata = opened.metadata
-        self.metadata.carry_out = self._carry_out
+        self.metadata.carry_out = partial(self.turns.carry_out, failed=self.stop_on_failure)
         self.controller = Controller(self.metadata)
         self.cluster: Cluster = opened.joined or OwnCluster(
-            self.controller,
-            opened.incarnation,
-            self.scheduler,
-            self.own_settings,
-            self._controlled_shutdown(opened),
+            self.controller, self.own_settings, opened.incarnation, self._controlled_shutdown(opened)
         )
         self.forwarding = self.cluster.forwarding
         self.log_dirs = opened.log_dirs
@@ -132,9 +154,17 @@ class Server:
         if not [*opened.controller_endpoints]:
             return None
         # Here, so that no start of a node that controls itself alone waits for it.
-        from broker.peers.own_controller import ControlledShutdown
+        from broker.peers.other_brokers import OtherBrokers
 
-        return ControlledShutdown(opened, self.controller, self.own_settings, self._others_know)
+        return ControlledShutdown(
+            opened.incarnation,
+            self.controller,
+            OtherBrokers(self.config, opened.environment, self.metadata.image, self.faults),
+            self.scheduler,
+            self.faults,
+            self.own_settings,
+            self._others_know,
+        )
 
     def _others_know(self) -> bool:
         return self.controller_server is None or self.controller_server.cluster_control.others_know()
@@ -159,7 +189,7 @@ class Server:
             ),
             clock=self.clock,
             chance=self.chance,
-            config_of_topic=lambda name: log_config_of_topic(config, image.config_of_topic(name)),
+            config_of_topic=partial(log_config_by_name, config, image.config_of_topic),
             is_internal=is_internal,
             failed=self.stop_on_failure,
         )
@@ -262,10 +292,6 @@ class Server:
             to_wake=(self.cleaner.look, self.moves.go_on),
         )
 
-    def own_settings(self) -> OwnSettings:
-        """What counts where neither a topic nor the cluster says anything."""
-        return own_settings(self.config)
-
     def _alter_partition(
         self,
         partition: PartitionKey,
@@ -279,9 +305,6 @@ class Server:
                 lambda: self._incarnation, self.cluster.to_controller(), self.scheduler
             )
         self.alter_partition_manager.submit(partition, wanted, then)
-
-    def _carry_out(self, steps: Waiting[None]) -> None:
-        self.turns.carry_out(steps, self.stop_on_failure)
 
     def _runtime_of(self, partition: Partition) -> PartitionRuntime:
         return PartitionRuntime(
@@ -393,5 +416,5 @@ class Server:
             return  # others lead by now
         self.metadata.commit_at_once()
         self.log_dir_failures.record()
-        updates = partial(leader_and_isr_updates, own=self.own_settings())
+        updates = partial(leader_and_isr_updates, own=self.own_settings)
         end_run(self.metadata, self._incarnation, updates)

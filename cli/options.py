@@ -96,7 +96,7 @@ def key_values(given: Iterable[str], option: str) -> dict[str, str]:
 
 def properties_of(path: str) -> dict[str, str]:
     """What the properties file that `--config` names says, by key. Raises CommandUsageError."""
-    from broker.config.errors import UsageError
+    from broker.config.definitions import UsageError
     from broker.config.given_settings import read_properties
 
     try:

@@ -75,3 +75,26 @@ def at_once(waiting: Waiting[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+# --- Where others may be let in: after so many entries, where each takes some microseconds --------------------
+
+PER_STEP = 500
+"""Entries, records or partitions that one step goes through: some milliseconds."""
+
+
+class Pause:
+    """Says when it is time for one, over loops within loops."""
+
+    __slots__ = ("_left", "_per_step")
+
+    def __init__(self, per_step: int = PER_STEP) -> None:
+        self._per_step = self._left = per_step
+
+    def is_due(self, entries: int = 1) -> bool:
+        """Asked once for each entry, or for so many at a time, before them or behind them."""
+        self._left -= entries
+        if self._left > 0:
+            return False
+        self._left = self._per_step
+        return True

@@ -17,8 +17,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.broker_definitions import BROKER_ROWS, broker_definition
-from broker.config.definitions import ConfigDef, ConfigType
-from broker.config.errors import ConfigError
+from broker.config.definitions import ConfigDef, ConfigError, ConfigType
 from broker.config.setting_checks import Occasion, Proposal, check
 from broker.config.topic_config import topic_definition
 from protocol.errors import Error, KafkaError

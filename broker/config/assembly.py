@@ -27,8 +27,14 @@ from broker.config.broker_definitions import (
     listener_prefix,
     without_listener,
 )
-from broker.config.definitions import ConfigType, definition_of, parse_value, value_text
-from broker.config.errors import ConfigError, UsageError
+from broker.config.definitions import (
+    ConfigError,
+    ConfigType,
+    UsageError,
+    definition_of,
+    parse_value,
+    value_text,
+)
 from broker.config.given_settings import PREFIX, Layer, Setting, layered
 from broker.config.listeners import EVERY_INTERFACE, ListenerSettings, broker_listeners, controller_listeners
 from broker.config.setting_checks import (

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.broker_definitions import BROKER_SYNONYMS, broker_definition
-from broker.config.definitions import Value, parse_int, parse_value, trimmed
-from broker.config.errors import ConfigError
+from broker.config.definitions import ConfigError, Value, parse_int, parse_value, trimmed
 from broker.config.given_settings import Setting
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from broker.config.definitions import (
     ConfigEntry,
+    ConfigError,
     ConfigSource,
     ConfigSynonym,
     definition_of,
     parse_value,
     value_text,
 )
-from broker.config.errors import ConfigError
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:

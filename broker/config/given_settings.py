@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from broker.config.broker_definitions import BROKER_SYNONYMS
-from broker.config.errors import UsageError
+from broker.config.definitions import UsageError
 
 
 class Setting(NamedTuple):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.config.definitions import (
     ConfigEntry,
+    ConfigError,
     ConfigSource,
     ConfigSynonym,
     Value,
@@ -20,7 +21,6 @@ from broker.config.definitions import (
     value_text,
 )
 from broker.config.describe import broker_synonyms
-from broker.config.errors import ConfigError
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:

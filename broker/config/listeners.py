@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from broker.config.errors import ConfigError
+from broker.config.definitions import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 EVERY_INTERFACE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - names what users write, binds nothing

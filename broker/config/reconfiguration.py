@@ -19,8 +19,15 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from broker.config.broker_definitions import OWN_ROWS, broker_definition, listener_prefix, without_listener
-from broker.config.definitions import PER_BROKER, ConfigDef, ConfigType, parse_type, parse_value
-from broker.config.errors import ConfigError, invalid_value
+from broker.config.definitions import (
+    PER_BROKER,
+    ConfigDef,
+    ConfigError,
+    ConfigType,
+    invalid_value,
+    parse_type,
+    parse_value,
+)
 from broker.config.topic_config import TOPIC_SYNONYMS
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from broker.config.broker_config import (
     voters,
 )
 from broker.config.client_metrics_config import check_client_metrics_configs
-from broker.config.definitions import Value, trimmed
-from broker.config.errors import ConfigError, invalid_value
+from broker.config.definitions import ConfigError, Value, invalid_value, trimmed
 from broker.config.group_config import check_group_configs
 from broker.config.listeners import parse_endpoint
 from broker.config.reconfiguration import (

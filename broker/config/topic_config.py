@@ -8,19 +8,19 @@ Source: LogConfig, ServerTopicConfigSynonyms, KafkaConfig.extractLogConfigMap, K
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from broker.config.definitions import (
     ConfigDef,
     ConfigEntry,
+    ConfigError,
     ConfigSource,
     Value,
     definition_of,
     parse_type,
     parse_value,
 )
-from broker.config.errors import ConfigError
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -208,6 +208,13 @@ def _topic_setting(
             if name in texts:
                 return texts[name] if factor == 1 else str(int(texts[name]) * factor), source
     return definition.default, ConfigSource.DEFAULT_CONFIG
+
+
+def log_config_by_name(
+    config: BrokerConfig, overrides_of: Callable[[str], Mapping[str, str]], name: str
+) -> LogConfig:
+    """`overrides_of`: what a topic itself has set."""
+    return log_config_of_topic(config, overrides_of(name))
 
 
 def log_config_of_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:

@@ -21,12 +21,7 @@ from broker.config.alterations import (
     replace_topic,
 )
 from broker.config.setting_checks import Occasion, Proposal, check
-from broker.controller.controller_result import (
-    MAX_RECORDS_PER_REQUEST,
-    ControllerResult,
-    Pause,
-    too_many_records,
-)
+from broker.controller.controller import MAX_RECORDS_PER_REQUEST, ControllerResult, too_many_records
 from broker.controller.image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
@@ -43,7 +38,7 @@ from protocol.messages.configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResource,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from protocol.wire.schema import Message
 
 if TYPE_CHECKING:

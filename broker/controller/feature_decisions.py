@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from broker.controller.config_decisions import MIN_INSYNC_REPLICAS
-from broker.controller.controller_result import Pause
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_versions import (
     ELR_NEEDS,
@@ -22,7 +21,7 @@ from broker.controller.metadata_versions import (
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from protocol.wire.schema import Message
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3

@@ -7,7 +7,7 @@ are one object until a decision is taken while an earlier one isn't committed. F
 `image`. Who loses the log forgets `written`: nothing that was lost has to be undone (Kafka:
 `SnapshotRegistry.revertToSnapshot` of the controller's timeline structures, whose brokers have images of their own).
 
-Whoever acts on a change, or tells a client of it, waits with `when_committed`. Kafka writes a decision's records as one
+Whoever acts on a change, or tells a client of it, waits for `committed`. Kafka writes a decision's records as one
 batch where they are atomic, or between BeginTransaction and EndTransaction records (KIP-868); both are read. Its NoOp
 records, which move followers' high watermarks, are not written.
 
@@ -25,7 +25,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller import quorum_state
-from broker.controller.controller_result import PER_STEP
 from broker.controller.image import BrokerImage, ClusterImage, MetadataContradictionError, PartitionImage
 from broker.controller.metadata_versions import (
     LATEST_METADATA_VERSION,
@@ -38,13 +37,12 @@ from broker.controller.metadata_versions import (
 )
 from broker.controller.quorum_state import Quorum
 from broker.controller.snapshots import BOOTSTRAP_ID, MetadataSnapshots, Snapshot, SnapshotPolicy
-from coordinator.commit_waiters import CommitWaiters
-from coordinator.ports import WhenCommitted
+from broker.network.later import Later
 from protocol.errors import BrokenInvariantError, CodecError, Error, KafkaError, cannot_apply, tell_each
 from protocol.messages import metadata_records as records
 from protocol.records.batch import CorruptRecordError
 from protocol.records.records import build_batch, read_records
-from protocol.waiting import Waiting, at_once, turn
+from protocol.waiting import PER_STEP, Waiting, at_once, turn
 from protocol.wire.schema import Message
 from storage.background import Lane
 from storage.log.log_state import AppendOrigin
@@ -55,50 +53,6 @@ if TYPE_CHECKING:
     from protocol.messages.raft import Voter
 
 log = logging.getLogger("barnabas.controller")
-
-
-class DeferredEventQueue:
-    """By the offset that each waits for; those of one offset run in the order in which they came.
-
-    None runs within another one, and a failure of one harms none of the others: see `CommitWaiters`. A broken invariant
-    is raised behind the last of them, to whoever brought it about.
-    """
-
-    __slots__ = ("_broken", "_waiters", "committed_offset")
-
-    def __init__(self) -> None:
-        self.committed_offset = 0
-        """Everything below it is committed."""
-        self._broken: list[BaseException] = []
-        self._waiters = CommitWaiters(self._broken.append)
-
-    def __len__(self) -> int:
-        return len(self._waiters)
-
-    def when_committed(self, end_offset: int, then: WhenCommitted) -> None:
-        """Run `then` once everything below `end_offset` is committed: in this call where it is already, unless others
-        are ahead."""
-        self._waiters.wait(end_offset, self.committed_offset, then)
-
-    def commit(self, end_offset: int) -> None:
-        """Everything below `end_offset` is committed."""
-        if end_offset > self.committed_offset:
-            self.committed_offset = end_offset
-        if self._waiters.heap:
-            self._waiters.tell_committed(self.committed_offset)
-            self._raise_broken()
-
-    def fail(self, error: KafkaError) -> None:
-        """Nobody here will learn what becomes of the rest: whoever waits for it is told so."""
-        failed, self._waiters = self._waiters, CommitWaiters(self._broken.append)
-        failed.tell_lost(error)
-        self._raise_broken()
-
-    def _raise_broken(self) -> None:
-        if self._broken:
-            broken = self._broken[0]
-            self._broken.clear()
-            raise broken
 
 
 # --- What follows from the metadata's changes: one after the other, in steps, while the image may change again ---
@@ -344,7 +298,7 @@ class MetadataLog:
         self.quorum = Quorum()
         self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
         self.on_change: Callable[[], Waiting[None] | None] = lambda: None
-        self.carry_out: Callable[[Waiting[None]], None] = at_once
+        self.carry_out: Callable[[Waiting[None]], Later[None] | None] = at_once
         """To the end: in this call where there is one. What the first step raises is raised; what fails later is the
         node's to know."""
         self.replicate: Callable[[int], None] = self.commit
@@ -354,7 +308,10 @@ class MetadataLog:
         self.is_leader = False
         self._leads = 0  # the epoch in which this node leads the log; 0: another one does
         self._clock = clock
-        self._deferred = DeferredEventQueue()
+        self._followed_offset = 0
+        """Everything below it is committed, and followed."""
+        self._waiting: deque[tuple[int, Later[KafkaError | None]]] = deque()
+        """Who waits for which offset, the lowest first (Kafka: `DeferredEventQueue`)."""
         self._committed_offset = 0  # everything below it is in the logs of a majority
         self._applied_offset = 0  # `image` is made of everything below it; it never goes back
         self._transaction: list[Message] | None = None  # between Begin and End: what isn't in `image` yet
@@ -382,7 +339,7 @@ class MetadataLog:
         self._note_committed(self.log.log_end_offset if only_voter else self._applied_offset)
         self._apply_committed()
         self.following.has_changed = False  # whoever starts reads all of it
-        self._deferred.commit(self._committed_offset)
+        self._tell_followed(self._committed_offset)
 
     def catch_up(self, high_watermark: int) -> None:
         """An observer's log is committed so far, as far as it was fetched: apply it, follow it. Raises as `replay`."""
@@ -515,16 +472,27 @@ class MetadataLog:
         """What isn't committed counts no more: nobody is told that a topic exists whose creation was refused."""
         self._written = None
         self._uncommitted.clear()
-        self._deferred.fail(reason)
+        failed, self._waiting = self._waiting, deque()
+        for _, later in failed:
+            later.reply(reason)
 
-    def when_committed(self, end_offset: int, then: WhenCommitted) -> None:
-        """`then(None)` once everything below `end_offset` is committed, in this call where it is already;
-        `then(KafkaError)` where another node leads the log before (NOT_CONTROLLER), or the disk has failed
-        (KAFKA_STORAGE_ERROR)."""
+    def committed(self, end_offset: int) -> Later[KafkaError | None]:
+        """None once everything below `end_offset` is committed and followed; KafkaError where another node leads the
+        log before (NOT_CONTROLLER), or the disk has failed (KAFKA_STORAGE_ERROR)."""
+        later: Later[KafkaError | None] = Later()
         if self._lost is not None and end_offset > self._committed_offset:
-            then(self._lost)
-            return
-        self._deferred.when_committed(end_offset, then)
+            later.reply(self._lost)
+        elif end_offset <= self._followed_offset:
+            later.reply(None)
+        else:
+            self._waiting.append((end_offset, later))
+        return later
+
+    def _tell_followed(self, end_offset: int) -> None:
+        self._followed_offset = max(self._followed_offset, end_offset)
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= self._followed_offset:
+            waiting.popleft()[1].reply(None)
 
     def commit(self, end_offset: int) -> None:
         """Everything below `end_offset` is in the logs of a majority of the voters."""
@@ -546,11 +514,11 @@ class MetadataLog:
         if self.following.has_changed:
             self.carry_out(
                 self.following.follow(
-                    self._follow_change, self._deferred.commit, lambda: self._committed_offset
+                    self._follow_change, self._tell_followed, lambda: self._committed_offset
                 )
             )
         else:
-            self._deferred.commit(self._committed_offset)
+            self._tell_followed(self._committed_offset)
 
     def append(self, decided: Sequence[Message], *, may_split: bool = False) -> int:
         """`append_in_steps`, at once."""
@@ -559,7 +527,7 @@ class MetadataLog:
     async def append_in_steps(self, decided: Sequence[Message], *, may_split: bool = False) -> int:
         """Write a decision and apply it to `written`, all of it or none. Nothing is applied unless it is in the log.
 
-        Returns the offset that it ends at, for `when_committed`.
+        Returns the offset that it ends at, for `committed`.
 
         `may_split`: more than 10,000 records are several batches, each in force by itself. That is for what happens to
         this node, its start, its stop and its disks, and never for a request (Kafka: `ControllerResult.of` and

@@ -11,32 +11,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from broker.controller.controller_result import (
-    MAX_RECORDS_PER_REQUEST,
-    ControllerResult,
-    Pause,
-    check_records,
-)
+from broker.controller.controller import MAX_RECORDS_PER_REQUEST, ControllerResult, check_records
 from broker.controller.image import NO_LEADER, NO_LEADER_CHANGE, ClusterImage, TopicImage
 from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
 from broker.controller.partition_changes import (
     RECOVERED,
     RECOVERING,
+    BrokerChange,
     Election,
+    LeaderAndIsrUpdates,
+    OwnSettings,
+    PartitionTerms,
     Terms,
     TopicIdPartition,
     Wish,
     is_under_way,
     partition_change,
+    partition_named,
     reverted,
     towards,
-)
-from broker.controller.partition_updates import (
-    BrokerChange,
-    LeaderAndIsrUpdates,
-    OwnSettings,
-    PartitionTerms,
-    partition_named,
 )
 from broker.controller.registration import BrokerIncarnation, check_broker_epoch, has_online
 from protocol.errors import Error, KafkaError
@@ -65,7 +58,7 @@ from protocol.messages.cluster_admin import (
     ReassignableTopicResponse,
     ReplicaElectionResult,
 )
-from protocol.waiting import Waiting, turn
+from protocol.waiting import Pause, Waiting, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import PartitionImage

@@ -9,9 +9,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from broker.controller.controller_result import Pause, check_records
+from broker.controller.controller import check_records
 from broker.controller.image import ClusterImage
-from broker.quotas.client_quotas import (
+from broker.quotas import (
     CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
@@ -21,7 +21,7 @@ from broker.quotas.client_quotas import (
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.configs import AlterEntryData, ComponentData, OpData
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from protocol.wire.schema import Message
 
 USER = "user"

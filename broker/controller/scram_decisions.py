@@ -11,12 +11,11 @@ import hmac
 from collections.abc import Container, Sequence
 from typing import TypeAlias
 
-from broker.controller.controller_result import Pause
 from broker.controller.image import ClusterImage
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.security import ScramCredentialDeletion, ScramCredentialUpsertion
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from protocol.wire.schema import Message
 
 # mechanism → its hash (ScramMechanism)

@@ -15,7 +15,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.controller_result import Pause
 from broker.controller.image import MetadataContradictionError
 from broker.controller.metadata_versions import (
     BOOTSTRAP_IN_LOG_SINCE,
@@ -34,7 +33,7 @@ from protocol.messages import metadata_records as records
 from protocol.messages.raft import SnapshotFooterRecord, SnapshotHeaderRecord
 from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
 from protocol.records.records import Record, build_batch, read_control_type, read_records
-from protocol.waiting import at_once, turn
+from protocol.waiting import Pause, at_once, turn
 from protocol.wire.codec import decode, encode
 from protocol.wire.schema import Message
 from storage.background import Lane

@@ -1,6 +1,6 @@
 """Topics as they are asked for: by clients, and by the broker itself where one is used that isn't there.
 
-Decided by `topic_decisions`, brought to the metadata log by the controller. The partitions follow what is committed;
+Decided by the functions above, brought to the metadata log by the controller. The partitions follow what is committed;
 see `partitions.Partitions.follow`. A topic that is used and isn't there is created once, while any number wait for
 it: the internal ones with settings of their own, all others with the defaults. Source: `AutoTopicCreationManager`,
 whose `inflightTopics` are asked for once. Kafka answers whoever asks meanwhile UNKNOWN_TOPIC_OR_PARTITION; here they
@@ -10,42 +10,336 @@ wait, too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from broker.config.setting_checks import Occasion, Proposal, check
-from broker.controller import topic_decisions
-from broker.controller.controller_result import (
+from broker.controller.config_decisions import cleared_elr
+from broker.controller.controller import (
     MAX_RECORDS_PER_REQUEST,
     ControllerResult,
-    Pause,
     by_item,
     check_records,
     too_many_records,
 )
-from broker.controller.topic_decisions import (
-    NewPartitions,
-    TakeQuota,
-    TopicDefaults,
-    more_partitions_of_topic,
-)
-from protocol.errors import Error, KafkaError
+from broker.controller.image import TOPIC_RESOURCE, ClusterImage, TopicImage, invalid_name_reason
+from broker.network.later import Later
+from protocol.errors import Error, KafkaError, stops_the_broker
+from protocol.messages import metadata_records as records
 from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreatePartitionsTopic
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from protocol.wire.schema import ZERO_UUID, Message
+from storage.directory.log_directory import METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from broker.controller.replica_placer import ReplicaPlacer
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Creating and deleting topics and adding partitions: from a wish and the image to records, or to an error.
+#
+# Nothing of the metadata is changed here; the placement goes on to the next directory, and the quota of who
+# asks is taken. Either whoever asks names the brokers of each partition, or the placer finds them. The checks
+# stand in Kafka's order, as they were tried on 4.3.1. What is created comes one by one, since nobody has
+# checked how much it is: whoever takes it pauses by the replicas that came. The image has to stay as it is
+# meanwhile. Source: `ReplicationControlManager` (createTopic, createPartitions,
+# validateManualPartitionAssignment, buildPartitionRegistration).
+
+
+class TopicDefaults(NamedTuple):
+    """What is meant by −1 (`num.partitions`, `default.replication.factor`)."""
+
+    partitions: int
+    replication_factor: int
+
+
+class NewPartitions(NamedTuple):
+    """Whose partitions they are, and who decides where they go. The image needn't have the topic yet."""
+
+    image: ClusterImage
+    topic: str
+    topic_id: bytes
+    placer: ReplicaPlacer
+
+    def record(self, index: int, replicas: Sequence[int]) -> records.PartitionRecord:
+        """A partition that begins: in sync are those of its replicas that are active, and the first of them leads.
+
+        Raises KafkaError (INVALID_REPLICATION_FACTOR) where none is.
+        """
+        isr = [broker_id for broker_id in replicas if is_active(self.image, broker_id)]
+        if not isr:
+            raise KafkaError(
+                Error.INVALID_REPLICATION_FACTOR,
+                f"Unable to replicate the partition {len(replicas)} time(s): All brokers are currently fenced or in "
+                "controlled shutdown.",
+            )
+        return records.PartitionRecord(
+            partition_id=index,
+            topic_id=self.topic_id,
+            replicas=[*replicas],
+            isr=isr,
+            leader=isr[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[
+                self.placer.directory(self.image, broker_id, self.topic, index) for broker_id in replicas
+            ],
+        )
+
+
+def is_active(image: ClusterImage, broker_id: int) -> bool:
+    """Whether there is such a broker, and it can be in sync and lead."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.is_active
+
+
+async def partitions_of_new_topic(
+    new: NewPartitions, wanted: CreatableTopic, defaults: TopicDefaults, pause: Pause
+) -> Iterator[records.PartitionRecord]:
+    """By the assignments that are asked for, or else by number and replication factor. The caller has counted them
+    (`check_total`).
+
+    Raises KafkaError before it returns, by the first check that fails: INVALID_REQUEST where assignments come with
+    numbers, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
+    """
+    if wanted.assignments:
+        by_index = await _assigned(new.image, wanted, pause)
+        return _records(new, 0, (by_index[index] for index in range(len(by_index))))
+    if wanted.replication_factor == 0 or wanted.replication_factor < -1:
+        raise KafkaError(
+            Error.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if wanted.num_partitions == 0 or wanted.num_partitions < -1:
+        raise KafkaError(
+            Error.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        )
+    count = defaults.partitions if wanted.num_partitions == -1 else wanted.num_partitions
+    factor = defaults.replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
+    if pause.is_due(len(new.image.brokers)):
+        await turn()
+    try:
+        placed = new.placer.place(new.image, count, factor)
+    except KafkaError as refused:
+        raise KafkaError(
+            refused.error, f"Unable to replicate the partition {factor} time(s): {refused.message}"
+        ) from refused
+    return _records(new, 0, placed)
+
+
+async def more_partitions_of_topic(
+    new: NewPartitions, wanted: CreatePartitionsTopic, take: Callable[[int], None], pause: Pause
+) -> Iterator[records.PartitionRecord]:
+    """Those that a topic lacks, as many replicas each as its first partition has. `take(number)` is asked where they
+    could be made, and may refuse by a KafkaError.
+
+    Raises KafkaError before it returns, by the first check that fails: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS
+    where they would not be more, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR.
+    """
+    topic = new.image.topics.get(wanted.name)
+    if topic is None:
+        raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)
+    first = len(topic.partitions)
+    additional = _additional(topic, wanted)
+    take(additional)
+    if not first:
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR, f"The topic {wanted.name} has no partitions.")
+    factor = len(next(iter(topic.partitions.values())).replicas)
+    if wanted.assignments is None:
+        if pause.is_due(len(new.image.brokers)):
+            await turn()
+        return _records(new, first, new.placer.place(new.image, additional, factor))
+    for index, assignment in enumerate(wanted.assignments, first):
+        await _check_assignment(new.image, assignment.broker_ids, factor, pause)
+        _check_active(new.image, assignment.broker_ids, index)
+    return _records(new, first, (assignment.broker_ids for assignment in wanted.assignments))
+
+
+def _additional(topic: TopicImage, wanted: CreatePartitionsTopic) -> int:
+    count = len(topic.partitions)
+    if wanted.count == count:
+        raise KafkaError(Error.INVALID_PARTITIONS, f"Topic already has {count} partition(s).")
+    if wanted.count < count:
+        raise KafkaError(
+            Error.INVALID_PARTITIONS,
+            f"The topic {wanted.name} currently has {count} partition(s); {wanted.count} would not be an increase.",
+        )
+    additional = wanted.count - count
+    if wanted.assignments is not None and len(wanted.assignments) != additional:
+        raise KafkaError(
+            Error.INVALID_REPLICA_ASSIGNMENT,
+            f"{additional} partition(s) would be added, but {len(wanted.assignments)} assignment(s) were given.",
+        )
+    return additional
+
+
+async def _assigned(image: ClusterImage, wanted: CreatableTopic, pause: Pause) -> dict[int, list[int]]:
+    """The brokers of each partition, by its number."""
+    if wanted.replication_factor != -1:
+        raise KafkaError(
+            Error.INVALID_REQUEST, "With a manual partition assignment the replication factor has to be -1."
+        )
+    if wanted.num_partitions != -1:
+        raise KafkaError(
+            Error.INVALID_REQUEST, "With a manual partition assignment the number of partitions has to be -1."
+        )
+    by_index: dict[int, list[int]] = {}
+    factor = None
+    for assignment in wanted.assignments:
+        index = assignment.partition_index
+        if index in by_index:
+            raise KafkaError(
+                Error.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
+        await _check_assignment(image, assignment.broker_ids, factor, pause)
+        _check_active(image, assignment.broker_ids, index)
+        factor = len(assignment.broker_ids)
+        by_index[index] = assignment.broker_ids
+    if any(index not in by_index for index in range(len(by_index))):
+        raise KafkaError(
+            Error.INVALID_REPLICA_ASSIGNMENT, "The partitions have to be numbered from 0 without a gap."
+        )
+    return by_index
+
+
+async def _check_assignment(
+    image: ClusterImage, broker_ids: Sequence[int], replication_factor: int | None, pause: Pause
+) -> None:
+    """The lowest id that can't be there is named, as by Kafka, which sorts them."""
+    if not broker_ids:
+        raise KafkaError(
+            Error.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment has an empty replica list."
+        )
+    seen: set[int] = set()
+    wrong = []
+    for broker_id in broker_ids:
+        if pause.is_due():
+            await turn()
+        if broker_id in seen or broker_id not in image.brokers:
+            wrong.append(broker_id)
+        seen.add(broker_id)
+    if wrong:
+        lowest = min(wrong)
+        what = "more than once" if lowest in image.brokers else "which is not registered"
+        raise KafkaError(
+            Error.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment has broker {lowest}, {what}.",
+        )
+    if replication_factor is not None and len(broker_ids) != replication_factor:
+        raise KafkaError(
+            Error.INVALID_REPLICA_ASSIGNMENT,
+            f"The manual partition assignment has a partition with {len(broker_ids)} replica(s), "
+            f"others have {replication_factor}.",
+        )
+
+
+def _check_active(image: ClusterImage, broker_ids: Iterable[int], index: int) -> None:
+    if not any(is_active(image, broker_id) for broker_id in broker_ids):
+        raise KafkaError(
+            Error.INVALID_REPLICA_ASSIGNMENT,
+            f"All brokers of the manual partition assignment for partition {index} are fenced or in controlled "
+            "shutdown.",
+        )
+
+
+def _records(
+    new: NewPartitions, first: int, replicas: Iterable[Sequence[int]]
+) -> Iterator[records.PartitionRecord]:
+    return (new.record(index, each) for index, each in enumerate(replicas, first))
+
+
+# --- Topics -------------------------------------------------------------------------------------------------
+
+TakeQuota = Callable[[int], None]
+"""Takes so many partitions from a client's quota on changes, or raises KafkaError (THROTTLING_QUOTA_EXCEEDED)."""
+
+MAX_PARTITIONS_PER_REQUEST = 10_000  # ReplicationControlManager.MAX_PARTITIONS_PER_BATCH
+
+
+def already_exists(name: str) -> KafkaError:
+    """What whoever wants to create a topic is told where there is one of this name."""
+    return KafkaError(Error.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+
+def check_new_name(image: ClusterImage, name: str) -> None:
+    """Raises KafkaError where no topic of this name can be created."""
+    reason = invalid_name_reason(name)
+    if name == METADATA_TOPIC:
+        raise KafkaError(Error.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+    if name in image.topics:
+        raise already_exists(name)
+    if reason is not None:
+        raise KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    collides = image.topics_like(name)
+    if collides:
+        raise KafkaError(
+            Error.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {collides[0]}"
+        )
+
+
+async def new_topic(
+    new: NewPartitions,
+    wanted: CreatableTopic,
+    *,
+    defaults: TopicDefaults,
+    check_configs: Callable[[Mapping[str, str | None]], None],
+    pause: Pause,
+) -> list[Message]:
+    """The records of a new topic. Raises KafkaError by the first check that fails."""
+    check_new_name(new.image, wanted.name)
+    configs = {config.name: config.value for config in wanted.configs}
+    check_configs(configs)
+    partitions = await partitions_of_new_topic(new, wanted, defaults, pause)
+    altered = [
+        records.ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=wanted.name, name=key, value=value)
+        for key, value in configs.items()
+    ]
+    decided: list[Message] = [records.TopicRecord(name=wanted.name, topic_id=new.topic_id)]
+    decided += altered
+    if altered:
+        decided += cleared_elr(new.image, altered)
+    for record in partitions:
+        if pause.is_due(len(record.replicas)):
+            await turn()
+        decided.append(record)
+    return decided
+
+
+def check_total(topics: Iterable[CreatableTopic], default_partitions: int) -> None:
+    """How many partitions a request would create is counted before anything is checked. Raises KafkaError
+    (POLICY_VIOLATION)."""
+    total = 0
+    for topic in topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        elif topic.num_partitions > 0:
+            total += topic.num_partitions
+        elif topic.num_partitions == -1:
+            total += default_partitions
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        raise KafkaError(
+            Error.POLICY_VIOLATION,
+            "Excessively large number of partitions per request: "
+            f"at most {MAX_PARTITIONS_PER_REQUEST} can be created at once.",
+        )
+
+
+def removed_topic(topic: TopicImage) -> list[Message]:
+    return [records.RemoveTopicRecord(topic_id=topic.topic_id)]
+
+
+# --------------------------------------------------------------------------------------------------------------
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.controller import Controller, Withdraw
+    from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage, TopicImage
     from broker.controller.replica_placer import ReplicaPlacer
-    from coordinator.commit_waiters import Failed
+    from protocol.waiting import Waiting
 
-    Create: TypeAlias = Callable[
-        [Sequence[CreatableTopic], "Callable[[Created | KafkaError], None]", Failed], Withdraw | None
-    ]
+    Create: TypeAlias = Callable[[Sequence[CreatableTopic]], Waiting["Created | KafkaError"]]
 
 log = logging.getLogger("barnabas.topics")
 
@@ -109,77 +403,58 @@ Created: TypeAlias = list[tuple[CreatableTopic, bytes | KafkaError]]
 """Each topic with its new id, or with what speaks against it."""
 
 
-class _Waiter:
-    """Who waits for some creations."""
-
-    __slots__ = ("_failed", "_left", "_then")
-
-    def __init__(self, creations: int, then: Callable[[], None], failed: Failed) -> None:
-        self._left = creations
-        self._then = then
-        self._failed = failed
-
-    def one_is_over(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            self._then()
-
-    def one_failed(self, error: BaseException) -> None:
-        if self._left > 0:
-            self._left = 0
-            self._failed(error)
-
-
 class _Creation:
     """Topics that one decision creates, and who waits for them."""
 
-    __slots__ = ("names", "waiters", "withdraw")
+    __slots__ = ("names", "under_way", "waiters")
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
-        self.waiters: dict[_Waiter, None] = {}
-        self.withdraw: Withdraw | None = None
+        self.waiters: list[Later[None]] = []
+        self.under_way: Later[None] | None = None
 
 
 class AutoTopicCreation:
     """Creates what is missing, with the defaults. What can't be created is logged."""
 
-    def __init__(self, config: BrokerConfig, create: Create) -> None:
+    def __init__(self, config: BrokerConfig, create: Create, controller: Controller) -> None:
         self._config = config
         self._create = create
-        self._under_way: dict[str, _Creation] = {}
+        self._controller = controller
+        self._creations: dict[str, _Creation] = {}
 
-    def create(
-        self, names: Sequence[str], then: Callable[[], None], failed: Failed
-    ) -> Callable[[], None] | None:
-        """`then`, which does no more than take note, is called once each of them is decided and committed, or refused,
-        in this call where it can be. `failed` is told of an error of ours, as by `Controller.submit`.
-
-        Returns what is called where nobody waits any more, None where nobody has to: a creation that all have given up
-        and that isn't begun is taken back.
-        """
-        creations: dict[_Creation, None] = {}
-        missing: list[str] = []
-        for name in names:
-            under_way = self._under_way.get(name)
-            if under_way is None:
-                missing.append(name)
-            else:
-                creations[under_way] = None
-        new = None
+    async def create(self, names: Sequence[str]) -> None:
+        """Returns once each of them is decided and committed, or refused. Raises an error of ours. A creation that all
+        have given up and that isn't begun is taken back."""
+        creations = dict.fromkeys(self._creations[name] for name in names if name in self._creations)
+        missing = [name for name in names if name not in self._creations]
+        waits_for = [self._waiting(creation) for creation in creations]
         if missing:
-            new = _Creation(missing)
-            creations[new] = None
-        waiter = _Waiter(len(creations), then, failed)
-        for creation in creations:
-            creation.waiters[waiter] = None
-        if new is not None:
-            self._begin(new)
-        waits_for = [creation for creation in creations if waiter in creation.waiters]
-        return partial(self._give_up, waiter, waits_for) if waits_for else None
+            creation = _Creation(missing)
+            self._creations.update(dict.fromkeys(missing, creation))
+            waits_for.append(self._waiting(creation))
+        try:
+            if missing:
+                creation.under_way = self._controller.begin(self._carry_out(creation))
+            for waiter in waits_for:
+                await waiter[1]
+        finally:
+            for creation, later in waits_for:
+                if later in creation.waiters:
+                    creation.waiters.remove(later)
+                    under_way = creation.under_way
+                    if not creation.waiters and under_way is not None and under_way.on_abandon is not None:
+                        under_way.abandon()
 
-    def _begin(self, creation: _Creation) -> None:
-        def created(outcome: Created | KafkaError) -> None:
+    def _waiting(self, creation: _Creation) -> tuple[_Creation, Later[None]]:
+        later: Later[None] = Later()
+        creation.waiters.append(later)
+        return creation, later
+
+    async def _carry_out(self, creation: _Creation) -> None:
+        try:
+            wanted = [creatable_topic(self._config, name) for name in creation.names]
+            outcome = await self._create(wanted)
             if isinstance(outcome, KafkaError):
                 outcome = [(topic, outcome) for topic in wanted]
             for topic, result in outcome:
@@ -188,33 +463,24 @@ class AutoTopicCreation:
                         log.info("topic %s is not created automatically: %s", topic.name, result)
                 else:
                     log.info("created topic %s automatically", topic.name)
+        except Exception as error:
             for waiter in self._end(creation):
-                waiter.one_is_over()
-
-        def failed(error: BaseException) -> None:
+                waiter.fail(error)
+            if stops_the_broker(error):
+                raise
+        else:
             for waiter in self._end(creation):
-                waiter.one_failed(error)
+                waiter.reply(None)
+        finally:
+            self._end(creation)  # where it is taken back
 
-        wanted = [creatable_topic(self._config, name) for name in creation.names]
-        self._under_way.update(dict.fromkeys(creation.names, creation))
-        try:
-            creation.withdraw = self._create(wanted, created, failed)
-        except Exception:
-            self._end(creation)
-            raise
-
-    def _end(self, creation: _Creation) -> Sequence[_Waiter]:
+    def _end(self, creation: _Creation) -> Sequence[Later[None]]:
         """Nothing of it is under way any more. Returns who waited."""
         for name in creation.names:
-            self._under_way.pop(name, None)
-        waiters, creation.waiters = [*creation.waiters], {}
+            if self._creations.get(name) is creation:
+                del self._creations[name]
+        waiters, creation.waiters = creation.waiters, []
         return waiters
-
-    def _give_up(self, waiter: _Waiter, creations: Sequence[_Creation]) -> None:
-        for creation in creations:
-            creation.waiters.pop(waiter, None)
-            if not creation.waiters and creation.withdraw is not None and creation.withdraw():
-                self._end(creation)
 
 
 # --- Asked for ----------------------------------------------------------------------------------------------
@@ -233,8 +499,8 @@ def no_quota(partitions: int) -> None:
 
 
 class TopicRequests:
-    """Creates and deletes topics, adds partitions. Each `reply` is called once, with the outcome of each topic, or
-    with a KafkaError where the request as a whole is refused."""
+    """Creates and deletes topics, adds partitions. What is returned is the outcome of each topic, or a KafkaError where
+    the request as a whole is refused."""
 
     def __init__(
         self,
@@ -251,17 +517,15 @@ class TopicRequests:
         self._new_topic_id = new_topic_id
         self.create_unasked: Create = create_automatically or self.create
         """What no client has asked for by name, wherever the controller is."""
-        self._auto_creation = AutoTopicCreation(config, self.create_unasked)
+        self.auto_create = AutoTopicCreation(config, self.create_unasked, controller).create
 
-    def create(
+    async def create(
         self,
         wanted: Sequence[CreatableTopic],
-        reply: Callable[[Created | KafkaError], None],
-        failed: Failed,
         *,
         validate_only: bool = False,
         take: TakeQuota = no_quota,
-    ) -> Withdraw | None:
+    ) -> Created | KafkaError:
         """Create those that nothing speaks against, all in one batch.
 
         Names are checked against what exists: two that collide with each other both pass, as in Kafka. A name that
@@ -273,7 +537,7 @@ class TopicRequests:
             decided, results = await self._decide_creation(image, wanted, take)
             return self._result(image, [] if validate_only else decided, by_item(decided, results).answer)
 
-        return self._controller.submit(decide, reply, failed)
+        return await self._controller.submit(decide)
 
     def _check_configs(self, configs: Mapping[str, str | None]) -> None:
         check(Occasion.CREATE_TOPIC, Proposal(self._config, configs))
@@ -286,7 +550,7 @@ class TopicRequests:
         defaults = TopicDefaults(
             self._config.get_int("num.partitions"), self._config.get_int("default.replication.factor")
         )
-        topic_decisions.check_total(wanted, defaults.partitions)
+        check_total(wanted, defaults.partitions)
         pause = Pause()
         named: set[str] = set()
         for topic in wanted:
@@ -295,8 +559,8 @@ class TopicRequests:
             topic_id = self._new_topic_id()
             try:
                 if topic.name in named:
-                    raise topic_decisions.already_exists(topic.name)
-                new = await topic_decisions.new_topic(
+                    raise already_exists(topic.name)
+                new = await new_topic(
                     NewPartitions(image, topic.name, topic_id, self._placer),
                     topic,
                     defaults=defaults,
@@ -313,20 +577,12 @@ class TopicRequests:
             results.append((topic, topic_id))
         return decided, results
 
-    def auto_create(
-        self, names: Sequence[str], then: Callable[[], None], failed: Failed
-    ) -> Callable[[], None] | None:
-        """`AutoTopicCreation.create`."""
-        return self._auto_creation.create(names, then, failed)
-
-    def delete(
+    async def delete(
         self,
         topics: Sequence[TopicImage],
-        reply: Callable[[Deleted | KafkaError], None],
-        failed: Failed,
         *,
         take: TakeQuota = no_quota,
-    ) -> Withdraw | None:
+    ) -> Deleted | KafkaError:
         """Those past the bound of a request are told UNKNOWN_SERVER_ERROR, as in Kafka, and the others deleted. The
         whole is refused (UNKNOWN_SERVER_ERROR) where the records are too long."""
 
@@ -346,22 +602,20 @@ class TopicRequests:
                 except KafkaError as error:
                     refused[topic.topic_id] = error.as_value()
                     continue
-                decided += topic_decisions.removed_topic(topic)
+                decided += removed_topic(topic)
             return ControllerResult(
                 decided, lambda error: [(topic, refused.get(topic.topic_id, error)) for topic in topics]
             )
 
-        return self._controller.submit(decide, reply, failed)
+        return await self._controller.submit(decide)
 
-    def add_partitions(
+    async def add_partitions(
         self,
         wanted: Sequence[CreatePartitionsTopic],
-        reply: Callable[[Extended | KafkaError], None],
-        failed: Failed,
         *,
         validate_only: bool = False,
         take: TakeQuota = no_quota,
-    ) -> Withdraw | None:
+    ) -> Extended | KafkaError:
         """Kafka's controller bounds the records of one request: it answers UNKNOWN_SERVER_ERROR to the topic that goes
         past the bound, and yet creates the partitions up to it. So do we. The whole is refused with POLICY_VIOLATION
         for more topics than that, with UNKNOWN_SERVER_ERROR where the records are too long.
@@ -375,7 +629,7 @@ class TopicRequests:
                 lambda error: [(topic, refused or error) for topic, refused in results],
             )
 
-        return self._controller.submit(decide, reply, failed)
+        return await self._controller.submit(decide)
 
     async def _decide_extension(
         self, image: ClusterImage, wanted: Sequence[CreatePartitionsTopic], take: TakeQuota

@@ -14,9 +14,10 @@ from broker.coordination.produce_verification import AddPartitionsToTxnManager, 
 from broker.coordination.share_states import SHARE_STATE_TOPIC, ShareStates
 from broker.coordination.transactions import TRANSACTION_TOPIC, Transactions
 from coordinator.transaction.producer_ids import ProducerIds
+from protocol.errors import stops_the_broker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
@@ -60,12 +61,27 @@ class Coordinators:
         self.producer_ids = ProducerIds(cluster.allocate_producer_ids)
         self.share_states = ShareStates(config, partitions, scheduler, runtime_of, image)
         elsewhere = cluster.share_states()
-        self._persister_parts = (node_id, image, self.share_states, scheduler, topics.auto_create, elsewhere)
+        begin = partial(turns.carry_out, failed=failed)
+
+        def create_topics(names: Sequence[str], then: Callable[[], None], broke: Failed) -> None:
+            async def create() -> None:
+                try:
+                    await topics.auto_create(names)
+                except Exception as error:
+                    broke(error)
+                    if stops_the_broker(error):
+                        raise
+                else:
+                    then()
+
+            begin(create())
+
+        self._persister_parts = (node_id, image, self.share_states, scheduler, create_topics, elsewhere)
         self.latest_offsets = LatestOffsets(node_id, image, partitions, cluster.latest_offsets())
         self.groups = Groups(
             config, partitions, scheduler, runtime_of, metadata, lambda: self.share_persister
         )
-        self.internal_topics = InternalTopics(topics.create_unasked, clock, failed)
+        self.internal_topics = InternalTopics(topics.create_unasked, clock, begin)
         self.markers = TxnMarkers(image, partitions, self.groups, clock=clock, scheduler=scheduler)
         self.transactions = Transactions(
             config,

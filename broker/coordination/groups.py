@@ -12,7 +12,6 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.config.group_config import group_timeouts, streams_config
-from broker.controller.controller_result import Pause
 from broker.controller.image import GROUP_RESOURCE
 from broker.controller.registration import serves_share_groups
 from broker.coordination.cluster_topics import ClusterTopics
@@ -22,7 +21,7 @@ from broker.security.authorizer import DESCRIBE, TOPIC
 from coordinator.group.ports import Client
 from coordinator.settings import ConsumerTimeouts, StreamsConfig
 from protocol.errors import Error, KafkaError
-from protocol.waiting import Waiting, turn
+from protocol.waiting import Pause, Waiting, turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig

@@ -8,17 +8,16 @@ Source: `AutoTopicCreationManager` (createStreamsInternalTopics), `ExpiringError
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from broker.controller.topic_requests import Create, Created
+    from broker.controller.topic_requests import Create
     from broker.environment.scheduler import Clock
-    from coordinator.commit_waiters import Failed
     from protocol.messages.topics import CreatableTopic
+    from protocol.waiting import Waiting
 
 log = logging.getLogger("barnabas.topics")
 
@@ -38,11 +37,11 @@ class _Refusal(NamedTuple):
 class InternalTopics:
     """Asks the controller for them."""
 
-    def __init__(self, create: Create, clock: Clock, failed: Failed) -> None:
-        """`failed` is told of an error of ours."""
+    def __init__(self, create: Create, clock: Clock, begin: Callable[[Waiting[None]], object]) -> None:
+        """`begin` carries out what nobody waits for."""
         self._create = create
         self._clock = clock
-        self._failed = failed
+        self._begin = begin
         self._under_way: set[str] = set()
         self._refusals: dict[str, _Refusal] = {}
 
@@ -66,19 +65,13 @@ class InternalTopics:
         if not wanted:
             return
         self._under_way.update(topic.name for topic in wanted)
+        self._begin(self._make(wanted, remember_ms))
+
+    async def _make(self, topics: Sequence[CreatableTopic], remember_ms: int) -> None:
         try:
-            self._create(wanted, partial(self._made, wanted, remember_ms), partial(self._broke, wanted))
-        except Exception:
-            self._end(wanted)
-            raise
-
-    def _end(self, topics: Sequence[CreatableTopic]) -> None:
-        self._under_way.difference_update(topic.name for topic in topics)
-
-    def _made(
-        self, topics: Sequence[CreatableTopic], remember_ms: int, outcome: Created | KafkaError
-    ) -> None:
-        self._end(topics)
+            outcome = await self._create(topics)
+        finally:
+            self._under_way.difference_update(topic.name for topic in topics)
         if isinstance(outcome, KafkaError):
             outcome = [(topic, outcome) for topic in topics]
         made, refused = [], []
@@ -93,10 +86,6 @@ class InternalTopics:
         if refused:
             log.info("internal topics that can't be made: %s", _shown(refused))
         self._forget_oldest()
-
-    def _broke(self, topics: Sequence[CreatableTopic], error: BaseException) -> None:
-        self._end(topics)
-        self._failed(error)
 
     def _remember(self, name: str, text: str, remember_ms: int) -> None:
         self._refusals[name] = _Refusal(text, self._clock.now_ms() + remember_ms)

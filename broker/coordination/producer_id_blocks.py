@@ -5,38 +5,47 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.controller.producer_id_allocation import allocate_producer_ids
-from protocol.errors import Error, KafkaError
+from protocol.errors import Error, KafkaError, error_name
+from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.controller.controller import Controller
     from broker.controller.registration import BrokerIncarnation
+    from broker.peers.controller_channel import ToController
+    from protocol.wire.schema import Message
 
 log = logging.getLogger("barnabas.coordination")
 
 
 class ProducerIdBlocks:
-    """Asks the controller for blocks (Kafka: `RPCProducerIdManager`)."""
+    """Asks the controller for blocks, one at a time, as `ProducerIds` does (Kafka: `RPCProducerIdManager`)."""
 
-    def __init__(self, controller: Controller, broker: BrokerIncarnation) -> None:
-        self._controller = controller
+    def __init__(self, to_controller: ToController, broker: BrokerIncarnation) -> None:
+        self._to_controller = to_controller
         self._broker = broker
 
     def allocate(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
-        """`then` is told the first id of a new block once it is recorded, and so on the disk: ids that the power takes
-        back would be given out twice. Or a KafkaError, where none can be recorded."""
+        """`then` is told the first id of a new block of such a size once it is recorded, and so on the disk: ids that
+        the power takes back would be given out twice. Or a KafkaError, where none is to be had."""
 
-        def answered(first: int | KafkaError) -> None:
-            if isinstance(first, KafkaError):
-                log.error("no producer ids can be recorded in the metadata log: %s", first)
-            then(first)
+        def answered(answer: Message | KafkaError) -> None:
+            then(_first_of(answer, size))
 
-        def failed(error: BaseException) -> None:
-            log.error("a block of producer ids can't be decided", exc_info=error)
-            answered(KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error)))
-
-        self._controller.submit_own(
-            lambda image: allocate_producer_ids(image, self._broker, size), answered, failed
+        request = AllocateProducerIdsRequest(
+            broker_id=self._broker.node_id, broker_epoch=self._broker.broker_epoch
         )
+        self._to_controller.ask(request, answered, timeout_ms=None)
+
+
+def _first_of(answer: Message | KafkaError, size: int) -> int | KafkaError:
+    if isinstance(answer, KafkaError):
+        refusal = answer
+    else:
+        assert isinstance(answer, AllocateProducerIdsResponse)
+        if not answer.error_code and answer.producer_id_len >= size:
+            return answer.producer_id_start
+        told = f"{error_name(answer.error_code)}, a block of {answer.producer_id_len}"
+        refusal = KafkaError(Error.UNKNOWN_SERVER_ERROR, told)
+    log.error("the controller gives out no producer ids: %s", refusal)
+    return refusal

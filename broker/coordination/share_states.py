@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.controller.controller_result import Pause
 from broker.controller.registration import serves_share_groups
 from broker.coordination.hosted_shards import HostedShards
 from protocol.errors import Error, KafkaError
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig

@@ -8,15 +8,32 @@ Source: kafka.server.ReplicaManager.LogDirFailureHandler, handleLogDirFailure; k
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from broker.controller.controller import ControllerResult
+from broker.controller.image import LOST
+from broker.controller.partition_changes import BrokerChange, updates_of
+from broker.controller.registration import assignment, directory_of, is_online
+from protocol.errors import KafkaError
+from protocol.messages.metadata_records import BrokerRegistrationChangeRecord
 
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator, Mapping
+
+    from broker.controller.controller import Controller
+    from broker.controller.image import ClusterImage
+    from broker.controller.partition_changes import OwnSettings, SomeOf
+    from broker.controller.registration import BrokerIncarnation
     from broker.disks.log_dirs import LogDirs
     from broker.disks.moves import LogDirMoves
+    from broker.environment.scheduler import Scheduler
+    from broker.peers.lifecycle import BrokerLifecycle
     from broker.replicas.partitions import Partitions
+
+
+log = logging.getLogger("barnabas.directories")
 
 
 class DirectoryLosses(Protocol):
@@ -25,6 +42,11 @@ class DirectoryLosses(Protocol):
     @property
     def others_take_over(self) -> bool:
         """Whether a controller outlives this node, and has others lead what it led."""
+        ...
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether there is nothing to `record`."""
         ...
 
     def lost_partitions(self) -> None:
@@ -51,7 +73,7 @@ class LogDirFailures:
         self._log_dirs = log_dirs
         self._partitions = partitions
         self._moves = moves
-        self._losses = losses
+        self.losses = losses
 
     def start(
         self,
@@ -65,9 +87,9 @@ class LogDirFailures:
 
         self._log_dirs.on_failing = later
         self._log_dirs.on_lost = stop_on_failure
-        self._log_dirs.stops_without = self._losses.others_take_over
+        self._log_dirs.stops_without = self.losses.others_take_over
         if self._partitions.any_failed_at_start:
-            self._losses.lost_partitions()
+            self.losses.lost_partitions()
         self.take_offline()
 
     def take_offline(self) -> None:
@@ -79,9 +101,165 @@ class LogDirFailures:
             stayed = self._moves.directory_failed(directory)
             self._partitions.take_offline(directory)
             self._log_dirs.lose(directory)
-            self._losses.lost(directory_id, stayed)
+            self.losses.lost(directory_id, stayed)
         self.record()
 
     def record(self) -> None:
         """See `DirectoryLosses`."""
-        self._losses.record()
+        self.losses.record()
+
+
+# --- What a broker tells its controller of its failed directories ---------------------------------------------
+#
+# Source: `ReplicaManager.handleLogDirFailure`, `BrokerLifecycleManager.propagateDirectoryFailure`; KIP-858.
+
+
+class ToldLosses:
+    """`failures.DirectoryLosses` by heartbeats, which say it until the controller knows."""
+
+    others_take_over = True
+    is_recorded = True  # as far as it can be: each heartbeat says the rest
+
+    def __init__(
+        self,
+        node_id: int,
+        image: ClusterImage,
+        *,
+        log_dirs: LogDirs,
+        partitions: Partitions,
+        lifecycle: BrokerLifecycle,
+        assign: Callable[[tuple[bytes, int], bytes], object],
+        scheduler: Scheduler,
+        timeout_ms: int,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`timeout_ms`: `log.dir.failure.timeout.ms`. A controller that isn't told of a directory by then still has
+        this broker lead what is in it: `failed` is told, and the broker has to stop."""
+        self._node_id = node_id
+        self._image = image
+        self._log_dirs = log_dirs
+        self._partitions = partitions
+        self._lifecycle = lifecycle
+        self._assign = assign
+        self._scheduler = scheduler
+        self._timeout_ms = timeout_ms
+        self._failed = failed
+
+    def lost_partitions(self) -> None:
+        """Kafka takes the whole directory offline. Here a replica alone that can't be opened is said to be in none."""
+        online = self._log_dirs.ids
+        for topic_id, index in self._partitions.offline():
+            partition = self._image.partition_of(topic_id, index)
+            if partition is not None and directory_of(partition, self._node_id) in online:
+                self._assign((topic_id, index), LOST)
+
+    def lost(self, directory_id: bytes, stayed: Mapping[tuple[bytes, int], bytes]) -> None:
+        for replica, its_directory_id in stayed.items():
+            self._assign(replica, its_directory_id)
+        self._lifecycle.lost_directory(directory_id)
+        self._scheduler.call_later(self._timeout_ms / 1000, self._too_late, directory_id)
+
+    def record(self) -> None:
+        """Each heartbeat says it until it is known."""
+
+    def _too_late(self, directory_id: bytes) -> None:
+        if not self._lifecycle.is_over and not self._lifecycle.knows_lost(directory_id):
+            self._failed(
+                TimeoutError(
+                    f"the controller couldn't be told of a failed log directory for {self._timeout_ms} ms "
+                    "(log.dir.failure.timeout.ms)"
+                )
+            )
+
+
+# --- What a node that controls its cluster records of its own failed directories ----------------------------
+
+
+class RecordedLosses:
+    """`failures.DirectoryLosses` by decisions of the node's own controller."""
+
+    others_take_over = False
+
+    def __init__(
+        self,
+        broker: BrokerIncarnation,
+        log_dirs: LogDirs,
+        partitions: Partitions,
+        controller: Controller,
+        own_settings: OwnSettings,
+    ) -> None:
+        self._broker = broker
+        self._log_dirs = log_dirs
+        self._partitions = partitions
+        self._controller = controller
+        self._own_settings = own_settings
+        self.is_recorded = True
+        # Where partitions are that were to move, until that is recorded. None of them can be sent anywhere meanwhile
+        # (`alter_replica_log_dirs._move`), so that it stays true.
+        self._stayed: dict[tuple[bytes, int], bytes] = {}
+
+    def lost_partitions(self) -> None:
+        self.is_recorded = False
+
+    def lost(self, directory_id: bytes, stayed: Mapping[tuple[bytes, int], bytes]) -> None:
+        self._stayed |= stayed
+        self.is_recorded = False
+
+    def record(self) -> None:
+        """See `DirectoryLosses`."""
+        if self.is_recorded:
+            return
+        self.is_recorded = True  # before it is followed: who follows may come here
+        stayed, self._stayed = self._stayed, {}
+
+        async def record() -> None:
+            error = await self._controller.submit_own(
+                lambda image: self._decide(image, stayed),
+                log,
+                "what a failed log directory has lost can't be decided",
+            )
+            if error is not None:
+                self.is_recorded = False
+                self._stayed = stayed | self._stayed
+                log.error("that a log directory has failed can't be recorded yet: %s", error)
+
+        self._controller.begin(record())
+
+    async def _decide(
+        self, image: ClusterImage, stayed: dict[tuple[bytes, int], bytes]
+    ) -> ControllerResult[KafkaError | None]:
+        reverts = (
+            assignment(image, topic_id, index, self._broker.node_id, directory_id)
+            for (topic_id, index), directory_id in stayed.items()
+            if topic_id in image.topics_by_id
+        )
+        decided = [record for record in reverts if record is not None]
+        node_id, broker_epoch = self._broker
+        lost = self._partitions.offline() | self._lost_before_followed(image)
+        change = BrokerChange(removed=node_id)
+        decided += await updates_of(image, change, _named(image, lost), own=self._own_settings)
+        decided.append(
+            BrokerRegistrationChangeRecord(
+                broker_id=node_id, broker_epoch=broker_epoch, log_dirs=sorted(self._log_dirs.ids)
+            )
+        )
+        return ControllerResult(decided, lambda error: error, may_split=True)
+
+    def _lost_before_followed(self, image: ClusterImage) -> set[tuple[bytes, int]]:
+        """Those that were placed in a directory which failed before this was committed, so that no log was made of
+        them; by topic id and number."""
+        node_id, online = self._broker.node_id, self._log_dirs.ids
+        return {
+            (topic.topic_id, index)
+            for topic in image.topics.values()
+            for index, partition in topic.partitions.items()
+            if node_id in partition.replicas
+            and not is_online(partition, node_id, online)
+            and self._partitions.find(topic.name, index) is None
+        }
+
+
+def _named(image: ClusterImage, lost: Container[tuple[bytes, int]]) -> Iterator[SomeOf]:
+    """Those of these partitions, by topic id and number, that there are."""
+    for topic in image.topics.values():
+        yield topic, [each for each in topic.partitions.items() if (topic.topic_id, each[0]) in lost]

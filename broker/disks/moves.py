@@ -15,10 +15,10 @@ import logging
 import os
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from broker.controller.assigned_directories import actual_directory, directory_of
 from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from broker.controller.registration import actual_directory, directory_of
 from broker.disks.log_dirs import LogDirMove
 from broker.replicas.partitions import FAULTS
 from protocol.errors import Error, KafkaError
@@ -26,20 +26,24 @@ from storage.directory import future_log_copying
 from storage.log.partition_log import sync_cut
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from broker.controller.image import ClusterImage, PartitionImage
-    from broker.controller.own_broker import AssignDirectory
     from broker.controller.replica_placer import Placement
     from broker.disks.log_dirs import LogDirs
-    from broker.environment.environment import Chance
-    from broker.environment.scheduler import Clock, Scheduled, Scheduler
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.environment.scheduler import Chance, Clock, Scheduled, Scheduler
+    from broker.quotas import ReplicationQuota
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from storage.directory.log_directory import LogDirectory
 
 log = logging.getLogger("barnabas.log_dir_moves")
+
+AnsweredLater: TypeAlias = "Callable[[KafkaError | None], None]"
+
+AssignDirectory: TypeAlias = "Callable[[tuple[bytes, int], bytes, AnsweredLater], bool]"
+"""Has the controller record that the replica of a topic id and number is in the directory of that id. Returns whether
+that is committed; where it isn't yet, the last argument is told. Raises KafkaError where it is refused at once."""
 
 
 class ReplicaDirectories:

@@ -1,5 +1,5 @@
-"""Time as a node has it: what it is (`Clock`), when things happen (`Scheduler`), who takes too much of it
-(`Watchdog`), and the coordinators' timers.
+"""Time and chance as a node has them: what time it is (`Clock`), when things happen (`Scheduler`), who takes too much
+time (`Watchdog`), the coordinators' timers, and what is drawn (`Chance`).
 
 All are ports, so that a test can move time. The scheduler is one rather than the loop itself, so that several nodes
 of one process each learn of their own failures, and so that a test may drop all that a node still had to do, as a
@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 from coordinator.timer_queue import TimerQueue
 from protocol.errors import stops_the_broker
+from protocol.wire.primitives import uuid_to_text
 
 watchdog_log = logging.getLogger("barnabas.watchdog")
 log = logging.getLogger("barnabas.coordination")
@@ -51,6 +52,51 @@ class SystemClock:
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+# --- Chance, in the forms in which Kafka has it -------------------------------------------------------------
+
+
+class Chance:
+    """Draws from one source of random bytes: the machine's, or a test's that begins with a seed."""
+
+    __slots__ = ("token_bytes",)
+
+    def __init__(self, token_bytes: Callable[[int], bytes]) -> None:
+        """`token_bytes(n)` draws n bytes."""
+        self.token_bytes = token_bytes
+
+    def token_hex(self, size: int) -> str:
+        """Two hex digits for each of `size` bytes."""
+        return self.token_bytes(size).hex()
+
+    def folder_name(self) -> str:
+        """32 hex digits: what a folder is told apart by that is moved, deleted or set aside."""
+        return self.token_hex(16)
+
+    def randrange(self, start: int, stop: int | None = None) -> int:
+        """From `start` to below `stop`; from 0 to below `start` where only that is given. As `random.randrange`."""
+        low, count = (0, start) if stop is None else (start, stop - start)
+        if count <= 0:
+            raise ValueError(f"nothing to draw from: {start}, {stop}")
+        bits = (count - 1).bit_length()
+        size = (bits + 7) // 8
+        while True:
+            # what lies above is drawn again rather than folded in: all are as likely
+            drawn = int.from_bytes(self.token_bytes(size), "big") >> (size * 8 - bits)
+            if drawn < count:
+                return low + drawn
+
+    def uuid(self) -> bytes:
+        """16 bytes of version 4 whose text begins with no dash, since tools would take it for an option
+        (Kafka: `Uuid.randomUuid`)."""
+        while True:
+            drawn = bytearray(self.token_bytes(16))
+            drawn[6] = drawn[6] & 0x0F | 0x40
+            drawn[8] = drawn[8] & 0x3F | 0x80
+            found = bytes(drawn)
+            if not uuid_to_text(found).startswith("-"):
+                return found
 
 
 # --- Callbacks on the loop, soon or after a while -----------------------------------------------------------

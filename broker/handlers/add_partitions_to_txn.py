@@ -13,7 +13,6 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
 from broker.controller.image import is_internal
 from broker.coordination.transactions import as_known
 from broker.network.later import Later
@@ -31,7 +30,7 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
 )
 from protocol.topic_partition import TopicPartition
-from protocol.waiting import at_once, turn
+from protocol.waiting import Pause, at_once, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage

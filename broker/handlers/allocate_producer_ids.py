@@ -1,22 +1,52 @@
-"""AllocateProducerIds (67), version 0, of a controller: a block of producer ids for a broker (KIP-730)."""
+"""AllocateProducerIds (67), version 0, of a controller: a block of producer ids for a broker (KIP-730). No other is
+ever given the same.
+
+Source: `ProducerIdControlManager.generateNextProducerId`.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.producer_id_allocation import allocate_producer_ids
-from broker.controller.registration import BrokerIncarnation
-from broker.network.later import Later
+from broker.controller.controller import ControllerResult
+from broker.controller.registration import BrokerIncarnation, check_broker_epoch
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from coordinator.transaction.producer_ids import BLOCK_SIZE
-from protocol.errors import KafkaError
+from protocol.errors import Error, KafkaError
+from protocol.messages.metadata_records import ProducerIdsRecord
 from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 if TYPE_CHECKING:
+    from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 
 
+LAST_PRODUCER_ID = (1 << 63) - 1  # Long.MAX_VALUE
+
+
+def allocate_producer_ids(
+    image: ClusterImage, broker: BrokerIncarnation, size: int = BLOCK_SIZE
+) -> ControllerResult[int | KafkaError]:
+    """The answer is the first id of the block.
+
+    Raises KafkaError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR where so many aren't left.
+    """
+    check_broker_epoch(image, broker)
+    first = image.next_producer_id
+    if first > LAST_PRODUCER_ID - size:
+        raise KafkaError(
+            Error.UNKNOWN_SERVER_ERROR,
+            "Exhausted all producerIds as the next block's end producerId has exceeded the int64 type limit",
+        )
+    record = ProducerIdsRecord(
+        broker_id=broker.node_id, broker_epoch=broker.broker_epoch, next_producer_id=first + size
+    )
+    return ControllerResult([record], lambda error: first if error is None else error)
+
+
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
@@ -26,17 +56,7 @@ async def handle(
     if refusal is not None:
         return AllocateProducerIdsResponse(error_code=refusal.error)
     broker = BrokerIncarnation(request.broker_id, request.broker_epoch)
-    later: Later[AllocateProducerIdsResponse] = Later()
-
-    def reply(first: int | KafkaError) -> None:
-        if isinstance(first, KafkaError):
-            later.reply(AllocateProducerIdsResponse(error_code=first.error))
-        else:
-            later.reply(AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE))
-
-    later.waits_for(
-        node.controller.submit(
-            lambda image: allocate_producer_ids(image, broker), later.guarded(reply), later.fail
-        )
-    )
-    return await later
+    first = await node.controller.submit(lambda image: allocate_producer_ids(image, broker))
+    if isinstance(first, KafkaError):
+        return AllocateProducerIdsResponse(error_code=first.error)
+    return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=BLOCK_SIZE)

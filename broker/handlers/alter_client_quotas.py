@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import ControllerResult, Pause
+from broker.controller.controller import ControllerResult
 from broker.controller.quota_decisions import IP, Outcomes, altered
 from broker.network.endpoints import Addresses
 from broker.network.later import Later
-from broker.network.turns import PER_TURN
+from broker.network.turns import PER_TURN, runs_to_its_end
 from broker.security.authorizer import (
     AUTHORIZATION_FAILED,
     CLUSTER_NAME,
@@ -25,7 +25,7 @@ from protocol.messages.configs import (
     AlterEntryResult,
     EntityData,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
@@ -40,6 +40,7 @@ MOST_PARTS = 1_000
 """Of the entity of one entry. There are three types of them, of which each counts once."""
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
@@ -51,47 +52,31 @@ async def handle(
     if any(len(entry.entity) > MOST_PARTS for entry in request.entries):
         too_long = KafkaError(Error.INVALID_REQUEST, f"An entity may have {MOST_PARTS} parts.")
         return await _refused(request, too_long)
-    later: Later[AlterClientQuotasResponse] = Later()
+    looked_up: Later[Addresses] = Later()
+    looked_up.waits_for(node.host_names.look_up(_hosts(request), looked_up.reply, context, MOST_HOST_NAMES))
+    addresses = await looked_up
 
-    def alter(addresses: Addresses) -> None:
-        later.on_abandon = None  # from now on it is the controller's
-
-        def is_host(host: str) -> bool:
-            if host not in addresses:
-                raise KafkaError(
-                    Error.INVALID_REQUEST,
-                    f"{host} is not looked up: a request may have {MOST_HOST_NAMES} names of hosts.",
-                )
-            return addresses[host] is not None
-
-        async def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
-            decided, outcomes = await altered(image, request.entries, is_host)
-            return ControllerResult(
-                [] if request.validate_only else decided,
-                lambda failure: {entity: refusal or failure for entity, refusal in outcomes.items()},
+    def is_host(host: str) -> bool:
+        if host not in addresses:
+            raise KafkaError(
+                Error.INVALID_REQUEST,
+                f"{host} is not looked up: a request may have {MOST_HOST_NAMES} names of hosts.",
             )
+        return addresses[host] is not None
 
-        forget = node.quotas.expect(addresses)
+    async def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
+        decided, outcomes = await altered(image, request.entries, is_host)
+        return ControllerResult(
+            [] if request.validate_only else decided,
+            lambda failure: {entity: refusal or failure for entity, refusal in outcomes.items()},
+        )
 
-        def reply(outcomes: Outcomes | KafkaError) -> None:
-            forget()
-            if isinstance(outcomes, KafkaError):
-                node.turns.reply(_refused(request, outcomes), later, context)
-            else:
-                node.turns.reply(_response(outcomes), later, context)
-
-        def failed(error: BaseException) -> None:
-            forget()
-            later.fail(error)
-
-        withdraw = node.controller.submit(decide, later.guarded(reply), failed)
-        if withdraw is not None:
-            later.waits_for(lambda: withdraw() and forget())
-
-    end = node.host_names.look_up(_hosts(request), later.guarded(alter), context, MOST_HOST_NAMES)
-    if end is not None:
-        later.on_abandon = end
-    return await later
+    forget = node.quotas.expect(addresses)
+    try:
+        outcomes = await node.controller.submit(decide)
+    finally:
+        forget()
+    return await (_refused(request, outcomes) if isinstance(outcomes, KafkaError) else _response(outcomes))
 
 
 def _hosts(request: AlterClientQuotasRequest) -> list[str]:

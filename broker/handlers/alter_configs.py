@@ -17,8 +17,6 @@ from broker.security.authorizer import ConfigRights
 from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
-    from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
@@ -51,13 +49,12 @@ async def handle(
         asked.answered(told.responses)
         return AlterConfigsResponse(responses=asked.responses)
     rights = ConfigRights(node.authorizer, context, security.Operation.ALTER_CONFIGS)
-    return await replaced_here(asked, node.controller, node.config, rights, request)
+    return await replaced_here(asked, node, rights, request)
 
 
 async def replaced_here(
     asked: ConfigRequest[AlterConfigsResource],
-    controller: Controller,
-    config: BrokerConfig,
+    node: ControllerPorts,
     rights: ConfigRights,
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse:
@@ -65,9 +62,9 @@ async def replaced_here(
 
     def decide(image: ClusterImage, resource: AlterConfigsResource) -> list[Message]:
         of = (resource.resource_type, resource.resource_name)
-        return config_decisions.replaced(image, config, of, _wanted(resource))
+        return config_decisions.replaced(image, node.config, of, _wanted(resource))
 
-    await alter_remaining(asked, controller, rights, decide, validate_only=request.validate_only)
+    await alter_remaining(asked, node, rights, decide, validate_only=request.validate_only)
     return AlterConfigsResponse(responses=asked.responses)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.partition_requests import reassigned_partitions
-from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
@@ -19,13 +19,14 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.controller_result import ControllerResult
+    from broker.controller.controller import ControllerResult
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from protocol.waiting import Waiting
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
@@ -38,16 +39,12 @@ async def handle(
         return AlterPartitionReassignmentsResponse(error_message="")
     if request.timeout_ms <= 0:
         return _refused(request, KafkaError(Error.REQUEST_TIMED_OUT))
-    later: Later[AlterPartitionReassignmentsResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[AlterPartitionReassignmentsResponse]]:
-        return reassigned_partitions(image, request, node.own_settings())
+        return reassigned_partitions(image, request, node.own_settings)
 
-    def reply(answer: AlterPartitionReassignmentsResponse | KafkaError) -> None:
-        later.reply(_refused(request, answer) if isinstance(answer, KafkaError) else answer)
-
-    later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
-    return await later
+    answer = await node.controller.submit(decide)
+    return _refused(request, answer) if isinstance(answer, KafkaError) else answer
 
 
 def _refused(

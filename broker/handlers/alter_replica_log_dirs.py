@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.controller_result import Pause
 from broker.network.turns import runs_to_its_end
 from broker.replicas.partitions import FAULTS
 from broker.security.authorizer import Operation, allows_on_cluster
@@ -23,7 +22,7 @@ from protocol.messages.cluster_admin import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from broker.controller.replica_placer import Placement

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import ControllerResult
 from broker.controller.scram_decisions import Outcomes, altered
-from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.security import (
@@ -24,31 +24,25 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
     request: AlterUserScramCredentialsRequest,
 ) -> AlterUserScramCredentialsResponse:
-    later: Later[AlterUserScramCredentialsResponse] = Later()
-
     async def decide(image: ClusterImage) -> ControllerResult[Outcomes]:
         decided, outcomes = await altered(image, request.deletions, request.upsertions)
         return ControllerResult(
             decided, lambda failure: {user: refusal or failure for user, refusal in outcomes.items()}
         )
 
-    def reply(outcomes: Outcomes | KafkaError) -> None:
-        if isinstance(outcomes, KafkaError):
-            users = {each.name for each in request.deletions} | {each.name for each in request.upsertions}
-            outcomes = dict.fromkeys(sorted(users), outcomes)
-        later.reply(_response(outcomes))
-
-    refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
-    if refusal is None:
-        later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
-    else:
-        reply(refusal)
-    return await later
+    outcomes: Outcomes | KafkaError | None = cluster_refusal(node.authorizer, context, Operation.ALTER)
+    if outcomes is None:
+        outcomes = await node.controller.submit(decide)
+    if isinstance(outcomes, KafkaError):
+        users = {each.name for each in request.deletions} | {each.name for each in request.upsertions}
+        outcomes = dict.fromkeys(sorted(users), outcomes)
+    return _response(outcomes)
 
 
 def _response(outcomes: Outcomes) -> AlterUserScramCredentialsResponse:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.turns import decided
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.controller.config_decisions import ConfigRequest, R
-    from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
+    from broker.handlers.node_ports import ControllerPorts
     from broker.security.authorizer import ConfigRights
     from protocol.wire.schema import Message
 
 
 async def alter_remaining(
     asked: ConfigRequest[R],
-    controller: Controller,
+    node: ControllerPorts,
     rights: ConfigRights,
     decide: Callable[[ClusterImage, R], list[Message]],
     *,
@@ -27,8 +25,9 @@ async def alter_remaining(
     """Of those that the client may alter: each is answered by `asked.responses` then. `decide` raises KafkaError."""
     await asked.authorize(rights.refusal)
     if asked.remaining:
-        refusal = await decided(
-            controller, lambda image: asked.decide(image, decide, validate_only=validate_only)
+        deciding = node.controller.submit(
+            lambda image: asked.decide(image, decide, validate_only=validate_only)
         )
+        refusal = await node.turns.to_the_end(deciding)
         if refusal is not None:
             asked.refuse_remaining(refusal)

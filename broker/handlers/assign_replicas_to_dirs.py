@@ -6,16 +6,21 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.partition_changes import TopicIdPartition, Wish, partition_change
+from broker.controller.partition_changes import (
+    PartitionTerms,
+    TopicIdPartition,
+    Wish,
+    leader_and_isr_updates,
+    partition_change,
+)
 from broker.controller.partition_requests import ReplicaDirectory, assign_replicas
-from broker.controller.partition_updates import PartitionTerms, leader_and_isr_updates
-from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 
 if TYPE_CHECKING:
-    from broker.controller.controller_result import ControllerResult
+    from broker.controller.controller import ControllerResult
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from protocol.wire.schema import Message
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
@@ -31,10 +37,9 @@ async def handle(
     refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return AssignReplicasToDirsResponse(error_code=refusal.error)
-    later: Later[AssignReplicasToDirsResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[AssignReplicasToDirsResponse | KafkaError]]:
-        own = node.own_settings()
+        own = node.own_settings
         terms = PartitionTerms(image, own)
 
         def change(of: ClusterImage, replica: ReplicaDirectory) -> Message | None:
@@ -48,12 +53,5 @@ async def handle(
 
         return assign_replicas(image, request, change, partial(leader_and_isr_updates, own=own))
 
-    def reply(answer: AssignReplicasToDirsResponse | KafkaError) -> None:
-        later.reply(
-            AssignReplicasToDirsResponse(error_code=answer.error)
-            if isinstance(answer, KafkaError)
-            else answer
-        )
-
-    later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
-    return await later
+    answer = await node.controller.submit(decide)
+    return AssignReplicasToDirsResponse(error_code=answer.error) if isinstance(answer, KafkaError) else answer

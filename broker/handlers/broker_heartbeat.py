@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
 if TYPE_CHECKING:
-    from broker.controller.broker_registration import BrokerHeartbeatReply
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
@@ -26,19 +26,11 @@ async def handle(
     refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return BrokerHeartbeatResponse(error_code=refusal.error)
-    later: Later[BrokerHeartbeatResponse] = Later()
-
-    def reply(answer: BrokerHeartbeatReply | KafkaError) -> None:
-        if isinstance(answer, KafkaError):
-            later.reply(BrokerHeartbeatResponse(error_code=answer.error))
-            return
-        later.reply(
-            BrokerHeartbeatResponse(
-                is_caught_up=answer.is_caught_up,
-                is_fenced=answer.is_fenced,
-                should_shut_down=answer.should_shut_down,
-            )
-        )
-
-    later.waits_for(node.cluster_control.heartbeat(request, later.guarded(reply), later.fail))
-    return await later
+    answer = await node.cluster_control.heartbeat(request)
+    if isinstance(answer, KafkaError):
+        return BrokerHeartbeatResponse(error_code=answer.error)
+    return BrokerHeartbeatResponse(
+        is_caught_up=answer.is_caught_up,
+        is_fenced=answer.is_fenced,
+        should_shut_down=answer.should_shut_down,
+    )

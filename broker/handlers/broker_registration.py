@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
@@ -26,15 +27,7 @@ async def handle(
     refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return BrokerRegistrationResponse(error_code=refusal.error)
-    later: Later[BrokerRegistrationResponse] = Later()
-
-    def reply(epoch: int | KafkaError) -> None:
-        if isinstance(epoch, KafkaError):
-            later.reply(BrokerRegistrationResponse(error_code=epoch.error))
-        else:
-            later.reply(BrokerRegistrationResponse(broker_epoch=epoch))
-
-    later.waits_for(
-        node.cluster_control.register(request, context.api_version, later.guarded(reply), later.fail)
-    )
-    return await later
+    epoch = await node.cluster_control.register(request, context.api_version)
+    if isinstance(epoch, KafkaError):
+        return BrokerRegistrationResponse(error_code=epoch.error)
+    return BrokerRegistrationResponse(broker_epoch=epoch)

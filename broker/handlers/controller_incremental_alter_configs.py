@@ -30,4 +30,4 @@ async def handle(
 
     await asked.preprocess(check_controllers_resource)
     rights = ConfigRights(node.authorizer, context, Operation.ALTER_CONFIGS)
-    return await altered_here(asked, node.controller, node.config, rights, request)
+    return await altered_here(asked, node, rights, request)

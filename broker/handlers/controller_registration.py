@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.broker_registration import register_controller
-from broker.network.later import Later
+from broker.controller.cluster_control import register_controller
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
-from protocol.errors import KafkaError
 from protocol.messages.broker_to_controller import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -18,26 +17,16 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
     request: ControllerRegistrationRequest,
 ) -> ControllerRegistrationResponse:
-    later: Later[ControllerRegistrationResponse] = Later()
-
-    def reply(failure: KafkaError | None) -> None:
-        response = ControllerRegistrationResponse(error_message=None)
-        if failure is not None:
-            response.error_code, response.error_message = failure.error, failure.message
-        later.reply(response)
-
-    refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
-    if refusal is None:
-        later.waits_for(
-            node.controller.submit(
-                lambda image: register_controller(image, request), later.guarded(reply), later.fail
-            )
-        )
-    else:
-        reply(refusal)
-    return await later
+    failure = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
+    if failure is None:
+        failure = await node.controller.submit(lambda image: register_controller(image, request))
+    response = ControllerRegistrationResponse(error_message=None)
+    if failure is not None:
+        response.error_code, response.error_message = failure.error, failure.message
+    return response

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
-from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType, denied
 from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
@@ -19,10 +17,9 @@ from protocol.messages.topics import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
-    from broker.controller.topic_requests import Extended
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
@@ -40,17 +37,9 @@ async def handle(
     mutations = node.quotas.mutations_of(context, strict_since=3, now_ms=node.clock.now_ms())
 
     refused, wanted = await _chosen(node.authorizer, context, request, times_named)
-    later: Later[Extended | KafkaError] = Later()
-    later.waits_for(
-        node.topics.add_partitions(
-            wanted,
-            later.reply,
-            later.fail,
-            validate_only=request.validate_only,
-            take=mutations.take,
-        )
+    outcomes = await node.turns.to_the_end(
+        node.topics.add_partitions(wanted, validate_only=request.validate_only, take=mutations.take)
     )
-    outcomes: Extended | KafkaError = await later
     if isinstance(outcomes, KafkaError):
         results = [_result(topic.name, outcomes) for topic in request.topics]
     else:

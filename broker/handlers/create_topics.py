@@ -12,7 +12,7 @@ from collections.abc import Container
 from typing import TYPE_CHECKING
 
 from broker.config.topic_config import effective_topic_configs
-from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, ResourceType, allows_on_cluster
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
@@ -27,11 +27,11 @@ from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.topic_requests import Created
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
@@ -61,30 +61,18 @@ async def handle(
         if node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
     }
     mutations = node.quotas.mutations_of(context, strict_since=6, now_ms=node.clock.now_ms())
-    later: Later[CreateTopicsResponse] = Later()
-
-    def reply(outcomes: Created | KafkaError) -> None:
-        node.turns.reply(answered(outcomes), later, context)
-
-    async def answered(outcomes: Created | KafkaError) -> CreateTopicsResponse:
-        results: list[CreatableTopicResult] = []
-        if isinstance(outcomes, KafkaError):
-            results += (_refused(topic.name, outcomes) for topic in request.topics)
-        else:
-            for topic, outcome in outcomes:
-                results.append(_result(node.config, topic, outcome, describable))
-                if node.turns.is_over:
-                    await turn()
-            results += refused
-        return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
-
     wanted = [topic for topic in request.topics if topic.name in allowed]
-    later.waits_for(
-        node.topics.create(
-            wanted, reply, later.fail, validate_only=request.validate_only, take=mutations.take
-        )
-    )
-    return await later
+    outcomes = await node.topics.create(wanted, validate_only=request.validate_only, take=mutations.take)
+    results: list[CreatableTopicResult] = []
+    if isinstance(outcomes, KafkaError):
+        results += (_refused(topic.name, outcomes) for topic in request.topics)
+    else:
+        for topic, outcome in outcomes:
+            results.append(_result(node.config, topic, outcome, describable))
+            if node.turns.is_over:
+                await turn()
+        results += refused
+    return CreateTopicsResponse(throttle_time_ms=mutations.throttle_ms, topics=results)
 
 
 def _result(

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
-from broker.network.later import Later
 from broker.security.authorizer import Operation, ResourceType, allows_on_cluster, denied
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import (
@@ -21,12 +19,11 @@ from protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicImage
-    from broker.controller.topic_requests import Deleted
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
@@ -50,10 +47,9 @@ async def handle(
 
     selection = _Selection(node.metadata.image, _Rights(node.authorizer, context))
     await selection.choose(asked)
-    later: Later[Deleted | KafkaError] = Later()
-    chosen = [*selection.chosen.values()]
-    later.waits_for(node.topics.delete(chosen, later.reply, later.fail, take=mutations.take))
-    outcomes: Deleted | KafkaError = await later
+    outcomes = await node.turns.to_the_end(
+        node.topics.delete([*selection.chosen.values()], take=mutations.take)
+    )
     if isinstance(outcomes, KafkaError):
         results = _all_refused(asked, outcomes.error)
     else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
 from broker.controller.quota_decisions import matching
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import Error, KafkaError
@@ -15,7 +14,7 @@ from protocol.messages.configs import (
     EntryData,
     ValueData,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.listener_view import ListenerView
+from broker.controller.image import ListenerView
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType, authorized_operations
 from protocol.errors import Error
 from protocol.messages.metadata import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
 from broker.security.authorizer import Operation, allows_on_cluster
 from protocol.errors import Error
 from protocol.messages.cluster_admin import (
@@ -18,7 +17,7 @@ from protocol.messages.cluster_admin import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from storage.directory.log_directory import METADATA_TOPIC
 
 if TYPE_CHECKING:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.controller_result import Pause
-from broker.controller.image import invalid_name_reason, is_internal
-from broker.controller.listener_view import ListenerView
+from broker.controller.image import ListenerView, invalid_name_reason, is_internal
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
 from protocol.errors import Error
 from protocol.messages.metadata import (
@@ -20,7 +18,7 @@ from protocol.messages.metadata import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig

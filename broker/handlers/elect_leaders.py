@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.partition_requests import PREFERRED, elected_leaders, election_of_type
-from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
@@ -16,13 +16,14 @@ from protocol.messages.cluster_admin import (
 )
 
 if TYPE_CHECKING:
-    from broker.controller.controller_result import ControllerResult
+    from broker.controller.controller import ControllerResult
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from protocol.waiting import Waiting
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
@@ -41,16 +42,12 @@ async def handle(
         election_of_type(request.election_type)
     except KafkaError as refused:
         return _refused(context, request, refused.as_value())
-    later: Later[ElectLeadersResponse] = Later()
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[ElectLeadersResponse]]:
-        return elected_leaders(image, request, node.own_settings())
+        return elected_leaders(image, request, node.own_settings)
 
-    def reply(answer: ElectLeadersResponse | KafkaError) -> None:
-        later.reply(_refused(context, request, answer) if isinstance(answer, KafkaError) else answer)
-
-    later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
-    return await later
+    answer = await node.controller.submit(decide)
+    return _refused(context, request, answer) if isinstance(answer, KafkaError) else answer
 
 
 def _refused(

@@ -45,7 +45,7 @@ from protocol.wire.codec import encoder_in_steps
 if TYPE_CHECKING:
     from broker.handlers.node_ports import ReplicaPorts
     from broker.network.context import RequestContext
-    from broker.quotas.client_quotas import ClientQuotas
+    from broker.quotas import ClientQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.fetch_sessions import FetchPlan, FetchTarget
 

@@ -10,14 +10,12 @@ fresh broker are as fast as any later ones.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.listener_view import alive_node
+from broker.controller.image import alive_node
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from broker.network.later import Later
 from broker.security.authorizer import (
     AUTHORIZATION_FAILED,
     CLUSTER_ACTION,
@@ -31,7 +29,6 @@ from protocol.messages.metadata import Coordinator, FindCoordinatorRequest, Find
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.topic_requests import TopicRequests
     from broker.coordination.groups import Groups
     from broker.coordination.share_states import ShareStates
     from broker.coordination.transactions import Transactions
@@ -70,23 +67,19 @@ class _Coordinators(NamedTuple):
     """What it takes to find one."""
 
     metadata: MetadataLog
-    topics: TopicRequests
     groups: Groups
     transactions: Transactions
     share_states: ShareStates
-    creations: list[Later[None]]
-    """Of the internal topic, where it was found missing."""
+    missing: dict[str, None]
+    """The internal topic, where it wasn't found."""
 
     def find(self, key_type: int, key: str, listener_name: str) -> _Found:
         """Of a group, a transaction or a share partition."""
         name, coordinators = self._by_type(key_type)
         image = self.metadata.image
-        if name not in image.topics and not self.creations:
-            creation: Later[None] = Later()
-            self.creations.append(creation)
-            creation.waits_for(self.topics.auto_create([name], partial(creation.reply, None), creation.fail))
         topic = image.topics.get(name)
         if topic is None:
+            self.missing[name] = None
             return _Found(Error.COORDINATOR_NOT_AVAILABLE)
         partition = topic.partitions.get(coordinators.partition_of(key))
         node = None if partition is None else alive_node(image, partition.leader, listener_name)
@@ -103,28 +96,18 @@ class _Coordinators(NamedTuple):
         return SHARE_STATE_TOPIC, self.share_states
 
 
-def handle(
+async def handle(
     node: BrokerPorts,
     context: RequestContext,
     request: FindCoordinatorRequest,
-) -> FindCoordinatorResponse | Later[FindCoordinatorResponse]:
-    coordinators = _Coordinators(
-        node.metadata, node.topics, node.groups, node.transactions, node.share_states, []
-    )
+) -> FindCoordinatorResponse:
+    coordinators = _Coordinators(node.metadata, node.groups, node.transactions, node.share_states, {})
     answer = _answer(coordinators, node.authorizer, context, request)
-    created = coordinators.creations[0].answer() if coordinators.creations else None
-    if created is None:
-        return answer
-    # the internal topic is there as soon as that is committed: why send the client away to ask again?
-    later: Later[FindCoordinatorResponse] = Later()
-
-    def tell(creation: Later[None]) -> None:
-        creation.result()  # which may be an error of ours
-        later.reply(_answer(coordinators, node.authorizer, context, request))
-
-    later.on_abandon = created.abandon
-    created.when_answered(partial(later.guarded(tell), created))
-    return later.answer()
+    if coordinators.missing:
+        # the internal topic is there as soon as that is committed: why send the client away to ask again?
+        await node.topics.auto_create([*coordinators.missing])
+        answer = _answer(coordinators, node.authorizer, context, request)
+    return answer
 
 
 def _answer(

@@ -24,8 +24,6 @@ from protocol.messages.configs import (
 )
 
 if TYPE_CHECKING:
-    from broker.config.broker_config import BrokerConfig
-    from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
@@ -75,13 +73,12 @@ async def handle(
         assert isinstance(told, IncrementalAlterConfigsResponse)
         asked.answered(told.responses)
         return IncrementalAlterConfigsResponse(responses=asked.responses)
-    return await altered_here(asked, node.controller, node.config, rights, request)
+    return await altered_here(asked, node, rights, request)
 
 
 async def altered_here(
     asked: ConfigRequest[IncrementalAlterConfigsResource],
-    controller: Controller,
-    config: BrokerConfig,
+    node: ControllerPorts,
     rights: ConfigRights,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse:
@@ -96,9 +93,9 @@ async def altered_here(
         if has_unknown_operation:
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR)  # Kafka's controller fails on the request as a whole
         of = (resource.resource_type, resource.resource_name)
-        return config_decisions.altered(image, config, of, _alterations(resource))
+        return config_decisions.altered(image, node.config, of, _alterations(resource))
 
-    await alter_remaining(asked, controller, rights, decide, validate_only=request.validate_only)
+    await alter_remaining(asked, node, rights, decide, validate_only=request.validate_only)
     return IncrementalAlterConfigsResponse(responses=asked.responses)
 
 

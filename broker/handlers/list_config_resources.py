@@ -8,13 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, RESOURCE_TYPES
-from broker.controller.controller_result import Pause
-from broker.controller.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
-from broker.controller.listener_view import ListenerView
+from broker.controller.image import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    ListenerView,
+)
 from broker.security.authorizer import Operation, allows_on_cluster
 from protocol.errors import Error
 from protocol.messages.configs import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from collections.abc import Collection

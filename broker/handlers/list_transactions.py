@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
 from broker.network.turns import PER_TURN
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.java.re2 import Pattern, PatternSyntaxError, compile_pattern
@@ -22,7 +21,7 @@ from protocol.messages.transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
 )
-from protocol.waiting import compute, turn
+from protocol.waiting import Pause, compute, turn
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import TransactionPorts

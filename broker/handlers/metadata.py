@@ -9,13 +9,16 @@ answered Kafka before KRaft; its answer is UNKNOWN_TOPIC_OR_PARTITION now (see G
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from broker.controller.controller_result import Pause
-from broker.controller.image import NO_LEADER, PartitionImage, TopicImage, invalid_name_reason, is_internal
-from broker.controller.listener_view import ListenerView
-from broker.network.later import Later
+from broker.controller.image import (
+    NO_LEADER,
+    ListenerView,
+    PartitionImage,
+    TopicImage,
+    invalid_name_reason,
+    is_internal,
+)
 from broker.network.turns import PER_TURN, in_turns, portions
 from broker.security.authorizer import (
     CLUSTER,
@@ -35,7 +38,7 @@ from protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
@@ -130,12 +133,7 @@ class _Topics(NamedTuple):
         allowed = [name for name in missing if name not in denied]
         wanted = [name for name in allowed if invalid_name_reason(name) is None]
         if wanted:
-            creation: Later[None] = Later()
-            then = partial(creation.reply, None)
-            creation.waits_for(self.topics.auto_create(wanted, then, creation.fail))
-            under_way = creation.answer()
-            if under_way is not None:
-                await under_way
+            await self.topics.auto_create(wanted)
         return allowed
 
     def _tell_missing(self, missing: Sequence[str], found: _Described) -> None:

@@ -8,10 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping
 
     from broker.config.broker_config import BrokerConfig
+    from broker.controller.cluster_control import ClusterControl
     from broker.controller.controller import Controller
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.partition_updates import OwnSettings
-    from broker.controller.quorum_requests import QuorumRequests, ReplicaProgress
+    from broker.controller.partition_changes import OwnSettings
+    from broker.controller.quorum_requests import DelayedMetadataFetches, QuorumRequests, ReplicaProgress
     from broker.controller.replica_placer import Placement
     from broker.controller.topic_requests import TopicRequests
     from broker.coordination.groups import Groups
@@ -22,19 +23,15 @@ if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.disks.log_dirs import LogDirs
     from broker.disks.moves import LogDirMoves
-    from broker.environment.environment import Chance
-    from broker.environment.scheduler import Clock, Scheduler
+    from broker.environment.scheduler import Chance, Clock, Scheduler
     from broker.network.answers import Answer, PendingAnswer
     from broker.network.connection import Connection
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints, HostNames
     from broker.network.turns import Turns
-    from broker.peers.forwarding import Forwarding, Sender
+    from broker.peers.controller_channel import Forwarding, Sender
     from broker.peers.own_cluster import Cluster
-    from broker.quorum.cluster_control import ClusterControl
-    from broker.quorum.delayed_metadata_fetches import DelayedMetadataFetches
-    from broker.quotas.client_quotas import ClientQuotas
-    from broker.quotas.replication_quotas import ReplicationQuotas
+    from broker.quotas import ClientQuotas, ReplicationQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.replicas.fetch_sessions import FetchSessions
     from broker.replicas.partitions import Partitions
@@ -117,7 +114,7 @@ class ControllerPorts(NodePorts, Protocol):
     def controller(self) -> Controller: ...
 
     @property
-    def own_settings(self) -> Callable[[], OwnSettings]: ...
+    def own_settings(self) -> OwnSettings: ...
 
     @property
     def topics(self) -> TopicRequests: ...

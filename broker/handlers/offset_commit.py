@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
 from broker.network.later import Later
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC
@@ -29,7 +28,7 @@ from protocol.messages.groups import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicImage

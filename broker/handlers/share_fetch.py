@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from broker.handlers.node_ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.network.turns import Turns
-    from broker.quotas.client_quotas import ClientQuotas
+    from broker.quotas import ClientQuotas
     from broker.shares.share_fetching import Answers
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
     from broker.shares.share_session_cache import ShareKey

@@ -22,7 +22,7 @@ from protocol.wire.codec import encoder
 if TYPE_CHECKING:
     from broker.environment.scheduler import Clock
     from broker.network.context import RequestContext
-    from broker.quotas.client_quotas import ClientQuotas
+    from broker.quotas import ClientQuotas
     from broker.replicas.current_leaders import CurrentLeaders
     from broker.shares.share_fetching import Answers
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager

@@ -17,7 +17,6 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.produce_verification import TransactionSupportedOperation
 from broker.network.later import Later
@@ -42,7 +41,7 @@ from protocol.messages.transactions import (
     TxnOffsetCommitResponseTopic,
 )
 from protocol.records.batch import NO_SEQUENCE
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicImage

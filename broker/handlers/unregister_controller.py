@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.broker_registration import unregister_controller
-from broker.network.later import Later
+from broker.controller.cluster_control import unregister_controller
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.messages.cluster_admin import UnregisterControllerRequest, UnregisterControllerResponse
 
 if TYPE_CHECKING:
-    from broker.controller.controller_result import ControllerResult
+    from broker.controller.controller import ControllerResult
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
@@ -18,23 +18,17 @@ if TYPE_CHECKING:
     from protocol.waiting import Waiting
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts, context: RequestContext, request: UnregisterControllerRequest
 ) -> UnregisterControllerResponse:
-    later: Later[UnregisterControllerResponse] = Later()
-
     def decide(image: ClusterImage) -> Waiting[ControllerResult[KafkaError | None]]:
         return unregister_controller(image, request.controller_id, active_id=node.node_id)
 
-    def reply(failure: KafkaError | None) -> None:
-        response = UnregisterControllerResponse()
-        if failure is not None:
-            response.error_code, response.error_message = failure.error, failure.message
-        later.reply(response)
-
-    refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
-    if refusal is None:
-        later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
-    else:
-        reply(refusal)
-    return await later
+    failure = cluster_refusal(node.authorizer, context, Operation.ALTER)
+    if failure is None:
+        failure = await node.controller.submit(decide)
+    response = UnregisterControllerResponse()
+    if failure is not None:
+        response.error_code, response.error_message = failure.error, failure.message
+    return response

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import ControllerResult
 from broker.controller.feature_decisions import FeatureUpdate, updated
-from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
 
 
+@runs_to_its_end
 async def handle(
     node: ControllerPorts,
     context: RequestContext,
@@ -39,7 +40,6 @@ async def handle(
         for update in request.feature_updates
     ]
     static = node.config.static.get("min.insync.replicas")
-    later: Later[UpdateFeaturesResponse] = Later()
 
     async def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
         try:
@@ -54,11 +54,8 @@ async def handle(
             raise KafkaError(error.error, message) from error
         return ControllerResult([] if request.validate_only else decided, lambda failure: failure)
 
-    def reply(failure: KafkaError | None) -> None:
-        later.reply(_updated(context, updates) if failure is None else _refused(failure))
-
-    later.waits_for(node.controller.submit(decide, later.guarded(reply), later.fail))
-    return await later
+    failure = await node.controller.submit(decide)
+    return _updated(context, updates) if failure is None else _refused(failure)
 
 
 def _updated(context: RequestContext, updates: Sequence[FeatureUpdate]) -> UpdateFeaturesResponse:

@@ -32,7 +32,7 @@ from broker.network.context import RequestContext
 from broker.network.later import Later
 from broker.network.pieces import ENTRY_LISTS, LIST_BYTES, bounded, in_pieces, is_long, produced
 from broker.network.turns import PER_TURN
-from broker.quotas.client_quotas import charge
+from broker.quotas import charge
 from protocol.apis import API_VERSIONS_KEY, APIS, decode_request_header
 from protocol.errors import CodecError, KafkaError, stops_the_broker
 from protocol.waiting import Waiting, turn
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from broker.network.answers import PendingAnswer
     from broker.network.connection import Connection
     from broker.network.turns import Turns
-    from broker.peers.forwarding import Forwarding, Sender
-    from broker.quotas.client_quotas import ClientQuotas
+    from broker.peers.controller_channel import Forwarding, Sender
+    from broker.quotas import ClientQuotas
 
 
 # --- How one version of one API is decoded, handled and encoded, and its answer framed ------------------------

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.environment.network import Names
 from broker.environment.threads import Asker, Computing, ComputingAtOnce, Outside
 

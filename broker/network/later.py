@@ -96,21 +96,6 @@ class Later(Generic[R]):
 
         return call
 
-    def pass_on(self, other: Later[R]) -> None:
-        """What this is answered with, the other is answered with, too; the client of the other may give this up."""
-        if other._state is _ABANDONED:
-            self.abandon_with(other)
-            return
-
-        def then() -> None:
-            if self._state is _FAILED:
-                other.fail(self._take_failure())
-            else:
-                other.reply(self._outcome)
-
-        other.on_abandon = lambda: self.abandon_with(other)
-        self.when_answered(then)
-
     def abandon_with(self, other: Later[Any]) -> None:
         """The client of the other one has hung up, whose answer needed this one. Who is told of what that fails with
         is told of what this does."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from broker.network.dispatch import Dispatcher
     from broker.network.endpoints import BoundEndpoint
     from broker.network.memory import Memory
-    from broker.quotas.client_quotas import ConnectionRates
+    from broker.quotas import ConnectionRates
 
 log = logging.getLogger("barnabas.connection")
 

@@ -30,10 +30,8 @@ from broker.network.later import Later
 from protocol.waiting import Compute, Waiting, turn
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller, Decide
     from broker.environment.scheduler import Scheduled, Scheduler, Watchdog
     from broker.network.context import RequestContext
-    from protocol.errors import KafkaError
 
 
 log = logging.getLogger("barnabas.dispatch")
@@ -212,23 +210,19 @@ class Turns:
         self._go_on(under_way, wanted)
         return later
 
-    def reply(self, steps: Waiting[R], later: Later[R], context: RequestContext | None = None) -> None:
-        """The steps make what is answered: in this call where one does."""
-        try:
-            answer = self.answer(steps, context)
-        except Exception as error:
-            later.fail(error)
-            return
-        if isinstance(answer, Later):
-            answer.pass_on(later)
-        else:
-            later.reply(answer)
+    async def to_the_end(self, steps: Waiting[R]) -> R:
+        """What the steps of a request return: they go on where its client hangs up, though the request doesn't, unless
+        what they wait for can be taken back."""
+        answer = self.answer(steps, to_the_end=True)
+        return await answer if isinstance(answer, Later) else answer
 
-    def carry_out(self, steps: Waiting[None], failed: Callable[[BaseException], None]) -> None:
-        """Steps that nobody waits for. Raises what the first raises; `failed` is told of what a later one does."""
+    def carry_out(self, steps: Waiting[None], failed: Callable[[BaseException], None]) -> Later[None] | None:
+        """Steps that nobody waits for. Raises what the first raises; `failed` is told of what a later one does. Where
+        what is returned has an `on_abandon`, it may be given up."""
         later = self.answer(steps, to_the_end=True)
         if isinstance(later, Later):
             later.when_answered(partial(_fail_by, later, failed))
+        return later
 
     def soon(self, then: Callable[[], object]) -> None:
         """`then` is called once what is at hand is done: behind the step, where one is being taken in a turn."""
@@ -309,6 +303,11 @@ class Turns:
             under_way.take_back()
         under_way.steps.close()
 
+    def _take_back(self, under_way: _UnderWay, wanted: Later[Any]) -> None:
+        """The client has hung up; what it waits for may be under way by now, and then it goes on."""
+        if wanted.on_abandon is not None:
+            self._abandon(under_way)
+
     def _go_on(self, under_way: _UnderWay, wanted: Wish) -> None:
         if wanted is None:
             self._waiting.append(under_way)
@@ -327,7 +326,7 @@ class Turns:
             under_way.awaited = wanted
             if under_way.to_the_end and wanted.on_abandon is not None:
                 # what it waits for can be taken back
-                under_way.later.waits_for(lambda: self._abandon(under_way))
+                under_way.later.waits_for(partial(self._take_back, under_way, wanted))
             wanted.when_answered(lambda: then(*_outcome(wanted)))
         else:
             under_way.take_back = self._computing(wanted, then, under_way.context)
@@ -426,13 +425,3 @@ async def in_line(lines: Lines[K], key: K, steps: Waiting[A]) -> A:
             waiting.popleft().reply(None)
         else:
             del lines[key]
-
-
-# --- A decision of the controller as a step of a request that goes in turns -----------------------------------
-
-
-async def decided(controller: Controller, decide: Decide[T]) -> T | KafkaError:
-    """What `Controller.submit` replies; the turn ends only where that isn't known at once."""
-    later: Later[T | KafkaError] = Later()
-    later.waits_for(controller.submit(decide, later.reply, later.fail))
-    return await later

@@ -9,19 +9,22 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from broker.config.errors import StartError
-from broker.controller.assigned_directories import directory_of
+from broker.config.definitions import StartError
 from broker.controller.metadata_versions import CORDONED_SINCE, METADATA_VERSION
 from broker.controller.observer import AfterAnswer, Observer, ObserverIdentity
-from broker.controller.registration import BrokerIncarnation
+from broker.controller.registration import BrokerIncarnation, directory_of
+from broker.coordination.producer_id_blocks import ProducerIdBlocks
+from broker.disks.failures import ToldLosses
 from broker.fault_handler import Milestone
-from broker.peers.assignments_manager import Assignment, AssignmentsManager, ToldLosses
-from broker.peers.controller_channel import ControllerChannel, ProducerIdRequests, TopicCreationRequests
-from broker.peers.forwarding import Forwarding
-from broker.peers.lifecycle import BrokerLifecycle, Listening
+from broker.peers.assignments_manager import Assignment, AssignmentsManager
+from broker.peers.controller_channel import (
+    ControllerChannel,
+    Forwarding,
+    TopicCreationRequests,
+)
+from broker.peers.lifecycle import BrokerLifecycle, Listening, registration_request
 from broker.peers.other_brokers import OtherBrokers, software_version
 from broker.peers.peer import OnePeer, PeerSettings
-from broker.registration_request import registration_request
 from protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -30,19 +33,19 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import TopicChanges
     from broker.controller.metadata_log import MetadataLog
-    from broker.controller.own_broker import AnsweredLater
     from broker.controller.topic_requests import Create
     from broker.coordination.latest_offsets import AskLatestOffset
     from broker.coordination.produce_verification import AskElsewhere
     from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
+    from broker.disks.moves import AnsweredLater
     from broker.environment.environment import Environment
     from broker.environment.network import Network
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.fault_handler import FaultHandler
     from broker.network.endpoints import Address, Endpoints
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
     from protocol.wire.schema import Message
@@ -226,8 +229,8 @@ class JoinedCluster:
         self._producer_ids.allocate(size, then)
 
     @cached_property
-    def _producer_ids(self) -> ProducerIdRequests:
-        return ProducerIdRequests(self.to_controller(), self.incarnation)
+    def _producer_ids(self) -> ProducerIdBlocks:
+        return ProducerIdBlocks(self.to_controller(), self.incarnation)
 
     @property
     def incarnation(self) -> BrokerIncarnation:

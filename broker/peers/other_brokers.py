@@ -16,8 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from broker.controller.image import NO_LEADER
-from broker.controller.listener_view import alive_node
+from broker.controller.image import NO_LEADER, alive_node
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.peers.peer import OnePeer, PeerSettings
 from broker.peers.replica_fetchers import ReplicaFetchers
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
     from broker.environment.network import Network
     from broker.environment.scheduler import Scheduler
     from broker.fault_handler import FaultHandler
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from coordinator.ports import MarkerAnswers, Markers, TxnMarker
     from coordinator.transaction.producer_ids import TransactionalProducer

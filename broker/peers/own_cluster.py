@@ -5,23 +5,27 @@ others where they may come. The other is `JoinedCluster`.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.controller.assigned_directories import assignment, is_online
-from broker.controller.controller_result import ControllerResult
-from broker.controller.own_broker import OwnAssignments
-from broker.controller.partition_updates import BrokerChange, updates_of
+from broker.controller.cluster_control import leaving
+from broker.controller.controller import ControllerResult
+from broker.controller.partition_changes import leader_and_isr_updates
+from broker.controller.registration import assignment
 from broker.coordination.producer_id_blocks import ProducerIdBlocks
-from protocol.errors import Error, KafkaError
-from protocol.messages.metadata_records import BrokerRegistrationChangeRecord
+from broker.disks.failures import RecordedLosses
+from broker.fault_handler import FaultHandler, Milestone
+from broker.security.authorizer import ANONYMOUS, AllowEverything, Authorizer, Principal
+from protocol.apis import APIS
+from protocol.errors import Error, KafkaError, stops_the_broker
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Mapping
-
     from broker.controller.controller import Controller
     from broker.controller.image import ClusterImage, TopicChanges
-    from broker.controller.own_broker import AnsweredLater
-    from broker.controller.partition_updates import OwnSettings, SomeOf
+    from broker.controller.partition_changes import OwnSettings
     from broker.controller.registration import BrokerIncarnation
     from broker.controller.topic_requests import Create
     from broker.coordination.latest_offsets import AskLatestOffset
@@ -29,15 +33,20 @@ if TYPE_CHECKING:
     from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
+    from broker.disks.moves import AnsweredLater
     from broker.environment.scheduler import Scheduler
-    from broker.peers.controller_channel import ToController
-    from broker.peers.forwarding import Forwarding
-    from broker.peers.own_controller import ControlledShutdown
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.peers.controller_channel import Forwarding, ToController
+    from broker.peers.other_brokers import OtherBrokers
+    from broker.peers.peer import PeerReply
+    from broker.quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from coordinator.ports import Markers
+    from protocol.wire.schema import Message
+
 
 log = logging.getLogger("barnabas.directories")
+peers_log = logging.getLogger("barnabas.peers")
+server_log = logging.getLogger("barnabas.server")
 
 
 class Cluster(Protocol):
@@ -88,96 +97,176 @@ class Cluster(Protocol):
         """Nothing is said or asked any more."""
 
 
-# --- What a node that controls its cluster records of its own failed directories ----------------------------
+# --- The controller in this process, asked as another node's would be, without a connection ----------------
 
 
-class RecordedLosses:
-    """`failures.DirectoryLosses` by decisions of the node's own controller."""
+class _OwnPorts(NamedTuple):
+    """Those of a controller's handlers (`node_ports.ControllerPorts`) that answer what the broker asks in the same
+    process, which may ask for anything."""
 
-    others_take_over = False
+    controller: Controller
+    own_settings: OwnSettings
+    authorizer: Authorizer = AllowEverything()
+
+
+class _OwnContext(NamedTuple):
+    """Of what the broker asks in the same process."""
+
+    api_key: int
+    api_version: int
+    listener_name: str = ""
+    peer_host: str = ""
+    principal: Principal = ANONYMOUS
+
+
+class OwnController:
+    """In place of a `ControllerChannel`: one request at a time, answered by the controller's own handlers, in a later
+    turn."""
+
+    def __init__(self, controller: Controller, own_settings: OwnSettings) -> None:
+        self._ports = _OwnPorts(controller, own_settings)
+        self._reply: PeerReply | None = None
+        self.trouble = ""
+
+    @property
+    def is_busy(self) -> bool:
+        return self._reply is not None
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        return {}
+
+    def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int | None) -> None:
+        """`reply` is told the answer, or KafkaError (UNKNOWN_SERVER_ERROR) for an error of ours. It takes no longer
+        than the disk does."""
+        assert self._reply is None, "one request at a time"
+        self._reply = reply
+        self._ports.controller.begin(self._ask(request))
+
+    def stop(self) -> None:
+        """Nobody is told of anything any more."""
+        self._reply = None
+
+    async def _ask(self, request: Message) -> None:
+        # Here, so that no start waits for it.
+        from broker.handlers import CONTROLLER_HANDLERS
+
+        await turn()
+        key = type(request).API_KEY
+        handler = import_module(f"broker.handlers.{CONTROLLER_HANDLERS[key]}")
+        answer: Message | KafkaError
+        try:
+            answer = await handler.handle(self._ports, _OwnContext(key, APIS[key].max_version), request)
+        except Exception as error:
+            if stops_the_broker(error):
+                raise
+            peers_log.error("what this broker asks its controller for can't be decided", exc_info=error)
+            answer = KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error))
+        reply, self._reply = self._reply, None
+        if reply is not None:
+            reply(answer)
+
+
+# --- Controlled shutdown ------------------------------------------------------------------------------------
+
+
+MOST_LEAVE_S = 5.0
+"""How long a stop waits for others. Kafka's brokers wait five minutes for a controller that may come back; this one is
+here."""
+CHECK_S = 0.02
+
+
+class ControlledShutdown:
+    """Of one run; `others` are whom the broker speaks to meanwhile."""
 
     def __init__(
         self,
         broker: BrokerIncarnation,
-        log_dirs: LogDirs,
-        partitions: Partitions,
         controller: Controller,
-        own_settings: Callable[[], OwnSettings],
+        others: OtherBrokers,
+        scheduler: Scheduler,
+        faults: FaultHandler,
+        settings: OwnSettings,
+        others_know: Callable[[], bool],
     ) -> None:
+        """`others_know`: whether every active broker knows the metadata as it is written now."""
+        self.others = others
         self._broker = broker
-        self._log_dirs = log_dirs
-        self._partitions = partitions
         self._controller = controller
-        self._own_settings = own_settings
-        self._is_recorded = True
-        # Where partitions are that were to move, until that is recorded. None of them can be sent anywhere meanwhile
-        # (`alter_replica_log_dirs._move`), so that it stays true.
-        self._stayed: dict[tuple[bytes, int], bytes] = {}
+        self._scheduler = scheduler
+        self._settings = settings
+        self._others_know = others_know
+        self._has_left = Milestone(faults)
+        self._until_s = 0.0
 
-    def lost_partitions(self) -> None:
-        self._is_recorded = False
+    async def leave(self) -> None:
+        """Returns once others know, or it isn't waited for."""
+        self._until_s = self._scheduler.time() + MOST_LEAVE_S
+        self._controller.begin(self._begin_to_leave())
+        await self._has_left.wait()
 
-    def lost(self, directory_id: bytes, stayed: Mapping[tuple[bytes, int], bytes]) -> None:
-        self._stayed |= stayed
-        self._is_recorded = False
-
-    def record(self) -> None:
-        """See `DirectoryLosses`."""
-        if self._is_recorded:
-            return
-        self._is_recorded = True  # before it is followed: who follows may come here
-        stayed, self._stayed = self._stayed, {}
-
-        def recorded(error: KafkaError | None) -> None:
-            if error is not None:
-                self._is_recorded = False
-                self._stayed = stayed | self._stayed
-                log.error("that a log directory has failed can't be recorded yet: %s", error)
-
-        def failed(error: BaseException) -> None:
-            log.error("what a failed log directory has lost can't be decided", exc_info=error)
-            recorded(KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error)))
-
-        self._controller.submit_own(lambda image: self._decide(image, stayed), recorded, failed)
-
-    async def _decide(
-        self, image: ClusterImage, stayed: dict[tuple[bytes, int], bytes]
-    ) -> ControllerResult[KafkaError | None]:
-        reverts = (
-            assignment(image, topic_id, index, self._broker.node_id, directory_id)
-            for (topic_id, index), directory_id in stayed.items()
-            if topic_id in image.topics_by_id
+    async def _begin_to_leave(self) -> None:
+        updates = partial(leader_and_isr_updates, own=self._settings)
+        failure = await self._controller.submit_own(
+            lambda image: leaving(image, self._broker, updates),
+            server_log,
+            "what becomes of what this broker leads can't be decided",
         )
-        decided = [record for record in reverts if record is not None]
-        node_id, broker_epoch = self._broker
-        lost = self._partitions.offline() | self._lost_before_followed(image)
-        change = BrokerChange(removed=node_id)
-        decided += await updates_of(image, change, _named(image, lost), own=self._own_settings())
-        decided.append(
-            BrokerRegistrationChangeRecord(
-                broker_id=node_id, broker_epoch=broker_epoch, log_dirs=sorted(self._log_dirs.ids)
+        if failure is not None:
+            server_log.warning("others can't be told that this broker leaves: %s", failure)
+            self._has_left.reached()
+        else:
+            self._check()
+
+    def _check(self) -> None:
+        if self._others_know() or self._scheduler.time() > self._until_s:
+            self._has_left.reached()
+        else:
+            self._scheduler.call_later(CHECK_S, self._check)
+
+
+# --- Where its replicas are ---------------------------------------------------------------------------------
+
+
+class OwnAssignments:
+    """Of one run."""
+
+    def __init__(self, controller: Controller, node_id: int) -> None:
+        self._controller = controller
+        self._node_id = node_id
+
+    def assign(self, replica: tuple[bytes, int], directory_id: bytes, answered_later: AnsweredLater) -> bool:
+        """See `AssignDirectory`."""
+        topic_id, index = replica
+        told: list[KafkaError | None] = []
+        is_later = False
+
+        def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
+            if topic_id not in image.topics_by_id:
+                raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION)  # its deletion isn't committed yet
+            record = assignment(image, topic_id, index, self._node_id, directory_id)
+            return ControllerResult([] if record is None else [record], lambda error: error)
+
+        async def record() -> None:
+            error = await self._controller.submit_own(
+                decide, log, f"where partition {index} of a topic is can't be recorded"
             )
-        )
-        return ControllerResult(decided, lambda error: error, may_split=True)
+            if is_later:
+                answered_later(error)
+            else:
+                told.append(error)
 
-    def _lost_before_followed(self, image: ClusterImage) -> set[tuple[bytes, int]]:
-        """Those that were placed in a directory which failed before this was committed, so that no log was made of
-        them; by topic id and number."""
-        node_id, online = self._broker.node_id, self._log_dirs.ids
-        return {
-            (topic.topic_id, index)
-            for topic in image.topics.values()
-            for index, partition in topic.partitions.items()
-            if node_id in partition.replicas
-            and not is_online(partition, node_id, online)
-            and self._partitions.find(topic.name, index) is None
-        }
-
-
-def _named(image: ClusterImage, lost: Container[tuple[bytes, int]]) -> Iterator[SomeOf]:
-    """Those of these partitions, by topic id and number, that there are."""
-    for topic in image.topics.values():
-        yield topic, [each for each in topic.partitions.items() if (topic.topic_id, each[0]) in lost]
+        self._controller.begin(record())
+        is_later = True
+        if not told:
+            return False
+        refusal = told.pop()
+        if refusal is not None:
+            try:
+                raise refusal
+            finally:
+                del refusal  # its traceback holds this frame
+        return True
 
 
 # --- The cluster of such a node -----------------------------------------------------------------------------
@@ -192,20 +281,18 @@ class OwnCluster:
     def __init__(
         self,
         controller: Controller,
+        own_settings: OwnSettings,
         broker: BrokerIncarnation,
-        scheduler: Scheduler,
-        settings: Callable[[], OwnSettings],
-        controlled_shutdown: ControlledShutdown | None = None,
+        shutdown: ControlledShutdown | None,
     ) -> None:
-        """`controlled_shutdown`: where there may be others."""
-        self._others = None if controlled_shutdown is None else controlled_shutdown.others
-        self._controlled_shutdown = controlled_shutdown
+        """`shutdown`: where there may be others."""
         self._controller = controller
-        self._scheduler = scheduler
-        self._settings = settings
+        self._own_settings = own_settings
+        self._others = None if shutdown is None else shutdown.others
+        self._shutdown = shutdown
         self._broker = broker
         self._assignments = OwnAssignments(controller, broker.node_id)
-        self._producer_ids = ProducerIdBlocks(controller, broker)
+        self._producer_ids = ProducerIdBlocks(self.to_controller(), broker)
 
     def allocate_producer_ids(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
         """See `Cluster`."""
@@ -216,13 +303,10 @@ class OwnCluster:
         return self._assignments.assign(replica, directory_id, answered_later)
 
     def losses(self, log_dirs: LogDirs, partitions: Partitions) -> DirectoryLosses:
-        return RecordedLosses(self._broker, log_dirs, partitions, self._controller, self._settings)
+        return RecordedLosses(self._broker, log_dirs, partitions, self._controller, self._own_settings)
 
     def to_controller(self) -> ToController:
-        # Here, so that no start waits for it: it isn't asked before a replica elsewhere comes or goes.
-        from broker.peers.own_controller import OwnController
-
-        return OwnController(self._controller, self._scheduler, self._settings)
+        return OwnController(self._controller, self._own_settings)
 
     def markers(self, own: Markers) -> Markers:
         """See `Cluster`."""
@@ -248,8 +332,8 @@ class OwnCluster:
 
     async def leave(self) -> None:
         """See `Cluster`. Others are told by this controller, which serves on until they know."""
-        if self._controlled_shutdown is not None:
-            await self._controlled_shutdown.leave()
+        if self._shutdown is not None:
+            await self._shutdown.leave()
 
     def stop(self) -> None:
         """Nobody is asked."""

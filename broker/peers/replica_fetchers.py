@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.listener_view import alive_node
+from broker.controller.image import alive_node
 from broker.peers.peer import Peer, PeerSettings
 from broker.replicas.fetching import FetchSettings
 from broker.replicas.replica import Follower
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.environment.environment import Environment
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.endpoints import Address
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.quotas import ReplicationQuota
     from broker.replicas.in_sync_replicas import PartitionKey
     from broker.replicas.partition import HostedTopic
     from broker.replicas.partitions import Partitions

@@ -32,7 +32,7 @@ from broker.config.assembly import (
     usage_error,
 )
 from broker.config.broker_config import DEFAULTS, BrokerConfig
-from broker.config.errors import ConfigError, UsageError
+from broker.config.definitions import ConfigError, UsageError
 from broker.config.given_settings import (
     CREATE_TOPICS,
     EnvironmentVariables,

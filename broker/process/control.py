@@ -29,11 +29,11 @@ from coordinator.java.maps import partition_of_key
 from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 
 if TYPE_CHECKING:
+    from broker.controller.controller import Controller
     from broker.controller.image import PartitionImage
     from broker.environment.cut_network import CuttableNetwork
-    from broker.quorum.controller_node import ControllerNode
+    from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
-    from protocol.messages.cluster_admin import AlterPartitionReassignmentsResponse, ElectLeadersResponse
 
     AnyNode = Server | ControllerNode
 
@@ -192,16 +192,18 @@ def _reassign(node: AnyNode, question: Question, reply: TellAnswer) -> None:
         ]
     )
 
-    def decided(answer: AlterPartitionReassignmentsResponse | KafkaError) -> None:
+    async def reassign() -> None:
+        answer = await controller.submit_own(
+            lambda image: reassigned_partitions(image, request, node.own_settings), log, "no replicas move"
+        )
         if isinstance(answer, KafkaError):
             reply(_refusal(answer.error, answer.message))
             return
         result = answer.responses[0].partitions[0]
         reply(_outcome(result.error_code, result.error_message))
 
-    _controller(node).submit_own(
-        lambda image: reassigned_partitions(image, request, node.own_settings()), decided, _failed(reply)
-    )
+    controller = _controller(node)
+    controller.begin(reassign())
 
 
 def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
@@ -215,7 +217,10 @@ def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
         topic_partitions=[ElectLeadersTopic(topic=question["topic"], partitions=[question["partition"]])],
     )
 
-    def decided(answer: ElectLeadersResponse | KafkaError) -> None:
+    async def elect() -> None:
+        answer = await controller.submit_own(
+            lambda image: elected_leaders(image, request, node.own_settings), log, "nobody is elected"
+        )
         if isinstance(answer, KafkaError):
             reply(_refusal(answer.error, answer.message))
             return
@@ -223,9 +228,8 @@ def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
         needless = result.error_code == Error.ELECTION_NOT_NEEDED
         reply(True if needless else _outcome(result.error_code, result.error_message))
 
-    _controller(node).submit_own(
-        lambda image: elected_leaders(image, request, node.own_settings()), decided, _failed(reply)
-    )
+    controller = _controller(node)
+    controller.begin(elect())
 
 
 def _found(node: AnyNode, question: Question) -> PartitionImage:
@@ -236,7 +240,7 @@ def _found(node: AnyNode, question: Question) -> PartitionImage:
     return partition
 
 
-def _controller(node: AnyNode) -> Any:
+def _controller(node: AnyNode) -> Controller:
     if not node.metadata.is_leader:
         raise QuestionError("this node isn't the controller")
     return node.controller
@@ -248,10 +252,6 @@ def _outcome(code: int, message: str | None) -> Any:
 
 def _refusal(error: Error, message: str | None) -> QuestionError:
     return QuestionError(f"{error.name}: {message}" if message else error.name)
-
-
-def _failed(reply: TellAnswer) -> Callable[[BaseException], None]:
-    return lambda error: reply(QuestionError(repr(error)))
 
 
 CLUSTER_QUESTIONS: Mapping[str, Callable[[AnyNode, Question, TellAnswer], None]] = {

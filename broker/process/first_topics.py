@@ -79,15 +79,18 @@ async def _create(
 async def _asked_for(server: Server, wanted: Sequence[CreatableTopic]) -> Created:
     answered: asyncio.Future[Created | KafkaError] = asyncio.get_running_loop().create_future()
 
-    def reply(outcome: Created | KafkaError) -> None:
-        if not answered.cancelled():
-            answered.set_result(outcome)
-
-    def failed(error: BaseException) -> None:
-        if not answered.cancelled():
+    async def ask() -> None:
+        try:
+            outcome = await server.topics.create_unasked(wanted)
+        except Exception as error:
+            if answered.cancelled():
+                raise
             answered.set_exception(error)
+        else:
+            if not answered.cancelled():
+                answered.set_result(outcome)
 
-    server.topics.create_unasked(wanted, reply, failed)
+    server.controller.begin(ask())
     outcome = await answered
     return [(topic, outcome) for topic in wanted] if isinstance(outcome, KafkaError) else outcome
 

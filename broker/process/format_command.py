@@ -18,7 +18,7 @@ from typing import NamedTuple, NoReturn
 
 from broker.config.assembly import assemble
 from broker.config.broker_config import VOTERS, BrokerConfig, controls
-from broker.config.errors import UsageError
+from broker.config.definitions import UsageError
 from broker.config.given_settings import Setting, read_properties
 from broker.controller.metadata_versions import (
     BOOTSTRAP_IN_LOG_SINCE,
@@ -36,7 +36,7 @@ from broker.controller.quorum_state import KRAFT_VERSION_OF_VOTERS, Quorum
 from broker.controller.scram_decisions import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, derived_keys
 from broker.controller.snapshots import write_bootstrap
 from broker.disks.opening import VERSION
-from broker.environment.environment import Chance
+from broker.environment.scheduler import Chance
 from broker.environment.threads import only_in_this_thread
 from protocol.messages.metadata_records import UserScramCredentialRecord
 from protocol.messages.raft import Endpoint, KRaftVersionFeature, Voter, VotersRecord

@@ -14,21 +14,20 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.environment.environment import Environment
 from broker.environment.threads import SWITCH_INTERVAL_S
 from broker.fault_handler import either
-from broker.process.descriptors import raise_limit
 from broker.process.log_stream import LineFormatter, LogStream
 from broker.process.printable import printable
 from broker.server import Server
-from broker.starting import start
+from broker.starting import raise_limit, start
 
 if TYPE_CHECKING:
     from broker.config.given_settings import FirstTopic
     from broker.process.command_line import Options
     from broker.process.control import Control, ParentTie
-    from broker.quorum.controller_node import ControllerNode
+    from broker.quorum.controller_server import ControllerNode
 
 
 log = logging.getLogger("barnabas")
@@ -173,7 +172,7 @@ def _under_control(
 async def _start(options: Options, environment: Environment) -> Server | ControllerNode:
     if options.config.is_only_controller:
         # Here, so that no broker's start waits for it.
-        from broker.starting_controller import start_controller
+        from broker.starting import start_controller
 
         return await start_controller(options.config, environment)
     return await start(options.config, environment)

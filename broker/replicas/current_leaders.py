@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.controller.image import NO_LEADER
-from broker.controller.listener_view import alive_node
+from broker.controller.image import NO_LEADER, alive_node
 from broker.replicas.replica import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.environment.scheduler import Scheduler
     from broker.network.turns import Turns
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.quotas import ReplicationQuota
     from broker.replicas.fetch_sessions import FetchTarget
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions

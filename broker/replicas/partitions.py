@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from broker.config.setting_checks import COMPRESSION_TYPE, REMEDY, is_missing
-from broker.controller.controller_result import Pause
 from broker.replicas.partition import HostedTopic, Partition
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
-from protocol.waiting import at_once, turn
+from protocol.waiting import Pause, at_once, turn
 from storage.checkpoints import CheckpointError
 from storage.log.log_config import LogConfig
 from storage.log.recovery import InconsistentTopicIdError
@@ -23,8 +22,7 @@ from storage.log.segment_recovery import UnsupportedFormatError
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage, TopicChanges, TopicImage
-    from broker.environment.environment import Chance
-    from broker.environment.scheduler import Clock
+    from broker.environment.scheduler import Chance, Clock
     from broker.replicas.in_sync_replicas import Replication
     from coordinator.commit_waiters import Failed
     from storage.directory.log_directory import LogDirectory

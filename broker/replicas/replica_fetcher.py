@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
 from broker.replicas.fetching import FetchSettings
 from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.messages.fetch import (
@@ -36,12 +35,12 @@ from protocol.messages.offsets import (
     ListOffsetsTopic,
 )
 from protocol.records.batch import CorruptRecordError
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
 from storage.log.partition_log import append_as_follower, sync_cut
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Clock
-    from broker.quotas.replication_quotas import ReplicationQuota
+    from broker.quotas import ReplicationQuota
     from broker.replicas.in_sync_replicas import PartitionKey
     from broker.replicas.replica import Follower
     from storage.log.partition_log import PartitionLog

@@ -27,7 +27,7 @@ from protocol.waiting import turn
 from storage.files import FileRange
 
 if TYPE_CHECKING:
-    from broker.environment.environment import Chance
+    from broker.environment.scheduler import Chance
     from broker.network.turns import Turns
     from broker.replicas.partitions import Partitions
     from broker.shares.share_partition_manager import LedSharePartition, SharePartitionManager

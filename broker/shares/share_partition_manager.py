@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from broker.controller.controller_result import Pause
 from broker.controller.image import GROUP_RESOURCE
 from broker.replicas.leader import Leader
 from broker.replicas.replica import WaitingFetches
@@ -22,7 +21,7 @@ from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessi
 from broker.shares.share_settings import share_settings
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.errors import Error, KafkaError, stops_the_broker
-from protocol.waiting import Waiting, turn
+from protocol.waiting import Pause, Waiting, turn
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:

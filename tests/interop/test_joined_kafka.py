@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import NewTopic
 
 import barnabas
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from protocol.errors import Error
 from protocol.messages.configs import (
     IncrementalAlterableConfig,

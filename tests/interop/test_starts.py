@@ -25,7 +25,7 @@ from tests.interop.nodes import Turns
 from tests.support.apache_kafka import RUNNER, tool
 from tests.support.kafka_server import CLUSTER_ID
 from tests.support.requirements import need_apache_kafka
-from tests.support.submitting import unexpected
+from tests.support.submitting import ask_controller
 from tests.support.waiting import until
 from tests.support.whole_server import crash, in_loop, started
 
@@ -44,7 +44,7 @@ async def create(node: Server, name: str, partitions: int = 1, **configs: str) -
     ]
     wanted = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=entries)
     replies: list[Any] = []
-    node.topics.create([wanted], replies.append, unexpected)
+    ask_controller(node.controller, node.topics.create([wanted]), replies.append)
     while not replies:
         await asyncio.sleep(0)
     [((_, topic_id),)] = replies

@@ -12,8 +12,8 @@ from broker.controller.metadata_log import METADATA_TOPIC_ID
 from broker.controller.registration import supported_features
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
-from broker.quorum.controller_node import ControllerNode
-from broker.starting_controller import start_controller
+from broker.quorum.controller_server import ControllerNode
+from broker.starting import start_controller
 from protocol.errors import Error
 from protocol.messages.broker_to_controller import (
     AdvertisedListener,

@@ -14,8 +14,8 @@ from broker.controller import config_decisions, feature_decisions
 from broker.controller.feature_decisions import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FeatureUpdate
 from broker.controller.image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, UNASSIGNED, ClusterImage
 from broker.controller.metadata_versions import feature_levels
+from broker.controller.partition_changes import OwnSettings, partition_named
 from broker.controller.partition_requests import PREFERRED, UNCLEAN, elected_leaders, reassigned_partitions
-from broker.controller.partition_updates import OwnSettings, partition_named
 from broker.controller.registration import (
     min_insync_replicas,
     register_broker,

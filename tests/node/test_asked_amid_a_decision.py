@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from broker.controller import topic_decisions
-from broker.controller.controller_result import ControllerResult
+from broker.controller import topic_requests
+from broker.controller.controller import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.handlers import find_coordinator, metadata
 from broker.network.later import Later
 from broker.server import Server
 from protocol.waiting import turn
 from tests.node.metadata_requests import Request, Requests, asked, begun, told
-from tests.support.submitting import unexpected
+from tests.support.submitting import submit_to, unexpected
 from tests.support.whole_server import take_turns
 
 
@@ -25,7 +25,7 @@ def begin_long_decision(node: Server, steps: int = 5) -> None:
             await turn()
         return ControllerResult([], lambda failure: None)
 
-    node.controller.submit(decide, lambda reply: None, unexpected)
+    submit_to(node.controller, decide, lambda reply: None, unexpected)
 
 
 def begin(node: Server, request: Request) -> Later[Any]:
@@ -37,7 +37,7 @@ def begin(node: Server, request: Request) -> Later[Any]:
 
 
 def waiting(node: Server) -> int:
-    return len(node.controller._waiting)
+    return max(0, len(node.controller._line) - 1)
 
 
 def topics(*names: str, version: int = 9) -> Request:
@@ -103,7 +103,7 @@ async def test_an_error_of_ours_in_an_automatic_creation_is_told_to_all_that_wai
         raise KeyError("ours")
 
     with monkeypatch.context() as patched:
-        patched.setattr(topic_decisions, "new_topic", stumble)
+        patched.setattr(topic_requests, "new_topic", stumble)
         take_turns(node)
     for answer in answers:
         with pytest.raises(KeyError, match="ours"):

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.controller import metadata_versions
-from broker.controller.controller import Controller
-from broker.controller.controller_result import ControllerResult, by_item
+from broker.controller.controller import Controller, ControllerResult, by_item
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.snapshots import SnapshotPolicy, read_snapshot
@@ -24,7 +23,7 @@ from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
 from tests.support.immediate_background import run_at_once
 from tests.support.manual_clock import ManualClock
-from tests.support.submitting import unexpected
+from tests.support.submitting import submit_to, unexpected
 
 NODE = 1
 LARGE = 32_000  # of 300 of these a batch is above its 8 MiB
@@ -65,7 +64,7 @@ def result_of(*decided: Message) -> ControllerResult[str | Error]:
 def submit(metadata: MetadataLog, *decided: Message) -> list[object]:
     """What is replied, which may come later."""
     replies: list[object] = []
-    Controller(metadata).submit(lambda image: result_of(*decided), replies.append, unexpected)
+    submit_to(Controller(metadata), lambda image: result_of(*decided), replies.append, unexpected)
     return replies
 
 
@@ -94,7 +93,7 @@ def decided_upon(metadata: MetadataLog) -> dict[str, str]:
         found.update(image.configs.get((BROKER_RESOURCE, ""), {}))
         return result_of()
 
-    Controller(metadata).submit(decide, lambda reply: None, unexpected)
+    submit_to(Controller(metadata), decide, lambda reply: None, unexpected)
     return found
 
 
@@ -171,7 +170,7 @@ def test_who_is_elected_decides_upon_what_the_leader_before_wrote_and_nobody_kno
 def test_the_only_voter_answers_within_submit_and_after_the_change_is_followed(metadata: MetadataLog) -> None:
     order: list[object] = []
     metadata.on_change = lambda: order.append(dict(configs(metadata)))
-    Controller(metadata).submit(lambda image: result_of(setting("a")), order.append, unexpected)
+    submit_to(Controller(metadata), lambda image: result_of(setting("a")), order.append, unexpected)
     assert order == [{"a": "1"}, "done"]
 
 
@@ -226,7 +225,7 @@ def test_what_is_decided_amid_one_epoch_is_not_written_in_a_later_one(metadata: 
         return result_of(setting("a"))
 
     replies: list[object] = []
-    Controller(metadata).submit(decide, replies.append, unexpected)
+    submit_to(Controller(metadata), decide, replies.append, unexpected)
     (told,) = replies
     assert isinstance(told, KafkaError)
     assert told.error is Error.NOT_CONTROLLER
@@ -241,7 +240,7 @@ def test_a_request_that_is_refused_as_a_whole_is_told_so_and_changes_nothing(met
         raise refusal
 
     end_offset = metadata.next_offset
-    Controller(metadata).submit(decide, replies.append, unexpected)
+    submit_to(Controller(metadata), decide, replies.append, unexpected)
     assert replies == [refusal]
     (told,) = submit(metadata, *[setting("a", "x" * LARGE)] * 300)
     assert isinstance(told, KafkaError)
@@ -261,7 +260,7 @@ def test_what_the_disk_refuses_is_told_to_those_that_were_not_refused_before(
     before = KafkaError(Error.INVALID_REQUEST)
     replies: list[object] = []
     items: list[tuple[str, bytes | KafkaError]] = [("a", b"id"), ("b", before)]
-    Controller(metadata).submit(lambda image: by_item([setting("a")], items), replies.append, unexpected)
+    submit_to(Controller(metadata), lambda image: by_item([setting("a")], items), replies.append, unexpected)
     ((a, b),) = replies
     assert b == ("b", before)
     assert a[1].error is Error.KAFKA_STORAGE_ERROR

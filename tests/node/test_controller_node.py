@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from broker.controller import quorum_requests as delayed_metadata_fetches
 from broker.handlers import CONTROLLER_HANDLERS
-from broker.quorum import delayed_metadata_fetches
 from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.broker_to_controller import (
@@ -265,7 +265,7 @@ def _is_there(client: Client, sent: Any, found: list[Any]) -> bool:
     return True
 
 
-@pytest.mark.limit("broker.quorum.delayed_metadata_fetches.MOST_WAIT_MS")
+@pytest.mark.limit("broker.controller.quorum_requests.MOST_WAIT_MS")
 async def test_a_fetch_waits_so_long_and_no_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delayed_metadata_fetches, "MOST_WAIT_MS", 1)
     async with controller(tmp_path) as node:

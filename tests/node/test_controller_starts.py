@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.process.format_command import format_command
 from protocol.errors import Error
 from protocol.messages.configs import (

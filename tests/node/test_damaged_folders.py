@@ -16,15 +16,14 @@ from typing import Any
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.controller.metadata_log import MetadataLog
 from broker.disks.examination import examine
 from broker.disks.log_dirs import LogDirs
 from broker.disks.opening import open_log_dirs
 from broker.environment.environment import Environment
-from broker.opening import read_metadata
 from broker.server import Server
-from broker.starting import start
+from broker.starting import read_metadata, start
 from protocol.errors import Error, KafkaError
 from protocol.records.batch import CorruptRecordError
 from storage.disk_files import DiskFiles

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.disks.examination import examine
 from storage.checkpoints import META_PROPERTIES_TODO, partition_metadata_todo
 from storage.disk_files import DiskFiles

@@ -1,64 +1,40 @@
-"""What waits for the metadata log runs once, in order, whatever the others do."""
+"""Who waits for the metadata log is told once, in order."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
-from broker.controller.metadata_log import DeferredEventQueue
-from protocol.errors import BrokenInvariantError, Error, KafkaError
-
-
-def fail(error: KafkaError | None) -> None:
-    raise RuntimeError("of somebody else")
+from protocol.errors import Error, KafkaError
+from tests.node.metadata_logs import begin, topic
 
 
-def break_down(error: KafkaError | None) -> None:
-    raise BrokenInvariantError("can't be")
+def test_all_are_told_that_the_controller_is_elsewhere(tmp_path: Path) -> None:
+    metadata = begin(tmp_path)
+    metadata.replicate = lambda end_offset: None
+    waiting = [metadata.committed(metadata.append(topic(name))) for name in "ab"]
+    assert all(later.answer() is later for later in waiting)
+    metadata.resign()
+    told = [later.result() for later in waiting]
+    assert [isinstance(each, KafkaError) and each.error for each in told] == [Error.NOT_CONTROLLER] * 2
+    metadata.become_leader(1)
+    later = metadata.committed(metadata.next_offset)  # of a later epoch of ours
+    metadata.commit(metadata.next_offset)
+    assert later.result() is None
 
 
-def test_all_are_told_that_the_controller_is_elsewhere_though_the_first_fails() -> None:
-    queue = DeferredEventQueue()
-    told: list[KafkaError | None] = []
-    queue.when_committed(5, fail)
-    queue.when_committed(6, told.append)
-    refused = KafkaError(Error.NOT_CONTROLLER)
-    queue.fail(refused)
-    assert told == [refused]
-    assert len(queue) == 0
-    queue.when_committed(7, told.append)  # of a later epoch of ours
-    queue.commit(7)
-    assert told == [refused, None]
-
-
-def test_no_event_runs_within_another_one() -> None:
-    queue = DeferredEventQueue()
+def test_who_waits_for_more_is_told_later(tmp_path: Path) -> None:
+    metadata = begin(tmp_path)
+    metadata.replicate = lambda end_offset: None
     told: list[str] = []
-
-    def waits_anew(error: KafkaError | None) -> None:
-        told.append("begins")
-        queue.when_committed(3, lambda error: told.append("its own"))
-        told.append("ends")
-
-    queue.when_committed(5, waits_anew)
-    queue.when_committed(6, lambda error: told.append("second"))
-    queue.commit(10)
-    assert told[:2] == ["begins", "ends"]
-    assert sorted(told[2:]) == ["its own", "second"]
+    ends = {name: metadata.append(topic(name)) for name in "ab"}
+    for name, end_offset in ends.items():
+        metadata.committed(end_offset).when_answered(lambda name=name: told.append(name))
+    metadata.commit(ends["a"])
+    assert told == ["a"]
+    metadata.commit(ends["b"])
+    assert told == ["a", "b"]
 
 
-def test_a_broken_invariant_of_an_event_is_raised_once_all_have_run() -> None:
-    queue = DeferredEventQueue()
-    told: list[KafkaError | None] = []
-    queue.when_committed(5, break_down)
-    queue.when_committed(6, told.append)
-    with pytest.raises(BrokenInvariantError):
-        queue.commit(6)
-    assert told == [None]
-    queue.commit(7)
-
-
-def test_what_is_committed_already_runs_at_once_and_raises_what_it_raises() -> None:
-    queue = DeferredEventQueue()
-    queue.commit(5)
-    with pytest.raises(RuntimeError):
-        queue.when_committed(5, fail)
+def test_what_is_committed_already_is_told_at_once(tmp_path: Path) -> None:
+    metadata = begin(tmp_path)
+    assert metadata.committed(metadata.next_offset).result() is None

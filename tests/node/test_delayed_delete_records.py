@@ -22,7 +22,7 @@ from tests.node.replicated import LONG_MS, NOT_LEADER, OTHER, change, leader_of,
 from tests.node.transactional import ask
 from tests.support.answers import answered
 from tests.support.partition_logs import append, batch
-from tests.support.submitting import unexpected
+from tests.support.submitting import ask_controller
 from tests.support.whole_server import crash, take_turns
 
 EPOCH = 7
@@ -140,7 +140,7 @@ async def with_topics(node: Server, names: list[str]) -> None:
         for name in names
     ]
     told: list[Any] = []
-    node.topics.create(wanted, told.append, unexpected)
+    ask_controller(node.controller, node.topics.create(wanted), told.append)
     take_turns(node)
     assert told
     for name in names:

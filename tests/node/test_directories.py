@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.controller.image import UNASSIGNED
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.environment.environment import Chance
+from broker.environment.scheduler import Chance
 from broker.environment.threads import BackgroundThreads
 from protocol.wire.primitives import uuid_to_text
 from storage.background import Lane

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.handlers import (
     alter_client_quotas,
     alter_configs,

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 
 from broker.controller import observer as module
-from broker.controller.controller_result import PER_STEP
 from broker.controller.metadata_versions import encode_metadata_record
 from broker.controller.observer import AfterAnswer
 from broker.controller.quorum_state import Quorum
 from broker.controller.snapshots import SnapshotId, encode_snapshot
 from protocol.messages.fetch import FetchRequest
 from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
-from protocol.waiting import at_once
+from protocol.waiting import PER_STEP, at_once
 from tests.node.metadata_logs import ALWAYS, LEVEL, begin, open_log, topic
 from tests.node.observers import Controller, catch_up, names, observer_in
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from broker.config.given_settings import FirstTopic
+from broker.network.later import Later
 from broker.process.first_topics import MOST_TIMES_ASKED, RETRY_S, create_first_topics
 from broker.process.log_stream import LineFormatter
 from protocol.errors import BrokenInvariantError, Error, KafkaError
+from tests.support.submitting import drive
 from tests.support.whole_server import started
 
 
@@ -45,14 +47,15 @@ class OfCluster:
         self.slept: list[float] = []
         self.config = SimpleNamespace(joins=True, controller_listeners=())
         self.topics = SimpleNamespace(create_unasked=self._create)
+        self.controller = SimpleNamespace(begin=drive)
         self.failures: list[BaseException] = []
         self.stop_on_failure = self.failures.append
         self.tried = asyncio.Event()
 
-    def _create(self, wanted: Any, reply: Any, failed: Any) -> None:
+    async def _create(self, wanted: Any) -> Any:
         self.asked += 1
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        reply([(topic, answer) for topic in wanted])
+        return [(topic, answer) for topic in wanted]
 
     async def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
@@ -93,10 +96,12 @@ async def test_an_error_of_ours_is_told_in_one_line_and_keeps_nobody_waiting(
     caplog: pytest.LogCaptureFixture, when: str, error: Exception, stops: bool
 ) -> None:
     class Failing(OfCluster):
-        def _create(self, wanted: Any, reply: Any, failed: Any) -> None:
+        async def _create(self, wanted: Any) -> Any:
             if when == "at once":
                 raise error
-            asyncio.get_running_loop().call_soon(failed, error)
+            later: Later[Any] = Later()
+            asyncio.get_running_loop().call_soon(later.fail, error)
+            return await later
 
     cluster = Failing()
     await cluster.make()

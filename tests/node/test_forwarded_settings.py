@@ -12,7 +12,7 @@ import pytest
 
 from broker.handlers import alter_configs, incremental_alter_configs
 from broker.network.later import Later
-from broker.peers.forwarding import Forwarding
+from broker.peers.controller_channel import Forwarding
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS, decode_request_header

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+from tests.support.submitting import ask_controller
 from tests.support.whole_server import started
 
 
@@ -22,7 +23,7 @@ async def test_a_codec_that_is_missing_is_warned_of_once_at_a_start(
         for name in ("a", "b")
     ]
     created: list[Any] = []
-    node.topics.create(topics, created.append, node.stop_on_failure)
+    ask_controller(node.controller, node.topics.create(topics), created.append, node.stop_on_failure)
     assert [type(result) for _, result in created[0]] == [bytes, bytes]
     assert caplog.records == []
     await node.stop()

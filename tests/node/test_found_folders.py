@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.controller.image import UNASSIGNED
 from broker.disks.opening import find_folders
 from storage.directory.log_directory import LogDirectory

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic
+from tests.support.submitting import ask_controller
 from tests.support.whole_server import clock_of, crash, in_loop, started
 
 SETTINGS = ("metadata.log.segment.ms=1", "metadata.log.max.record.bytes.between.snapshots=1")
@@ -34,7 +35,7 @@ async def segments(folder: Path, *settings: str) -> list[Path]:
 async def created(node: Server, name: str) -> None:
     told = asyncio.get_running_loop().create_future()
     wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1)]
-    node.topics.create(wanted, told.set_result, told.set_exception)
+    ask_controller(node.controller, node.topics.create(wanted), told.set_result, told.set_exception)
     await told
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from broker.coordination.internal_topics import (
     MOST_UNDER_WAY,
     InternalTopics,
 )
+from broker.network.later import Later
 from broker.server import Server
 from coordinator.settings import StreamsConfig
 from protocol.errors import Error, KafkaError
@@ -29,6 +31,7 @@ from protocol.messages.topics import CreatableTopic
 from tests.node.admin_requests import GROUP, alter, create
 from tests.support.manual_clock import ManualClock
 from tests.support.straight import Straight
+from tests.support.submitting import drive
 from tests.support.whole_server import clock_of, started
 from tests.support.wire import Client, Outcome
 
@@ -44,17 +47,14 @@ class Controller:
         self.failures: list[Callable[[BaseException], None]] = []
         self.clock = ManualClock()
         self.broken: list[BaseException] = []
-        self.topics = InternalTopics(self.create, self.clock, self.broken.append)
+        self.topics = InternalTopics(self.create, self.clock, partial(drive, failed=self.broken.append))
 
-    def create(
-        self,
-        topics: Sequence[CreatableTopic],
-        reply: Callable[[Any], None],
-        failed: Callable[[BaseException], None],
-    ) -> None:
+    async def create(self, topics: Sequence[CreatableTopic]) -> Any:
         self.asked.append([topic.name for topic in topics])
-        self.replies.append(reply)
-        self.failures.append(failed)
+        answer: Later[Any] = Later()
+        self.replies.append(answer.reply)
+        self.failures.append(answer.fail)
+        return await answer
 
     def want(self, *names: str, remember_ms: int = 1_000) -> None:
         self.topics.create({name: CreatableTopic(name=name) for name in names}, remember_ms)

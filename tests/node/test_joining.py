@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.controller.registration import BrokerIncarnation
 from broker.peers.joined_cluster import JoinedCluster
 from tests.node.controllers import NODE, controller

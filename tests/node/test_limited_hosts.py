@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker.config.broker_config import connections_per_host
-from broker.config.errors import ConfigError, StartError
+from broker.config.definitions import ConfigError, StartError
 from broker.environment import network as names
 from broker.environment.network import SystemNames
 from broker.handlers import alter_client_quotas

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from broker import starting as descriptors
 from broker.config import client_metrics_config as client_metrics
 from broker.config.client_metrics_config import check_client_metrics_configs
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.controller import replica_placer as placement
 from broker.controller import snapshots as snapshot_file
-from broker.controller import topic_decisions
+from broker.controller import topic_requests
 from broker.controller.quorum_state import Quorum
 from broker.controller.replica_placer import Placement
 from broker.controller.snapshots import encode_snapshot
 from broker.environment.environment import Environment
 from broker.handlers.alter_replica_log_dirs import FUTURE_SUFFIX_LENGTH, LONGEST_DIRECTORY_NAME
 from broker.network import dispatch
-from broker.process import descriptors
 from broker.replicas.fetch_sessions import MAX_SESSION_ID, SHARDS, FetchSessions
 from broker.server import Server
 from protocol.errors import Error, KafkaError
@@ -85,14 +85,14 @@ def test_records_of_a_snapshot_are_spread_over_batches_by_their_bytes(
     assert counts == [1, 2, 1, 1, 1, 1]  # the first and the last are the snapshot's own
 
 
-@pytest.mark.limit("broker.controller.topic_decisions.MAX_PARTITIONS_PER_REQUEST")
+@pytest.mark.limit("broker.controller.topic_requests.MAX_PARTITIONS_PER_REQUEST")
 def test_a_request_creates_no_more_partitions_than_it_may() -> None:
-    most = topic_decisions.MAX_PARTITIONS_PER_REQUEST
+    most = topic_requests.MAX_PARTITIONS_PER_REQUEST
     half = CreatableTopic(name="a", num_partitions=most // 2)
     by_default = CreatableTopic(name="b", num_partitions=-1)
-    topic_decisions.check_total([half, by_default], most - most // 2)
+    topic_requests.check_total([half, by_default], most - most // 2)
     with pytest.raises(KafkaError, match=f"at most {most} can be created at once") as refused:
-        topic_decisions.check_total([half, by_default], most - most // 2 + 1)
+        topic_requests.check_total([half, by_default], most - most // 2 + 1)
     assert refused.value.error is Error.POLICY_VIOLATION
 
 
@@ -116,7 +116,7 @@ def test_clients_are_asked_for_metrics_neither_too_often_nor_too_seldom() -> Non
         assert refused.value.error is Error.INVALID_REQUEST
 
 
-@pytest.mark.limit("broker.process.descriptors.MOST_OPEN_FILES")
+@pytest.mark.limit("broker.starting.MOST_OPEN_FILES")
 @pytest.mark.parametrize(
     ("allowed", "kept_open"),
     [
@@ -132,7 +132,7 @@ def test_logs_keep_half_of_the_files_open_that_a_process_may_have(
     assert descriptors.shares(50, 1).files == kept_open
 
 
-@pytest.mark.limit("broker.process.descriptors.LEAST_DESCRIPTORS")
+@pytest.mark.limit("broker.starting.LEAST_DESCRIPTORS")
 @pytest.mark.parametrize("allowed", [descriptors.LEAST_DESCRIPTORS, 1_000, 4_096, 100_000])
 def test_clients_leave_descriptors_for_files_and_all_else(
     monkeypatch: pytest.MonkeyPatch, allowed: int
@@ -162,7 +162,7 @@ class Limit:
         self.soft, self.hard = limits
 
 
-@pytest.mark.limit("broker.process.descriptors.LEAST_DESCRIPTORS")
+@pytest.mark.limit("broker.starting.LEAST_DESCRIPTORS")
 @pytest.mark.parametrize(
     ("limit", "soft"),
     [

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from broker import opening
+from broker import starting as opening
 from broker.config.broker_config import BrokerConfig
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.disks.log_dirs import LogDirs
 from broker.environment.environment import Environment
 from broker.environment.network import SocketNetwork

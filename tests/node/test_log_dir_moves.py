@@ -43,7 +43,7 @@ from tests.node.log_dir_moves import (
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash
+from tests.support.whole_server import crash, take_turns
 
 
 @pytest.fixture(autouse=True)
@@ -224,6 +224,7 @@ async def test_the_last_of_several_wishes_counts_while_a_move_is_being_given_up(
     for name in "cab":
         assert move(node, tmp_path / name) is Error.NONE
     catch_up(node)
+    take_turns(node)
     assert partition_of(node).move is None
     assert recorded(node) == id_of(tmp_path, "b")
     assert values(node) == expected()
@@ -235,6 +236,7 @@ async def test_a_move_goes_on_where_it_could_not_be_recorded_that_it_is_given_up
     move(node, tmp_path / "b")
     assert move(node, tmp_path / "c") is Error.NONE
     node.metadata.resign()
+    take_turns(node)
     first = partition_of(node).move
     assert first is not None
     assert not first.cancelling

@@ -8,15 +8,13 @@ from typing import NoReturn
 
 import pytest
 
-from broker.controller import topic_decisions
-from broker.controller.controller import Controller
-from broker.controller.controller_result import ControllerResult
+from broker.controller import topic_requests
+from broker.controller.controller import Controller, ControllerResult
 from broker.controller.image import BROKER_RESOURCE, ClusterImage
 from broker.controller.metadata_log import MetadataLog
-from broker.coordination import producer_id_blocks
+from broker.disks.failures import RecordedLosses
+from broker.handlers import allocate_producer_ids, unregister_broker
 from broker.handlers import metadata as metadata_handler
-from broker.handlers import unregister_broker
-from broker.peers.own_cluster import RecordedLosses
 from broker.server import Server
 from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.messages import metadata_records as records
@@ -24,7 +22,7 @@ from protocol.waiting import Waiting, at_once, turn
 from protocol.wire.schema import Message
 from tests.node.metadata_logs import begin
 from tests.node.metadata_requests import Request, asked
-from tests.support.submitting import unexpected
+from tests.support.submitting import drive, submit_to, unexpected
 from tests.support.whole_server import take_turns
 
 
@@ -62,13 +60,14 @@ def test_decisions_that_are_asked_for_amid_a_long_one_wait_for_it_and_see_what_i
         assert "a" in settings(metadata)
         return ControllerResult([], lambda failure: "second")
 
-    controller.submit(decide, replies.append, unexpected)
-    controller.submit(second, replies.append, unexpected)
-    (steps,) = long
-    steps.send(None)
-    assert replies == []
+    submit_to(controller, decide, replies.append, unexpected)
+    submit_to(controller, second, replies.append, unexpected)
     metadata.carry_out = at_once
-    at_once(steps)
+    steps, behind = long
+    steps.send(None)
+    drive(behind)
+    assert replies == []
+    drive(steps)
     assert replies == ["first", "second"]
 
 
@@ -89,11 +88,15 @@ def test_a_long_decision_that_fails_is_told_to_who_asked_and_the_next_ones_are_t
         raise KafkaError(Error.INVALID_REQUEST)
         await turn()
 
-    controller.submit(decide, told.append, told.append)
-    controller.submit(refused, told.append, told.append)
-    controller.submit(lambda image: ControllerResult([], lambda _: "third"), told.append, unexpected)
-    while long:
-        at_once(long.pop())
+    submit_to(controller, decide, told.append, told.append)
+    submit_to(controller, refused, told.append, told.append)
+    submit_to(controller, lambda image: ControllerResult([], lambda _: "third"), told.append, unexpected)
+    first, *others = long
+    first.send(None)
+    metadata.carry_out = at_once
+    for other in others:
+        drive(other)
+    drive(first)
     assert told[0] is failure
     assert isinstance(told[1], KafkaError)
     assert told[2] == "third"
@@ -103,8 +106,9 @@ def test_what_a_node_that_stops_was_deciding_is_given_up(metadata: MetadataLog) 
     begun: list[Waiting[None]] = []
 
     def begin(steps: Waiting[None]) -> None:
-        steps.send(None)
-        begun.append(steps)
+        with suppress(StopIteration):
+            steps.send(None)
+            begun.append(steps)
 
     metadata.carry_out = begin
     controller = Controller(metadata)
@@ -114,10 +118,10 @@ def test_what_a_node_that_stops_was_deciding_is_given_up(metadata: MetadataLog) 
         await turn()
         return ControllerResult([setting("a")], lambda failure: "never")
 
-    controller.submit(decide, replies.append, unexpected)
-    controller.submit(decide, replies.append, unexpected)
+    submit_to(controller, decide, replies.append, unexpected)
+    submit_to(controller, decide, replies.append, unexpected)
     controller.stop()
-    controller.submit(lambda image: ControllerResult([], lambda _: "last"), replies.append, unexpected)
+    submit_to(controller, lambda image: ControllerResult([], lambda _: "last"), replies.append, unexpected)
     assert replies == ["last"]
     for steps in begun:
         steps.close()
@@ -138,7 +142,8 @@ def test_what_is_committed_while_a_change_is_followed_is_followed_and_told_then(
     metadata.carry_out = long.append
     for name in ("a", "b"):
         end = metadata.append([setting(name)])
-        metadata.when_committed(end, lambda error, name=name: events.append(f"{name} {error}"))
+        later = metadata.committed(end)
+        later.when_answered(lambda name=name, later=later: events.append(f"{name} {later.result()}"))
         if name == "a":
             (steps,) = long
             steps.send(None)
@@ -164,9 +169,9 @@ async def test_an_error_of_ours_in_a_decision_that_waits_is_told_to_who_asked_an
         await turn()
         raise failure
 
-    node.controller.submit(decide, told.append, unexpected)
-    node.controller.submit(stumbles_later if is_long else stumbles, unexpected_reply, told.append)
-    node.controller.submit(lambda image: ControllerResult([], lambda _: "third"), told.append, unexpected)
+    submit_to(node.controller, decide, told.append, unexpected)
+    submit_to(node.controller, stumbles_later if is_long else stumbles, unexpected_reply, told.append)
+    submit_to(node.controller, lambda image: ControllerResult([], lambda _: "third"), told.append, unexpected)
     take_turns(node)
     assert told == ["first", failure, "third"]
     assert node.failure is None
@@ -182,8 +187,8 @@ async def test_a_broken_invariant_in_a_decision_that_waits_stops_the_node_whoeve
     def breaks(image: ClusterImage) -> ControllerResult[str]:
         raise BrokenInvariantError("what can't be")
 
-    node.controller.submit(decide, told.append, unexpected)
-    node.controller.submit(breaks, unexpected_reply, told.append)
+    submit_to(node.controller, decide, told.append, unexpected)
+    submit_to(node.controller, breaks, unexpected_reply, told.append)
     take_turns(node)
     assert told == ["first", node.failure]
     assert isinstance(node.failure, BrokenInvariantError)
@@ -203,17 +208,17 @@ async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ou
     def stumble(*_: object, **__: object) -> NoReturn:
         raise KeyError("ours")
 
-    node.controller.submit(decide, told.append, unexpected)
+    submit_to(node.controller, decide, told.append, unexpected)
     if who == "producer ids":
-        monkeypatch.setattr(producer_id_blocks, "allocate_producer_ids", stumble)
+        monkeypatch.setattr(allocate_producer_ids, "allocate_producer_ids", stumble)
         with suppress(KafkaError):
             node.producer_ids.next()
     elif who == "failed directories":
         monkeypatch.setattr(RecordedLosses, "_decide", stumble)
-        node.log_dir_failures._losses._is_recorded = False
+        node.log_dir_failures.losses.is_recorded = False
         node.log_dir_failures.record()
     elif who == "automatic topics":
-        monkeypatch.setattr(topic_decisions, "new_topic", stumble)
+        monkeypatch.setattr(topic_requests, "new_topic", stumble)
         with suppress(KeyError):
             asked(
                 node,
@@ -226,11 +231,13 @@ async def test_nobody_who_asks_the_controller_can_end_the_node_by_an_error_of_ou
         node.metadata.append([records.RegisterBrokerRecord(broker_id=7, broker_epoch=3, fenced=True)])
         with suppress(KeyError):
             asked(node, Request(unregister_broker, 64, 0, {"broker_id": 7}))
-    node.controller.submit(lambda image: ControllerResult([], lambda _: "behind"), told.append, unexpected)
+    submit_to(
+        node.controller, lambda image: ControllerResult([], lambda _: "behind"), told.append, unexpected
+    )
     take_turns(node)
     assert told[0] == "long"
     assert told[-1] == "behind"
     assert node.failure is None
     assert not node.producer_ids._is_asked
     if who == "failed directories":  # it is tried again
-        assert not node.log_dir_failures._losses._is_recorded
+        assert not node.log_dir_failures.losses.is_recorded

@@ -10,7 +10,7 @@ import pytest
 
 from broker.handlers import fetch
 from broker.network import turns
-from broker.quotas.client_quotas import RateQuota
+from broker.quotas import RateQuota
 from broker.replicas import fetching
 from broker.replicas.fetching import Reading
 from broker.server import Server

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller.controller_result import MAX_RECORDS_PER_REQUEST
+from broker.controller.controller import MAX_RECORDS_PER_REQUEST
 from broker.network import pieces
 from broker.network.dispatch import (
     JOINED_CHUNKS_BYTES,

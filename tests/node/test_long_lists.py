@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from broker.controller.controller_result import PER_STEP
 from broker.controller.image import GROUP_RESOURCE, TopicChanges
 from broker.handlers import (
     delete_groups,
@@ -40,6 +39,7 @@ from protocol.messages.groups import (
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.topics import CreatableTopic
 from protocol.messages.transactions import DescribeTransactionsRequest
+from protocol.waiting import PER_STEP
 from tests.node.transactional import Producer, ask, coordinating
 from tests.support.topics import topics_of
 from tests.support.whole_server import started, take_turns

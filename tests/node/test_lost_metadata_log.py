@@ -21,7 +21,7 @@ from tests.node.test_controller import NODE, configs, fetch, open_log, result_of
 from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
-from tests.support.submitting import unexpected
+from tests.support.submitting import submit_to, unexpected
 
 
 class Voter:
@@ -91,7 +91,7 @@ def test_a_decision_that_was_in_the_midst_when_the_log_was_lost_is_not_written(t
     for again in (False, True):
         replies: list[object] = []
         many = [setting(f"{number}") for number in range(3_000)]
-        Controller(metadata).submit(lambda image: result_of(*many), replies.append, unexpected)  # noqa: B023
+        submit_to(Controller(metadata), lambda image: result_of(*many), replies.append, unexpected)  # noqa: B023
         assert replies == []
         metadata.resign()
         if again:

@@ -11,7 +11,7 @@ from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.support.submitting import unexpected
+from tests.support.submitting import ask_controller
 from tests.support.whole_server import handled
 
 
@@ -43,7 +43,9 @@ async def test_of_a_topic_that_is_created_the_leader_is_not_there_yet(node: Serv
 async def test_whoever_looks_whether_a_topic_is_deleted_is_not_told_of_partitions(node: Server) -> None:
     """As kafka-go's test of DeleteTopics does, by a request that creates the topic anew."""
     ask(node, 6, "a")
-    node.topics.delete([node.metadata.image.topics["a"]], lambda _deleted: None, unexpected)
+    ask_controller(
+        node.controller, node.topics.delete([node.metadata.image.topics["a"]]), lambda _deleted: None
+    )
     [topic] = ask(node, 6, "a").topics
     assert topic.error_code != Error.NONE
     assert not topic.partitions

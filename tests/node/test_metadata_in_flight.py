@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from broker.controller import controller
-from broker.controller import controller_result as pause
 from broker.controller import metadata_log as record_batches
 from broker.controller.controller import Controller
+from broker.controller.image import TopicImage
 from broker.controller.metadata_log import image_records
 from broker.controller.metadata_versions import encode_metadata_record
 from broker.environment.environment import Environment
@@ -29,6 +29,7 @@ from broker.handlers import (
     update_features,
 )
 from broker.server import Server
+from protocol import waiting
 from protocol.messages import metadata_records as records
 from tests.node.metadata_requests import TIMEOUT_MS, TOPICS, Request, Requests, asked, begun, told
 from tests.support.disk import files
@@ -48,7 +49,7 @@ _CODED_AS_A_WHOLE = (alter_partition_reassignments, metadata, update_features)
 @pytest.fixture(autouse=True)
 def _pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever may go in steps pauses behind each entry."""
-    monkeypatch.setattr(pause.Pause.__init__, "__defaults__", (1,))
+    monkeypatch.setattr(waiting.Pause.__init__, "__defaults__", (1,))
     monkeypatch.setattr(controller, "PER_STEP", 0)
     monkeypatch.setattr(record_batches, "PER_STEP", 1)
 
@@ -214,7 +215,16 @@ def _is_changing(node: Server, name: str) -> bool:
     committed, written = (image.topics.get(name) for image in (node.metadata.image, node.metadata.written))
     if committed is None or written is None:
         return committed is not written
-    return (committed.topic_id, *committed.partitions) != (written.topic_id, *written.partitions)
+    return _told_of(committed) != _told_of(written)
+
+
+def _told_of(topic: TopicImage) -> Any:
+    """What an answer says of it."""
+    replicas = {
+        index: (partition.leader, partition.leader_epoch, *partition.replicas, *partition.isr)
+        for index, partition in topic.partitions.items()
+    }
+    return topic.topic_id, replicas
 
 
 def _errors(found: Any) -> set[str]:

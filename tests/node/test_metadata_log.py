@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
-from broker.controller import metadata_log, metadata_versions, registration, topic_decisions
-from broker.controller.controller import Controller
-from broker.controller.controller_result import ControllerResult, Pause
+from broker.controller import metadata_log, metadata_versions, registration, topic_requests
+from broker.controller.controller import Controller, ControllerResult
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.metadata_log import MetadataLog
 from broker.controller.metadata_versions import encode_metadata_record
 from broker.controller.replica_placer import Placement, StripedReplicaPlacer
-from broker.controller.topic_decisions import NewPartitions, TopicDefaults, more_partitions_of_topic
+from broker.controller.topic_requests import NewPartitions, TopicDefaults, more_partitions_of_topic
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import (
@@ -23,7 +22,7 @@ from protocol.messages.topics import (
     CreatePartitionsTopic,
 )
 from protocol.records.records import build_batch
-from protocol.waiting import at_once
+from protocol.waiting import Pause, at_once
 from protocol.wire.schema import Message
 from storage.directory.log_directory import METADATA_TOPIC
 from storage.log.log_config import LogConfig
@@ -33,7 +32,7 @@ from tests.support.disk import files
 from tests.support.immediate_background import run_at_once
 from tests.support.leadership import elect, take_leadership_away
 from tests.support.manual_clock import ManualClock
-from tests.support.submitting import unexpected
+from tests.support.submitting import submit_to, unexpected
 
 NODE = 1
 DIRECTORY = bytes(range(16))
@@ -90,8 +89,11 @@ class Submitting:
 
     def __call__(self, decided: list[Message]) -> None:
         replies: list[object] = []
-        self._controller.submit(
-            lambda image: ControllerResult(decided, lambda failure: failure), replies.append, unexpected
+        submit_to(
+            self._controller,
+            lambda image: ControllerResult(decided, lambda failure: failure),
+            replies.append,
+            unexpected,
         )
         (answer,) = replies
         if isinstance(answer, KafkaError):
@@ -123,7 +125,7 @@ def state(image: ClusterImage) -> dict[str, Any]:
 def create(metadata: MetadataLog, name: str, *, topic_id: bytes = TOPIC_ID, **fields: Any) -> list[Message]:
     fields = {"num_partitions": 2, "replication_factor": 1, **fields}
     decided = at_once(
-        topic_decisions.new_topic(
+        topic_requests.new_topic(
             NewPartitions(metadata.image, name, topic_id, PLACER),
             CreatableTopic(name=name, **fields),
             defaults=TopicDefaults(3, 1),
@@ -145,7 +147,7 @@ def test_a_restart_finds_what_was_applied(metadata: MetadataLog) -> None:
     create(metadata, "a", configs=[CreatableTopicConfig(name="retention.ms", value="5")])
     create(metadata, "b", topic_id=b"b" * 16)
     metadata.append([records.ProducerIdsRecord(broker_id=NODE, broker_epoch=1, next_producer_id=1000)])
-    metadata.append(topic_decisions.removed_topic(metadata.image.topics["b"]))
+    metadata.append(topic_requests.removed_topic(metadata.image.topics["b"]))
     metadata.append(take_leadership_away(metadata.image, NODE))
     assert set(metadata.image.topics) == {"a"}
     assert state(replayed(metadata).image) == state(metadata.image)
@@ -259,7 +261,7 @@ def test_a_name_that_collides_in_metrics_is_refused(metadata: MetadataLog) -> No
 
 def test_a_name_no_longer_collides_once_all_that_are_like_it_are_deleted(metadata: MetadataLog) -> None:
     create(metadata, "a_b")
-    metadata.append(topic_decisions.removed_topic(metadata.image.topics["a_b"]))
+    metadata.append(topic_requests.removed_topic(metadata.image.topics["a_b"]))
     assert not metadata.image.topics_like("a.b")
     create(metadata, "a.b")
     assert refusal(metadata, "a_b") == Error.INVALID_TOPIC_EXCEPTION
@@ -274,7 +276,7 @@ def test_names_that_came_to_collide_are_each_in_the_way(metadata: MetadataLog) -
         ]
     )
     assert metadata.image.topics_like("a_b") == ["a.b", "a_b"]
-    metadata.append(topic_decisions.removed_topic(metadata.image.topics["a.b"]))
+    metadata.append(topic_requests.removed_topic(metadata.image.topics["a.b"]))
     assert metadata.image.topics_like("a.b") == ["a_b"]
 
 

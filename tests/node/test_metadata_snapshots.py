@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from broker.controller import metadata_versions
-from broker.controller.controller_result import PER_STEP
 from broker.controller.image import ClusterImage, MetadataContradictionError, TopicImage
 from broker.controller.metadata_log import image_records
 from broker.controller.metadata_versions import (
@@ -19,7 +18,7 @@ from broker.controller.metadata_versions import (
 )
 from broker.controller.snapshots import MetadataSnapshots, SnapshotId, SnapshotPolicy, read_snapshot
 from protocol.messages import metadata_records as records
-from protocol.waiting import Waiting
+from protocol.waiting import PER_STEP, Waiting
 from protocol.wire.schema import Message
 from tests.node.metadata_logs import ALWAYS, DIRECTORY, NODE, begin, open_log, topic
 from tests.support.manual_clock import ManualClock

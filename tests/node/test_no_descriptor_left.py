@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.coordination import imports
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.environment.environment import Environment
@@ -21,8 +21,8 @@ from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
-from tests.support.submitting import unexpected
-from tests.support.whole_server import configured, started
+from tests.support.submitting import ask_controller
+from tests.support.whole_server import configured, started, take_turns
 
 
 def refuse(operation: str, part: str) -> None:
@@ -57,14 +57,16 @@ async def test_a_change_of_the_metadata_is_answered_once_it_could_be_synced(
     answers: list[object] = []
     refuse("sync", "__cluster_metadata")
     topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
-    node.topics.create([topic], answers.append, unexpected)
+    ask_controller(node.controller, node.topics.create([topic]), answers.append)
     syncs.run_one()
     node.housekeeping.make_up()
     syncs.run_one()
+    take_turns(node)
     assert answers == []
     files.set_fault_hook(None)
     node.housekeeping.make_up()
     syncs.run_one()
+    take_turns(node)
     assert len(answers) == 1
     assert "t" in node.metadata.image.topics
     await node.stop()
@@ -82,7 +84,7 @@ async def test_coordinators_that_cannot_be_imported_are_imported_later(
     monkeypatch.setattr(imports, "importlib", SimpleNamespace(import_module=refused))
     answers: list[object] = []
     topic = CreatableTopic(name=OFFSETS_TOPIC, num_partitions=1, replication_factor=1)
-    node.topics.create([topic], answers.append, unexpected)
+    ask_controller(node.controller, node.topics.create([topic]), answers.append)
     assert len(answers) == 1
     assert node.failure is None
     assert len(node.groups.all_shards()) == 1

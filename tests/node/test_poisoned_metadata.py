@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.controller.image import ClusterImage, MetadataContradictionError
 from broker.controller.metadata_versions import (
     LATEST_METADATA_VERSION,
@@ -22,9 +22,9 @@ from broker.controller.metadata_versions import (
     OLDEST_METADATA_VERSION,
     encode_metadata_record,
 )
-from broker.controller.producer_id_allocation import LAST_PRODUCER_ID
 from broker.environment.environment import Environment
 from broker.handlers import elect_leaders
+from broker.handlers.allocate_producer_ids import LAST_PRODUCER_ID
 from broker.server import Server
 from broker.starting import start
 from protocol.messages import metadata_records

@@ -47,7 +47,9 @@ async def without_controller(folder: Path) -> tuple[Server, HeldSyncs, Timers]:
     """A node that knows the transactional id `tx`, at epoch 0, and has no block of producer ids: the controller records
     none, until its disk syncs."""
     node = await coordinating(folder)
-    assert init(node, "tx").producer_epoch == 0
+    first = init(node, "tx")
+    take_turns(node)
+    assert first.result().producer_epoch == 0
     await node.stop()
     syncs = HeldSyncs()
     here = replace(Environment.of_this_machine(ManualClock(), files), background=syncs)
@@ -106,7 +108,9 @@ async def test_who_has_waited_for_long_is_told_to_ask_again_and_nothing_is_carri
     timers.run_out()
     take_turns(node)
     assert asked.result().error_code == Error.COORDINATOR_LOAD_IN_PROGRESS
+    take_turns(node)
     await syncs.finish()
+    take_turns(node)
     assert "new" not in node.transactions.shard_of("new").transactions
     assert init(node, transactional_id).producer_id == 1000, "the first of the block, which nobody took"
     await node.stop()
@@ -118,7 +122,9 @@ async def test_nothing_is_carried_out_for_a_client_that_has_hung_up(tmp_path: Pa
     for _ in range(2):
         init(node, "new").abandon()
     assert timers.waiting == []
+    take_turns(node)
     await syncs.finish()
+    take_turns(node)
     assert "new" not in node.transactions.shard_of("new").transactions
     assert init(node, "new").producer_epoch == 0
     assert epoch_of(node, "new") == 0
@@ -129,6 +135,7 @@ async def test_nothing_is_carried_out_for_a_client_that_has_hung_up(tmp_path: Pa
 async def test_who_waits_is_told_where_no_block_can_be_recorded(tmp_path: Path) -> None:
     node, syncs, timers = await without_controller(tmp_path)
     asked = init(node, "new")
+    take_turns(node)
     syncs.fail_one()
     take_turns(node)
     assert asked.result().error_code == Error.COORDINATOR_LOAD_IN_PROGRESS

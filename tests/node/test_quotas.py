@@ -16,16 +16,22 @@ from broker.environment.network import SystemNames
 from broker.handlers.alter_client_quotas import MOST_PARTS
 from broker.network.connection import Connection
 from broker.network.endpoints import HostNames
-from broker.quotas.client_quotas import (
+from broker.quotas import (
+    IDLE_MS,
+    MAX_THROTTLE_MS,
     MISSING,
+    MOST_MEASURED,
     UNLIMITED,
     ClientQuotas,
     Limits,
+    Measures,
     MutationQuota,
+    Rate,
     RateQuota,
+    TokenBucket,
+    Windows,
     charge,
 )
-from broker.quotas.rates import IDLE_MS, MAX_THROTTLE_MS, MOST_MEASURED, Measures, Rate, TokenBucket, Windows
 from broker.security.authorizer import ANONYMOUS, Principal
 from broker.server import Server
 from protocol.errors import Error, KafkaError
@@ -84,7 +90,7 @@ def test_a_bucket_begins_full_and_owes_what_is_taken_beyond() -> None:
     assert bucket.throttle_ms(1, NOW_MS + 4000) == 0
 
 
-@pytest.mark.limit("broker.quotas.rates.MAX_THROTTLE_MS")
+@pytest.mark.limit("broker.quotas.MAX_THROTTLE_MS")
 @pytest.mark.parametrize("limit", [1e-300, 5e-324, 0.0, 1e-7])
 def test_however_low_a_limit_the_time_fits_into_an_answer(limit: float) -> None:
     rate = Rate(WINDOWS)
@@ -112,7 +118,7 @@ def test_who_is_idle_for_an_hour_is_forgotten_as_others_come() -> None:
     assert measures.of(0, NOW_MS + IDLE_MS) is not idle[0]
 
 
-@pytest.mark.limit("broker.quotas.rates.MOST_MEASURED")
+@pytest.mark.limit("broker.quotas.MOST_MEASURED")
 def test_of_too_many_clients_who_was_idle_for_the_longest_is_forgotten() -> None:
     measures = Measures(lambda: Rate(WINDOWS))
     first, second = measures.of("first", NOW_MS), measures.of("second", NOW_MS)

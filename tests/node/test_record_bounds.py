@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.controller import controller_result as record_bounds
-from broker.controller import metadata_log
-from broker.controller.controller_result import MAX_RECORDS_PER_REQUEST
-from broker.controller.topic_decisions import NewPartitions
+from broker.controller import controller, metadata_log
+from broker.controller.controller import MAX_RECORDS_PER_REQUEST
+from broker.controller.topic_requests import NewPartitions
 from broker.handlers import (
     alter_client_quotas,
     delete_topics,
@@ -40,7 +39,7 @@ from tests.node.admin_requests import (
 )
 from tests.support.disk import files
 from tests.support.leadership import take_leadership_away
-from tests.support.submitting import unexpected
+from tests.support.submitting import ask_controller
 from tests.support.topics import topics_of
 from tests.support.whole_server import crash, started
 
@@ -61,7 +60,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     import broker.controller.topic_requests
 
     for module in (
-        record_bounds,
+        controller,
         broker.controller.topic_requests,
         broker.controller.config_decisions,
         broker.controller.partition_requests,
@@ -70,7 +69,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_log, "MAX_RECORDS_PER_BATCH", FEW)
 
 
-@pytest.mark.limit("broker.controller.controller_result.MAX_RECORDS_PER_REQUEST")
+@pytest.mark.limit("broker.controller.controller.MAX_RECORDS_PER_REQUEST")
 async def test_the_record_of_a_topic_counts_as_those_of_its_partitions(node: Server) -> None:
     assert create(node, ("a", MAX_RECORDS_PER_REQUEST - 1), only=True) == [Error.NONE]
     assert create(node, ("a", MAX_RECORDS_PER_REQUEST), ("b", 1), ("a/b", 1), only=True) == (
@@ -166,7 +165,7 @@ async def test_a_start_and_a_stop_write_more_than_one_batch_holds(tmp_path: Path
 
 async def test_a_topic_that_is_made_by_itself_and_is_too_large_is_not_made(tmp_path: Path) -> None:
     node = await started(tmp_path, "num.partitions=20000")
-    node.topics.auto_create(["a"], lambda: None, unexpected)
+    ask_controller(node.controller, node.topics.auto_create(["a"]), lambda _: None)
     assert not node.metadata.image.topics
 
 
@@ -239,7 +238,7 @@ async def test_topics_are_deleted_up_to_the_bound(node: Server, few: None) -> No
     assert len(node.metadata.image.topics) == 2
 
 
-@pytest.mark.limit("broker.controller.controller_result.MAX_RECORDS_PER_REQUEST")
+@pytest.mark.limit("broker.controller.controller.MAX_RECORDS_PER_REQUEST")
 async def test_settings_are_altered_as_one_batch_or_not_at_all(node: Server) -> None:
     before = node.metadata.next_offset
     nowhere = (TOPIC, "nowhere", {"flush.ms": "1"})

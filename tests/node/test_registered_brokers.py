@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 
 from broker.controller.broker_heartbeats import BrokerHeartbeats
-from broker.controller.broker_registration import (
+from broker.controller.cluster_control import (
     BrokerHeartbeatReply,
     RegistrationTerms,
     fence_stale_broker,
     heartbeat,
     register,
 )
-from broker.controller.controller import Controller
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import Controller, ControllerResult
 from broker.controller.image import ClusterImage
-from broker.controller.partition_updates import BrokerChange
+from broker.controller.partition_changes import BrokerChange
 from broker.controller.registration import BrokerIncarnation, supported_features
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import (
@@ -32,7 +31,7 @@ from protocol.messages.metadata_records import FeatureLevelRecord
 from protocol.waiting import Waiting, turn
 from protocol.wire.schema import Message
 from tests.node.metadata_logs import begin, open_log
-from tests.support.submitting import unexpected
+from tests.support.submitting import submit_to, unexpected
 
 CLUSTER = "fPZv1VBsRFmnlRvmGcOW9w"
 DIRECTORIES = [b"a" * 16, b"b" * 16]
@@ -70,7 +69,7 @@ class Quorum:
             return self._noted(decided, note)
 
         first = self.metadata.next_offset
-        self.controller.submit(watched, replies.append, unexpected)
+        submit_to(self.controller, watched, replies.append, unexpected)
         for offset, record in enumerate(written, first):
             self.heartbeats.replay(record, offset)
         (reply,) = replies

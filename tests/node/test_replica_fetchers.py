@@ -10,7 +10,7 @@ from typing import Any
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, TopicChanges
 from broker.controller.registration import BrokerIncarnation
 from broker.peers.replica_fetchers import ReplicaFetchers
-from broker.quotas.replication_quotas import FOLLOWER_RATE, FOLLOWER_REPLICAS
+from broker.quotas import FOLLOWER_RATE, FOLLOWER_REPLICAS
 from broker.replicas.fetching import FetchSettings
 from broker.server import Server
 from protocol.messages.metadata_records import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.server import Server
@@ -15,7 +15,7 @@ from protocol.records.records import build_batch
 from tests.support.disk import files
 from tests.support.nodes import begin
 from tests.support.topics import topics_of
-from tests.support.whole_server import crash, started
+from tests.support.whole_server import crash, started, take_turns
 
 
 def create(node: Server, name: str, partitions: int = 1) -> None:
@@ -85,11 +85,19 @@ async def test_cluster_and_directory_keep_their_ids(tmp_path: Path) -> None:
 
 async def test_producer_ids_are_never_given_twice(tmp_path: Path) -> None:
     node = await started(tmp_path)
+    recorded(node)
     first = [node.producer_ids.next() for _ in range(3)]
     crash(node)
     again = await started(tmp_path)
     assert first == [0, 1, 2]
+    recorded(again)
     assert again.producer_ids.next() == 1000
+
+
+def recorded(node: Server) -> None:
+    """A block of producer ids."""
+    node.producer_ids.when_left(lambda: None)
+    take_turns(node)
 
 
 async def test_two_brokers_cannot_share_a_folder(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from broker.controller.controller_result import PER_STEP
 from broker.controller.metadata_versions import encode_metadata_record
 from broker.controller.quorum_state import Quorum
 from broker.controller.snapshots import (
@@ -22,7 +21,7 @@ from broker.controller.snapshots import (
 )
 from protocol.messages.raft import KRaftVersionFeature, Voter, VotersRecord
 from protocol.records.batch import walk_batches
-from protocol.waiting import at_once
+from protocol.waiting import PER_STEP, at_once
 from tests.node.metadata_logs import ALWAYS, DIRECTORY, LEVEL, NODE, begin, open_log, topic
 from tests.support.disk import files
 from tests.support.manual_clock import ManualClock

@@ -18,8 +18,10 @@ from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.shard import GroupShard
 from protocol.errors import MOST_MESSAGE_CHARACTERS, Error
 from protocol.messages.groups_streams import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
+from protocol.messages.topics import CreatableTopic
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.manual_clock import ManualClock
+from tests.support.submitting import drive
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.streams.members import StreamsMembers, subtopology, topology
 
@@ -39,11 +41,12 @@ class OneStreamsShard:
         self.members = StreamsMembers(FakeTopics(t=2))
         self.authorizer = DenyingAuthorizer()
         self.created: list[str] = []
-        self.internal_topics = InternalTopics(
-            lambda topics, reply, failed: self.created.extend(topic.name for topic in topics),
-            ManualClock(),
-            lambda error: None,
-        )
+        self.internal_topics = InternalTopics(self._create, ManualClock(), drive)
+
+    async def _create(self, topics: Sequence[CreatableTopic]) -> Any:
+        self.created.extend(topic.name for topic in topics)
+        never: Later[Any] = Later()
+        return await never
 
     def shard_of(self, group_id: str) -> GroupShard:
         return self.members.shard

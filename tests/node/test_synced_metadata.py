@@ -26,7 +26,7 @@ from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
 from tests.support.partition_logs import NOW_MS, append, batch
-from tests.support.submitting import unexpected
+from tests.support.submitting import ask_controller
 from tests.support.whole_server import configured, handled, in_loop, take_turns
 
 PATIENCE_S = 30
@@ -49,7 +49,7 @@ def asked_to_create(node: Server, *names: str) -> list[Any]:
     """What is answered, which may come later."""
     answers: list[Any] = []
     wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-    node.topics.create(wanted, answers.append, unexpected)
+    ask_controller(node.controller, node.topics.create(wanted), answers.append)
     return answers
 
 
@@ -73,6 +73,7 @@ async def test_a_topic_is_there_and_its_client_answered_once_the_disk_has_it(tmp
     assert "t" not in node.metadata.image.topics
     assert node.partitions.find("t", 0) is None
     syncs.run_one()
+    take_turns(node)
     assert "t" in node.metadata.image.topics
     assert len(answers) == 1
     await node.stop()
@@ -83,8 +84,10 @@ async def test_changes_that_come_while_one_is_synced_share_the_next_sync(tmp_pat
     node, syncs = await started(tmp_path)
     answers = [asked_to_create(node, f"t{number}") for number in range(5)]
     syncs.run_one()
+    take_turns(node)
     assert [len(each) for each in answers] == [1, 0, 0, 0, 0]
     syncs.run_one()
+    take_turns(node)
     assert [len(each) for each in answers] == [1] * 5
     assert syncs.waiting == []
     assert [*node.metadata.image.topics] == [f"t{number}" for number in range(5)]
@@ -97,6 +100,7 @@ async def test_a_decision_is_taken_by_what_is_written_and_not_synced_yet(tmp_pat
     asked_to_create(node, "t")
     again = asked_to_create(node, "t")
     await syncs.finish()
+    take_turns(node)
     ((_, refused),) = again[0]
     assert refused.error is Error.TOPIC_ALREADY_EXISTS
     await node.stop()
@@ -107,12 +111,14 @@ async def test_a_topic_whose_deletion_is_not_synced_is_not_deleted_twice(tmp_pat
     node, syncs = await started(tmp_path)
     asked_to_create(node, "t")
     syncs.run_one()
+    take_turns(node)
     topic = node.metadata.image.topics["t"]
     first: list[Any] = []
     second: list[Any] = []
-    node.topics.delete([topic], first.append, unexpected)
-    node.topics.delete([topic], second.append, unexpected)
+    ask_controller(node.controller, node.topics.delete([topic]), first.append)
+    ask_controller(node.controller, node.topics.delete([topic]), second.append)
     await syncs.finish()
+    take_turns(node)
     assert first == [[(topic, None)]]
     ((_, refused),) = second[0]
     assert refused.error is Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -149,6 +155,7 @@ async def test_a_topic_whose_directory_fails_before_it_is_synced_has_no_leader(t
     while node.log_dirs.failing:
         await asyncio.sleep(0)
     await syncs.finish()
+    take_turns(node)
     of_topic = {name: node.metadata.image.topics[name].partitions[0] for name in ("t0", "t1", "t2")}
     (lost,) = [name for name, each in of_topic.items() if each.directories == [lost_id]]
     assert {name: each.leader for name, each in of_topic.items()} == {**dict.fromkeys(of_topic, 1), lost: -1}
@@ -164,6 +171,7 @@ async def test_a_coordinator_is_found_though_its_topic_is_made_for_it(tmp_path: 
     )
     assert answered(asked) is None
     await syncs.finish()
+    take_turns(node)
     assert answered(asked).error_code == Error.NONE
     await node.stop()
 
@@ -187,6 +195,7 @@ async def test_who_waits_for_a_disk_that_fails_is_told_and_so_is_who_comes_later
     node, syncs = await started(tmp_path)
     answers = asked_to_create(node, "t")
     syncs.fail_one()
+    take_turns(node)
     ((_, refused),) = answers[0]
     assert refused.error is Error.KAFKA_STORAGE_ERROR
     later = asked_to_create(node, "u")
@@ -226,5 +235,5 @@ async def test_a_change_does_not_wait_for_the_slow_sync_of_a_partition(tmp_path:
 async def created(node: Server, name: str) -> None:
     told = asyncio.get_running_loop().create_future()
     wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1)]
-    node.topics.create(wanted, told.set_result, told.set_exception)
+    ask_controller(node.controller, node.topics.create(wanted), told.set_result, told.set_exception)
     await told

@@ -11,7 +11,7 @@ import pytest
 
 from broker.controller.image import TOPIC_RESOURCE
 from broker.peers.replica_fetchers import ReplicaFetching
-from broker.quotas.replication_quotas import FOLLOWER_REPLICAS
+from broker.quotas import FOLLOWER_REPLICAS
 from broker.replicas.fetching import FetchSettings
 from broker.replicas.replica import Follower
 from protocol.messages.fetch import FetchRequest, FetchResponse

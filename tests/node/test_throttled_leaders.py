@@ -10,7 +10,7 @@ import pytest
 
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, UNASSIGNED
 from broker.network import turns
-from broker.quotas.replication_quotas import LEADER_RATE, LEADER_REPLICAS
+from broker.quotas import LEADER_RATE, LEADER_REPLICAS
 from broker.replicas.fetching import FetchParameters
 from broker.server import Server
 from protocol.errors import Error

@@ -10,13 +10,14 @@ from typing import Any
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic
+from tests.support.submitting import ask_controller
 from tests.support.whole_server import in_loop, started
 
 
 async def asked_to_create(node: Server, names: Sequence[str], **how: Any) -> list[object]:
     told = asyncio.get_running_loop().create_future()
     wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-    node.topics.create(wanted, told.set_result, told.set_exception, **how)
+    ask_controller(node.controller, node.topics.create(wanted, **how), told.set_result, told.set_exception)
     return [result.error if isinstance(result, KafkaError) else len(result) for _, result in await told]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.coordination.marker_writing import PER_TURN
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.network.listener import Listener

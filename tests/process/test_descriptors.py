@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from broker.process.descriptors import MOST_OPEN_FILES, shares
+from broker.starting import MOST_OPEN_FILES, shares
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from tests.support.wire import PATIENCE_S, Client
 

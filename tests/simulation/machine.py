@@ -11,13 +11,13 @@ from typing import Any
 
 import tests.support.all_imported  # noqa: F401 (a node imports some of itself in turns: each run has the same ones)
 from broker.config.broker_config import BrokerConfig
-from broker.environment.environment import Chance, Environment
+from broker.environment.environment import Environment
+from broker.environment.scheduler import Chance
 from broker.environment.threads import Computing, ComputingAtOnce
 from broker.process.command_line import parse_command_line
-from broker.quorum.controller_node import ControllerNode
+from broker.quorum.controller_server import ControllerNode
 from broker.server import Server
-from broker.starting import start
-from broker.starting_controller import start_controller
+from broker.starting import start, start_controller
 from protocol.errors import Error, KafkaError
 from storage.files import FaultHook
 from tests.simulation.full_disk import FullDisk

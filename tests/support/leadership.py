@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from broker.controller.image import ClusterImage
-from broker.controller.partition_updates import BrokerChange, leader_and_isr_updates, updates_of
+from broker.controller.partition_changes import BrokerChange, leader_and_isr_updates, updates_of
 from broker.controller.registration import register_broker
 from protocol.waiting import at_once
 from protocol.wire.schema import Message

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from broker.environment.scheduler import Clock
-from broker.quotas.rates import Windows
-from broker.quotas.replication_quotas import ReplicationQuota
+from broker.quotas import ReplicationQuota, Windows
 from storage.log.log_config import LONG_MAX
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from broker.controller.topic_requests import Created, Deleted, Extended, TopicRequests
 from broker.server import Server
 from protocol.errors import KafkaError
-from tests.support.submitting import unexpected
+from protocol.waiting import Waiting
+from tests.support.submitting import ask_controller
 from tests.support.whole_server import take_turns
 
 
@@ -20,17 +20,17 @@ class TopicsNow:
         self._topics: TopicRequests = node.topics
 
     def create(self, *args: Any, **options: Any) -> Created:
-        return self._answer(lambda reply: self._topics.create(*args, reply, unexpected, **options))
+        return self._answer(self._topics.create(*args, **options))
 
     def delete(self, *args: Any, **options: Any) -> Deleted:
-        return self._answer(lambda reply: self._topics.delete(*args, reply, unexpected, **options))
+        return self._answer(self._topics.delete(*args, **options))
 
     def add_partitions(self, *args: Any, **options: Any) -> Extended:
-        return self._answer(lambda reply: self._topics.add_partitions(*args, reply, unexpected, **options))
+        return self._answer(self._topics.add_partitions(*args, **options))
 
-    def _answer(self, ask: Callable[[Callable[[Any], None]], None]) -> Any:
+    def _answer(self, steps: Waiting[Any]) -> Any:
         replies: list[Any] = []
-        ask(replies.append)
+        ask_controller(self._node.controller, steps, replies.append)
         take_turns(self._node)
         (outcome,) = replies
         if isinstance(outcome, KafkaError):

@@ -60,6 +60,8 @@ def clock_of(node: Server) -> ManualClock:
 def take_turns(node: Server) -> None:
     """All that long requests can do without waiting for anything."""
     while node.turns._waiting:
+        if node.turns._turn is not None:
+            node.turns._turn.cancel()  # this is that turn
         node.turns._take_turn()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import UsageError
+from broker.config.definitions import UsageError
 from broker.controller.metadata_versions import initial_levels, metadata_version_of, release_of
 from broker.process.format_command import credential, format_command
 

@@ -29,7 +29,7 @@ SOURCES = sources(*FLOORS, "barnabas", "cli")
 
 FUNCTION_LINES = 60
 LONG_FUNCTIONS = {
-    "broker.controller.broker_registration.register": "Kafka's checks of a registration, in their order",
+    "broker.controller.cluster_control.register": "Kafka's checks of a registration, in their order",
     "broker.handlers.describe_topic_partitions._described": "one list that a cursor cuts, topic for topic",
     "broker.handlers.fetch.handle": "a Fetch, step for step",
     "broker.handlers.produce.handle": "a Produce, step for step",
@@ -47,7 +47,6 @@ VERBS = {"apply", "decode", "encode", "validate"}
 
 SAID_WITH_THEIR_FOLDER = {
     "__init__": "Python's",
-    "errors": "of the protocol, and of settings: the folder says whose",
     "init_producer_id": "a request of Kafka's: its handler, and what the coordinator decides of it",
     "records": "in a batch, and in a coordinator's topic: the folder says whose",
 }

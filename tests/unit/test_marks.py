@@ -38,12 +38,12 @@ def constants(source: Source) -> dict[str, ast.expr]:
 
 
 def tables() -> set[str]:
-    """The public tables of all files of states: dicts in capitals."""
+    """The public tables of all files of states, and any of next states: dicts in capitals."""
     return {
         f"{source.name}.{name}"
         for source in ROOMS
-        if source.path.stem.endswith("states")
         for name, value in constants(source).items()
+        if source.path.stem.endswith("states") or name == "NEXT_STATE"
         if isinstance(value, ast.Dict | ast.DictComp)
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 from broker import housekeeping
-from broker.quorum import controller_node as controller_upkeep
+from broker.quorum import controller_server as controller_upkeep
 from tests.simulation import checks
 from tests.simulation.cluster import cluster_checks
 from tests.simulation.cluster.cluster_client import ClusterClient

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.config.errors import StartError
+from broker.config.definitions import StartError
 from broker.controller.image import ClusterImage
 from broker.replicas.leader import Leader
 from broker.replicas.partition import Partition

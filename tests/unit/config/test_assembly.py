@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import AT_MOST_ONE, DEFAULTS, BrokerConfig
-from broker.config.errors import UsageError
+from broker.config.definitions import UsageError
 from broker.config.given_settings import Layer, Setting, layered
 
 

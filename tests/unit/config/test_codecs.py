@@ -9,7 +9,7 @@ import pytest
 from broker.config.alterations import Alteration, AlterConfigOp, alter_broker, alter_topic, replace_topic
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
-from broker.config.errors import UsageError
+from broker.config.definitions import UsageError
 from broker.config.setting_checks import Occasion, Proposal, check
 from protocol.errors import Error, KafkaError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import UsageError
+from broker.config.definitions import UsageError
 from broker.process.command_line import Options, default_data_directory, parse_command_line
 
 HOME = {"HOME": "/home/somebody"}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.controller.config_decisions import CHARACTERS_PER_ENTRY, ConfigRequest
-from broker.controller.controller_result import PER_STEP
 from protocol.messages.configs import IncrementalAlterableConfig, IncrementalAlterConfigsResource
+from protocol.waiting import PER_STEP
 from tests.support import wishes
 
 TOPIC = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.errors import UsageError
+from broker.config.definitions import UsageError
 from broker.config.given_settings import NOT_SETTINGS, FirstTopic, Setting, read_environment, setting_name
 
 

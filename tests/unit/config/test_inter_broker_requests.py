@@ -6,8 +6,8 @@ import pytest
 
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import BrokerConfig
+from broker.config.definitions import ConfigError, UsageError
 from broker.config.describe import describe_broker
-from broker.config.errors import ConfigError, UsageError
 from broker.config.given_settings import read_environment
 from broker.config.reconfiguration import check_dynamic
 

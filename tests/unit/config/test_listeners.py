@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.config.errors import ConfigError
+from broker.config.definitions import ConfigError
 from broker.config.listeners import (
     ListenerConfig,
     ListenerSettings,

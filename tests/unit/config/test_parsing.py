@@ -7,8 +7,15 @@ import re
 
 import pytest
 
-from broker.config.definitions import ConfigDef, ConfigType, Value, parse_type, parse_value, value_text
-from broker.config.errors import ConfigError
+from broker.config.definitions import (
+    ConfigDef,
+    ConfigError,
+    ConfigType,
+    Value,
+    parse_type,
+    parse_value,
+    value_text,
+)
 
 NUMBER = "Not a number of type "
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config.errors import UsageError
+from broker.config.definitions import UsageError
 from broker.config.given_settings import parse_properties, read_properties
 
 

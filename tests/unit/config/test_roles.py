@@ -8,7 +8,7 @@ import pytest
 
 from broker.config.assembly import assemble, settings_of
 from broker.config.broker_config import AT_MOST_ONE, BrokerConfig
-from broker.config.errors import UsageError
+from broker.config.definitions import UsageError
 
 VOTERS = "controller.quorum.voters"
 BOOTSTRAP = "controller.quorum.bootstrap.servers"

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import TypeVar
 
 from broker.controller.broker_heartbeats import BrokerHeartbeats
-from broker.controller.broker_registration import (
+from broker.controller.cluster_control import (
     BrokerHeartbeatReply,
     RegistrationTerms,
     fence_stale_broker,
@@ -14,10 +14,10 @@ from broker.controller.broker_registration import (
     register,
     unregister,
 )
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_versions import ELR_VERSION
-from broker.controller.partition_updates import BrokerChange
+from broker.controller.partition_changes import BrokerChange
 from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records

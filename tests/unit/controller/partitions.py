@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import ControllerResult
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, PartitionImage
 from broker.controller.metadata_versions import (
     DIRECTORIES_SINCE,
@@ -12,7 +12,7 @@ from broker.controller.metadata_versions import (
     LATEST_METADATA_VERSION,
     METADATA_VERSION,
 )
-from broker.controller.partition_updates import BrokerChange, OwnSettings, leader_and_isr_updates
+from broker.controller.partition_changes import BrokerChange, OwnSettings, leader_and_isr_updates
 from broker.controller.registration import FENCED, IN_CONTROLLED_SHUTDOWN, UNFENCED
 from protocol.messages import metadata_records as records
 from protocol.waiting import Waiting, at_once

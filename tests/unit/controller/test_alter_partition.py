@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from broker.controller.controller_result import PER_STEP, ControllerResult
+from broker.controller.controller import ControllerResult
 from broker.controller.image import NO_LEADER
 from broker.controller.partition_changes import RECOVERED, RECOVERING
 from broker.controller.partition_requests import altered_partitions
@@ -20,7 +20,7 @@ from protocol.messages.broker_to_controller import (
     AlterPartitionTopic,
     BrokerState,
 )
-from protocol.waiting import at_once
+from protocol.waiting import PER_STEP, at_once
 from tests.support.wishes import pauses
 from tests.unit.controller.partitions import OWN, Cluster, changed, epoch_of, topic_id
 

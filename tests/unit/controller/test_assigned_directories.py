@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.controller.assigned_directories import directory_of, is_online
 from broker.controller.image import LOST, MIGRATING, UNASSIGNED, PartitionImage
+from broker.controller.registration import directory_of, is_online
 from protocol.messages.metadata_records import PartitionRecord
 
 ONLINE, FAILED = b"o" * 16, b"f" * 16

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from broker.controller.broker_control_states import (
+from broker.controller.broker_heartbeats import (
     NEXT_STATE,
     BrokerControlState,
     BrokerWish,
@@ -49,7 +49,7 @@ def rows() -> list[tuple[BrokerControlState, BrokerWish, dict[str, str]]]:
     return found
 
 
-@pytest.mark.table("broker.controller.broker_control_states.NEXT_STATE")
+@pytest.mark.table("broker.controller.broker_heartbeats.NEXT_STATE")
 @pytest.mark.parametrize(("state", "wish", "expected"), rows())
 def test_what_a_heartbeat_makes_of_a_broker(
     state: BrokerControlState, wish: BrokerWish, expected: dict[str, str]

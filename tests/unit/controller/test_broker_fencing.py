@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.broker_registration import (
+from broker.controller.cluster_control import (
     BrokerHeartbeatReply,
     fence_stale_broker,
     heartbeat,
 )
-from broker.controller.controller_result import ControllerResult
-from broker.controller.partition_updates import BrokerChange
+from broker.controller.controller import ControllerResult
+from broker.controller.partition_changes import BrokerChange
 from broker.controller.registration import (
     BrokerIncarnation,
     begin_controlled_shutdown,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.broker_control_states import BrokerControlState
-from broker.controller.broker_heartbeats import BrokerHeartbeats
+from broker.controller.broker_heartbeats import BrokerControlState, BrokerHeartbeats
 from broker.controller.image import ClusterImage
 from broker.controller.registration import (
     BrokerIncarnation,

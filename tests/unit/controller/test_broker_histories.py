@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.controller.broker_control_states import BrokerControlState
+from broker.controller.broker_heartbeats import BrokerControlState
 from broker.controller.image import NO_LEADER, ClusterImage
-from broker.controller.partition_updates import BrokerChange
+from broker.controller.partition_changes import BrokerChange
 from broker.controller.registration import BrokerIncarnation
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.controller.controller_result import MAX_RECORDS_PER_REQUEST
+from broker.controller.controller import MAX_RECORDS_PER_REQUEST
 from broker.controller.image import ClusterImage
-from broker.controller.partition_updates import BrokerChange
+from broker.controller.partition_changes import BrokerChange
 from broker.controller.registration import BrokerIncarnation, check_broker_epoch
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records

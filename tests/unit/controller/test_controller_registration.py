@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.broker_registration import register_controller, unregister_controller
+from broker.controller.cluster_control import register_controller, unregister_controller
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_to_controller import ControllerRegistrationRequest

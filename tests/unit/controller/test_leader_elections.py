@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.controller import partition_requests as leader_elections
-from broker.controller.controller_result import MAX_RECORDS_PER_REQUEST, PER_STEP, ControllerResult
+from broker.controller.controller import MAX_RECORDS_PER_REQUEST, ControllerResult
 from broker.controller.image import NO_LEADER
-from broker.controller.partition_changes import RECOVERED, RECOVERING, Election
+from broker.controller.partition_changes import RECOVERED, RECOVERING, Election, OwnSettings
 from broker.controller.partition_requests import (
     MOST_ELECTIONS,
     balanced_leaders,
@@ -16,11 +16,10 @@ from broker.controller.partition_requests import (
     has_preferred_leader,
     unclean_leaders,
 )
-from broker.controller.partition_updates import OwnSettings
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.cluster_admin import ElectLeadersRequest, ElectLeadersResponse, ElectLeadersTopic
-from protocol.waiting import at_once
+from protocol.waiting import PER_STEP, at_once
 from tests.support.wishes import pauses
 from tests.unit.controller.partitions import OWN, Cluster, changed, directory, topic_id
 

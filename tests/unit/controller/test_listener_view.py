@@ -11,9 +11,10 @@ from broker.controller.image import (
     UNASSIGNED,
     BrokerNode,
     ClusterImage,
+    ListenerView,
     PartitionImage,
+    alive_node,
 )
-from broker.controller.listener_view import ListenerView, alive_node
 from protocol.messages import metadata_records as records
 
 OUTER, INNER = "OUTER", "INNER"

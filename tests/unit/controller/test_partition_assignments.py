@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.controller.controller_result import Pause
 from broker.controller.image import MIGRATING, UNASSIGNED, ClusterImage
 from broker.controller.replica_placer import ReplicaPlacer, StripedReplicaPlacer
-from broker.controller.topic_decisions import (
+from broker.controller.topic_requests import (
     NewPartitions,
     TopicDefaults,
     is_active,
@@ -26,7 +25,7 @@ from protocol.messages.topics import (
     CreatePartitionsAssignment,
     CreatePartitionsTopic,
 )
-from protocol.waiting import at_once
+from protocol.waiting import Pause, at_once
 from tests.support.wishes import pauses
 from tests.unit.controller.clusters import cluster, directory, first_of, register
 from tests.unit.controller.java_randoms import MockRandom

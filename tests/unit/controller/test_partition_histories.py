@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from broker.controller.image import NO_LEADER, NO_LEADER_CHANGE, PartitionImage
-from broker.controller.partition_changes import RECOVERING
+from broker.controller.partition_changes import RECOVERING, BrokerChange, eligible_updates
 from broker.controller.partition_requests import (
     altered_partitions,
     balanced_leaders,
@@ -18,7 +18,6 @@ from broker.controller.partition_requests import (
     reassigned_partitions,
     unclean_leaders,
 )
-from broker.controller.partition_updates import BrokerChange, eligible_updates
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_to_controller import (
     AlterPartitionPartition,

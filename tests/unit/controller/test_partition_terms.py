@@ -5,8 +5,13 @@ from __future__ import annotations
 import pytest
 
 from broker.controller.image import LOST, MIGRATING, UNASSIGNED
-from broker.controller.partition_changes import Election
-from broker.controller.partition_updates import LeaderAcceptor, OwnSettings, PartitionTerms, partition_named
+from broker.controller.partition_changes import (
+    Election,
+    LeaderAcceptor,
+    OwnSettings,
+    PartitionTerms,
+    partition_named,
+)
 from protocol.errors import Error, KafkaError
 from tests.unit.controller.partitions import OWN, Cluster, directory
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.controller_result import PER_STEP
 from broker.controller.image import NO_LEADER, PartitionImage
-from broker.controller.partition_changes import RECOVERING
-from broker.controller.partition_updates import (
+from broker.controller.partition_changes import (
+    RECOVERING,
     BrokerChange,
     OwnSettings,
     eligible_updates,
@@ -16,7 +15,7 @@ from broker.controller.partition_updates import (
     updates_of,
 )
 from protocol.messages import metadata_records as records
-from protocol.waiting import at_once
+from protocol.waiting import PER_STEP, at_once
 from tests.support.wishes import pauses
 from tests.unit.controller.partitions import Cluster, changed, directory, topic_id
 

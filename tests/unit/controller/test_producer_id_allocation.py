@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.producer_id_allocation import allocate_producer_ids
 from broker.controller.registration import BrokerIncarnation
+from broker.handlers.allocate_producer_ids import allocate_producer_ids
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from tests.unit.controller.active_controller import ActiveController

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.controller_result import MAX_RECORDS_PER_REQUEST, PER_STEP, ControllerResult
+from broker.controller.controller import MAX_RECORDS_PER_REQUEST, ControllerResult
 from broker.controller.image import NO_LEADER
 from broker.controller.partition_requests import ongoing_reassignments, reassigned_partitions
 from protocol.errors import Error, KafkaError
@@ -17,7 +17,7 @@ from protocol.messages.cluster_admin import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from protocol.waiting import at_once
+from protocol.waiting import PER_STEP, at_once
 from tests.support.wishes import pauses
 from tests.unit.controller.partitions import OWN, Cluster, changed, directory
 

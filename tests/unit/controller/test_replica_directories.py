@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from broker.controller.image import LOST, UNASSIGNED, ClusterImage
+from broker.controller.partition_changes import BrokerChange
 from broker.controller.partition_requests import ReplicaDirectory, assign_replicas
-from broker.controller.partition_updates import BrokerChange
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.broker_to_controller import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.controller.broker_registration import BrokerHeartbeatReply, change_version
-from broker.controller.partition_updates import BrokerChange
+from broker.controller.cluster_control import BrokerHeartbeatReply, change_version
+from broker.controller.partition_changes import BrokerChange
 from broker.controller.registration import (
     BrokerIncarnation,
     begin_controlled_shutdown,

@@ -8,50 +8,48 @@ from typing import Any
 
 import pytest
 
-from broker.peers.own_controller import CHECK_S, MOST_LEAVE_S, ControlledShutdown
+from broker.network.later import Later
+from broker.peers.own_cluster import CHECK_S, MOST_LEAVE_S, ControlledShutdown
 from protocol.errors import Error, KafkaError
 from tests.support.controller_channel import Timers
+from tests.support.submitting import drive
 
 
 class Left:
     """Who leaves, and what the controller and others have to say to it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("broker.peers.own_controller.OtherBrokers", lambda *given: None)
+    def __init__(self) -> None:
         self.timers = Timers()
         self.others_know = False
-        self.controller = SimpleNamespace(submit_own=self._submit)
-        faults = SimpleNamespace(stopped=asyncio.Event(), failure=None)
-        opened: Any = SimpleNamespace(
-            config=None,
-            environment=SimpleNamespace(scheduler=self.timers),
-            metadata=SimpleNamespace(image=None),
-            faults=faults,
-            incarnation=None,
-        )
-        settings: Any = lambda: None  # noqa: E731
+        self.controller = SimpleNamespace(submit_own=self._submit, begin=drive)
+        faults: Any = SimpleNamespace(stopped=asyncio.Event(), failure=None)
         controller: Any = self.controller
-        self._leaving = ControlledShutdown(opened, controller, settings, lambda: self.others_know)
+        nothing: Any = None
+        self._leaving = ControlledShutdown(
+            nothing, controller, nothing, self.timers, faults, nothing, lambda: self.others_know
+        )
         self._told: Any = None
 
-    def _submit(self, decide: Any, reply: Any, failed: Any) -> None:
-        self._told = reply, failed
+    async def _submit(self, decide: Any, log: Any, failure: str) -> Any:
+        answer: Later[Any] = Later()
+        self._told = answer.reply
+        return await answer
 
-    async def begin(self) -> tuple[asyncio.Task[None], Any, Any]:
+    async def begin(self) -> tuple[asyncio.Task[None], Any]:
         """The stop that waits, and what the controller tells it."""
         task = asyncio.ensure_future(self._leaving.leave())
         while self._told is None:
             await asyncio.sleep(0)
-        return task, *self._told
+        return task, self._told
 
 
 @pytest.fixture
-def left(monkeypatch: pytest.MonkeyPatch) -> Left:
-    return Left(monkeypatch)
+def left() -> Left:
+    return Left()
 
 
 async def test_it_goes_once_others_know(left: Left) -> None:
-    stop, decided, _ = await left.begin()
+    stop, decided = await left.begin()
     decided(None)
     left.timers.next()
     assert not stop.done()
@@ -61,9 +59,9 @@ async def test_it_goes_once_others_know(left: Left) -> None:
     assert (left.timers.now_s, left.timers.waiting) == (2 * CHECK_S, [])
 
 
-@pytest.mark.limit("broker.peers.own_controller.MOST_LEAVE_S")
+@pytest.mark.limit("broker.peers.own_cluster.MOST_LEAVE_S")
 async def test_it_goes_where_others_never_know(left: Left) -> None:
-    stop, decided, _ = await left.begin()
+    stop, decided = await left.begin()
     decided(None)
     while left.timers.waiting:
         assert left.timers.now_s <= MOST_LEAVE_S
@@ -72,12 +70,9 @@ async def test_it_goes_where_others_never_know(left: Left) -> None:
     assert left.timers.now_s > MOST_LEAVE_S
 
 
-@pytest.mark.parametrize("is_refused", [True, False])
-async def test_it_goes_where_what_it_leads_cant_be_given_away(left: Left, is_refused: bool) -> None:
-    stop, decided, failed = await left.begin()
-    if is_refused:
-        decided(KafkaError(Error.NOT_CONTROLLER))
-    else:
-        failed(ValueError("what can't be decided"))
+@pytest.mark.parametrize("error", [Error.NOT_CONTROLLER, Error.UNKNOWN_SERVER_ERROR])
+async def test_it_goes_where_what_it_leads_cant_be_given_away(left: Left, error: Error) -> None:
+    stop, decided = await left.begin()
+    decided(KafkaError(error))
     await stop
     assert left.timers.waiting == []

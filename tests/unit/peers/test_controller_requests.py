@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from broker.controller.registration import BrokerIncarnation
-from broker.peers.controller_channel import LONGEST_WAIT_S, ProducerIdRequests, TopicCreationRequests
+from broker.coordination.producer_id_blocks import ProducerIdBlocks
+from broker.network.later import Later
+from broker.network.turns import Turns
+from broker.peers.controller_channel import LONGEST_WAIT_S, TopicCreationRequests
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from protocol.messages.topics import (
@@ -19,7 +22,6 @@ from protocol.messages.topics import (
     CreateTopicsResponse,
 )
 from tests.support.controller_channel import Channel
-from tests.support.submitting import unexpected
 
 TOPIC_ID = b"the topic's id.."
 
@@ -38,6 +40,7 @@ class Creating:
         )
         self.requests = TopicCreationRequests(self.channel, self.metadata, self)  # type: ignore[arg-type]
         self.answers: list[Any] = []
+        self.turns = Turns(SimpleNamespace(call_soon=lambda call: call()))  # type: ignore[arg-type]
 
     def call_later(self, delay_s: float, then: Callable[[], object]) -> Any:
         assert delay_s == LONGEST_WAIT_S
@@ -51,9 +54,15 @@ class Creating:
         for told in self.metadata.following.told:
             told()
 
-    def create(self, *names: str) -> Any:
+    def create(self, *names: str, reply: Callable[[Any], object] | None = None) -> Later[None]:
         wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
-        return self.requests.create(wanted, self.answers.append, unexpected)
+
+        async def told() -> None:
+            (reply or self.answers.append)(await self.requests.create(wanted))
+
+        under_way = self.turns.answer(told(), to_the_end=True)
+        assert isinstance(under_way, Later)
+        return under_way
 
     @property
     def asked(self) -> list[str]:
@@ -123,25 +132,25 @@ def test_who_fails_as_it_is_told_of_its_topic_keeps_it_from_nobody_else() -> Non
     def fails(_: Any) -> None:
         raise ValueError("the first")
 
+    asked = []
     for reply in (fails, node.answers.append):
-        topic = CreatableTopic(name="a", num_partitions=1, replication_factor=1)
-        node.requests.create([topic], reply, unexpected)
+        asked.append(node.create("a", reply=reply))
         node.channel.answer(made(("a", 0)))
+    node.follow("a")
     with pytest.raises(ValueError, match="the first"):
-        node.follow("a")
+        asked[0].result()
     assert (len(node.answers), node.late) == (1, [])
 
 
 def test_who_is_told_of_its_topic_may_have_the_others_told_in_that() -> None:
     node = Creating()
     for number in range(2):
-        topic = CreatableTopic(name="a", num_partitions=1, replication_factor=1)
 
         def reply(_: Any, number: int = number) -> None:
             node.answers.append(number)
             node.follow()
 
-        node.requests.create([topic], reply, unexpected)
+        node.create("a", reply=reply)
         node.channel.answer(made(("a", 0)))
     node.follow("a")
     assert node.answers == [0, 1]
@@ -151,8 +160,8 @@ def test_one_request_goes_after_the_other_and_none_for_who_has_gone() -> None:
     node = Creating()
     first, second = node.create("a"), node.create("b")
     node.create("c")
-    assert second()
-    assert not first()  # it has been sent
+    second.abandon()
+    first.abandon()  # it has been sent
     refusal = KafkaError(Error.REQUEST_TIMED_OUT)
     node.channel.answer(refusal)
     assert node.answers == [refusal]
@@ -163,7 +172,7 @@ class Allocating:
     def __init__(self) -> None:
         self.channel = Channel()
         self.answers: list[Any] = []
-        ProducerIdRequests(self.channel, BrokerIncarnation(7, 33)).allocate(1_000, self.answers.append)
+        ProducerIdBlocks(self.channel, BrokerIncarnation(7, 33)).allocate(1_000, self.answers.append)
 
 
 def test_producer_ids_come_in_blocks_of_the_controllers() -> None:

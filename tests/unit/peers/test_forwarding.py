@@ -9,7 +9,13 @@ import pytest
 
 from broker.network.answers import CloseConnectionError, ForwardedRequest
 from broker.network.later import Later
-from broker.peers.forwarding import FORWARDED, TIMEOUT_MS, ForwardedAnswer, Forwarding, refusal
+from broker.peers.controller_channel import (
+    FORWARDED,
+    FORWARDING_TIMEOUT_MS,
+    ForwardedAnswer,
+    Forwarding,
+    refusal,
+)
 from broker.security.authorizer import ANONYMOUS
 from protocol.apis import APIS
 from protocol.errors import CodecError, Error, KafkaError
@@ -68,7 +74,7 @@ def test_the_controller_gets_the_request_as_it_came_and_the_client_its_answer() 
     assert isinstance(asked, EnvelopeRequest)
     assert bytes(asked.request_data) == HEADER + bytes(encode(topics("t"), 7))
     assert bytes(asked.client_host_address) == bytes([127, 0, 0, 1])
-    assert node.channel.timeout_ms == TIMEOUT_MS
+    assert node.channel.timeout_ms == FORWARDING_TIMEOUT_MS
     node.channel.answer(EnvelopeResponse(response_data=b"told"))
     assert result(answer).data == b"told"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.controller.image import LOST
-from broker.peers.assignments_manager import ToldLosses
+from broker.disks.failures import ToldLosses
 from tests.support.controller_channel import Timers
 from tests.unit.peers.several_brokers import OWN, cluster
 

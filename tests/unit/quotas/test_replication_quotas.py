@@ -8,8 +8,7 @@ import pytest
 
 from broker.config.alterations import set_dynamic
 from broker.controller.image import TOPIC_RESOURCE, ClusterImage
-from broker.quotas.rates import SimpleRate, Windows
-from broker.quotas.replication_quotas import (
+from broker.quotas import (
     ALTER_LOG_DIRS_RATE,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -17,6 +16,8 @@ from broker.quotas.replication_quotas import (
     LEADER_REPLICAS,
     ReplicationQuota,
     ReplicationQuotas,
+    SimpleRate,
+    Windows,
 )
 from protocol.messages.metadata_records import ConfigRecord, RemoveTopicRecord, TopicRecord
 from protocol.waiting import at_once

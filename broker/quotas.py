@@ -1,28 +1,199 @@
-"""The quotas of clients, enforced: bytes produced and fetched, request time, changes of topics, new connections.
+"""What a quota is held against: a rate over sliding windows, and a bucket of tokens.
 
-A client above its quota is answered at once, and told for how long its connection won't be read (KIP-219). Where
-there is no quota nothing is measured. Of those that there are the most specific one holds (`DefaultQuotaCallback`).
-Source: `ClientQuotaManager` and its kin, `ConnectionQuotas`; KIP-13, KIP-124, KIP-599, KIP-612.
+Both say how long a client has to be kept waiting for its average to be back within the quota. Source: Kafka's
+`SampledStat`, `Rate`, `SimpleRate`, `TokenBucket`, `QuotaUtils`.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from broker.controller.controller_result import Pause
 from broker.network.endpoints import Addresses, HostNames
-from broker.quotas.rates import Measures, Rate, TokenBucket, Windows
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ClientQuotaRecord
-from protocol.waiting import turn
+from protocol.waiting import Pause, turn
+from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.image import ClusterImage
+    from broker.controller.image import ClusterImage, TopicChanges
+    from broker.environment.scheduler import Clock
     from broker.network.context import RequestContext
+
+
+MAX_THROTTLE_MS = 2**31 - 1  # an answer has no room for more; Kafka's number would turn negative
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How many windows of which length are looked at (`quota.window.num`, `quota.window.size.seconds`)."""
+
+    samples: int
+    window_ms: int
+
+
+class _Sample:
+    __slots__ = ("last_event_ms", "start_ms", "value")
+
+    def __init__(self, now_ms: int) -> None:
+        self.reset(now_ms)
+
+    def reset(self, now_ms: int) -> None:
+        self.value = 0.0
+        self.start_ms = now_ms
+        self.last_event_ms = now_ms
+
+
+class Rate:
+    """Something per second, over the windows."""
+
+    __slots__ = ("_current", "_samples", "_windows")
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._samples: list[_Sample] = []
+        self._current = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        """`value` may be negative, to take back what was recorded."""
+        windows = self._windows
+        if not self._samples:
+            self._samples.append(_Sample(now_ms))
+        sample = self._samples[self._current]
+        if now_ms - sample.start_ms >= windows.window_ms:
+            # One more than the windows: the oldest may reach into the time that is looked at.
+            self._current = (self._current + 1) % (windows.samples + 1)
+            if self._current == len(self._samples):
+                self._samples.append(_Sample(now_ms))
+            sample = self._samples[self._current]
+            sample.reset(now_ms)
+        sample.value += value
+        sample.last_event_ms = now_ms
+
+    def throttle_ms(self, limit: float, now_ms: int) -> int:
+        """How long nothing must come for the rate to be back at `limit` (per second); 0 where it isn't above it."""
+        rate = self.per_second(now_ms)
+        window_ms = self._elapsed_ms(now_ms)
+        if not rate > limit:  # nor where the limit is no number
+            return 0
+        return _milliseconds((rate - limit) / limit * window_ms if limit else math.inf)
+
+    def per_second(self, now_ms: int) -> float:
+        """What came, by the time that counts as elapsed."""
+        self._purge(now_ms)
+        return sum(sample.value for sample in self._samples) / (self._elapsed_ms(now_ms) / 1000)
+
+    def _purge(self, now_ms: int) -> None:
+        expiry_ms = self._windows.samples * self._windows.window_ms
+        for sample in self._samples:
+            if now_ms - sample.last_event_ms >= expiry_ms:
+                sample.reset(now_ms)
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        """The time since the oldest sample, and never less than all windows but one: a burst at the beginning is no
+        high rate yet."""
+        windows = self._windows
+        elapsed_ms = now_ms - min((sample.start_ms for sample in self._samples), default=now_ms)
+        missing = windows.samples - 1 - elapsed_ms // windows.window_ms
+        if missing > 0:
+            elapsed_ms += missing * windows.window_ms
+        return max(elapsed_ms, 1)
+
+
+class SimpleRate(Rate):
+    """By the time that has passed, of which one window counts at least: the first bytes may make a high rate. Who asks
+    before anything came begins that time."""
+
+    __slots__ = ()
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        if not self._samples:
+            self._samples.append(_Sample(now_ms))
+        return max(now_ms - min(sample.start_ms for sample in self._samples), self._windows.window_ms)
+
+
+class TokenBucket:
+    """Tokens that come back at the quota's rate, up to what all windows together allow; below zero it is exhausted."""
+
+    __slots__ = ("_last_update_ms", "_tokens", "_windows")
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._tokens = 0.0
+        self._last_update_ms = 0  # of the epoch: it begins full
+
+    def record(self, value: float, limit: float, now_ms: int) -> None:
+        self._refill(limit, now_ms)
+        self._tokens = min(self._burst(limit), self._tokens - value)
+
+    def throttle_ms(self, limit: float, now_ms: int) -> int:
+        """How long until no token is owed; `limit` in tokens per second."""
+        self._refill(limit, now_ms)
+        return _milliseconds(-self._tokens / limit * 1000) if self._tokens < 0 else 0
+
+    def _refill(self, limit: float, now_ms: int) -> None:
+        earned = limit * (now_ms - self._last_update_ms) / 1000
+        self._tokens = min(self._burst(limit), self._tokens + earned)
+        self._last_update_ms = now_ms
+
+    def _burst(self, limit: float) -> float:
+        return self._windows.samples * self._windows.window_ms / 1000 * limit
+
+
+def _milliseconds(value: float) -> int:
+    return min(int(min(value, MAX_THROTTLE_MS) + 0.5), MAX_THROTTLE_MS)
+
+
+# --- What each client used lately, and until when that is kept ----------------------------------------------
+
+IDLE_MS = 3_600_000  # ClientQuotaManager.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS
+MOST_MEASURED = 5_000
+"""Clients of one quota: who comes is measured, and who was idle for the longest isn't any more."""
+
+M = TypeVar("M", Rate, TokenBucket)
+
+
+class Measures(Generic[M]):
+    """What each client used lately."""
+
+    __slots__ = ("_by_client", "_make")
+
+    def __init__(self, make: Callable[[], M]) -> None:
+        self._make: Callable[[], M] = make
+        self._by_client: OrderedDict[Hashable, tuple[M, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._by_client)
+
+    def of(self, client: Hashable, now_ms: int) -> M:
+        """The measure of a client; those that weren't looked at for an hour are forgotten in time."""
+        clients = self._by_client
+        found = clients.get(client)
+        measure = self._make() if found is None else found[0]
+        clients[client] = measure, now_ms
+        clients.move_to_end(client)
+        idle = next(iter(clients))  # the longest
+        if now_ms - clients[idle][1] >= IDLE_MS or len(clients) > MOST_MEASURED:
+            del clients[idle]
+        return measure
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The quotas of clients, enforced: bytes produced and fetched, request time, changes of topics, new
+# connections.
+#
+# A client above its quota is answered at once, and told for how long its connection won't be read (KIP-219).
+# Where there is no quota nothing is measured. Of those that there are the most specific one holds
+# (`DefaultQuotaCallback`). Source: `ClientQuotaManager` and its kin, `ConnectionQuotas`; KIP-13, KIP-124,
+# KIP-599, KIP-612.
 
 log = logging.getLogger("barnabas.quotas")
 
@@ -354,3 +525,107 @@ def charge(
         response.throttle_time_ms = throttle_ms
     if throttle_ms > 0:
         context.mute(throttle_ms)
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The quotas on replication: how much a node gives its followers, takes from its leaders, and copies between
+# its own
+#
+# log directories (KIP-73, KIP-113).
+#
+# Which replicas are throttled, topics say (`leader.` and `follower.replication.throttled.replicas`); how much a
+# second all of them together may have, brokers do. While a rate is above that, nothing is given or asked for,
+# but for replicas in sync, which would leave the ISR: their bytes only count.
+#
+# Source: `ReplicationQuotaManager`, `TopicConfigHandler`, `BrokerConfigHandler`, `QuotaConfig`.
+
+
+LEADER_RATE = "leader.replication.throttled.rate"
+FOLLOWER_RATE = "follower.replication.throttled.rate"
+ALTER_LOG_DIRS_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+ALL_REPLICAS = "*"
+
+
+class ReplicationQuota:
+    """What one of the three may take. `throttled` says of which partitions: topic → their numbers, None for all."""
+
+    __slots__ = ("_clock", "_limit", "_rate", "throttled")
+
+    def __init__(self, windows: Windows, clock: Clock, limit: Callable[[], int]) -> None:
+        """`limit` in bytes a second, LONG_MAX where there is none."""
+        self.throttled: dict[str, Collection[int] | None] = {}
+        self._clock = clock
+        self._limit = limit
+        self._rate = SimpleRate(windows)
+
+    def is_throttled(self, topic: str, partition: int) -> bool:
+        """Whether the partition is one of those that the quota is for."""
+        if topic not in self.throttled:
+            return False
+        partitions = self.throttled[topic]
+        return partitions is None or partition in partitions
+
+    def is_exceeded(self) -> bool:
+        """Whether nothing may be taken now. While it isn't exceeded, whatever is taken may be: it counts whole."""
+        limit = self._limit()
+        return limit != LONG_MAX and self._rate.per_second(self._now_ms()) > limit
+
+    def record(self, size: int) -> None:
+        """So many bytes were taken, be it over the limit."""
+        self._rate.record(size, self._now_ms())
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic_s() * 1000)
+
+
+class ReplicationQuotas:
+    """Of one node: what it says to others as a `leader`, what it fetches as a `follower`, and what goes from one of its
+    directories to another (`alter_log_dirs`, whatever the partition)."""
+
+    def __init__(self, node_id: int, config: BrokerConfig, clock: Clock) -> None:
+        replication = _windows(config, "replication.quota")
+        self._node_id = node_id
+        self.leader = ReplicationQuota(replication, clock, partial(config.get_int, LEADER_RATE))
+        self.follower = ReplicationQuota(replication, clock, partial(config.get_int, FOLLOWER_RATE))
+        self.alter_log_dirs = ReplicationQuota(
+            _windows(config, "alter.log.dirs.replication.quota"),
+            clock,
+            partial(config.get_int, ALTER_LOG_DIRS_RATE),
+        )
+
+    async def follow(self, image: ClusterImage, changes: TopicChanges) -> None:
+        """Take over which replicas are throttled. A change of a rate needs nobody to be told of it."""
+        pause = Pause()
+        for topic in changes.removed:
+            if topic.name not in image.topics:
+                self._take(topic.name, {})
+        for name in changes.touched:
+            if pause.is_due():
+                await turn()
+            self._take(name, image.config_of_topic(name))
+
+    def _take(self, topic: str, config: Mapping[str, str]) -> None:
+        for quota, setting in ((self.leader, LEADER_REPLICAS), (self.follower, FOLLOWER_REPLICAS)):
+            text = config.get(setting, "").strip()
+            if text == ALL_REPLICAS:
+                quota.throttled[topic] = None
+            elif text:
+                quota.throttled[topic] = self._own_partitions(topic, setting, text)
+            else:
+                quota.throttled.pop(topic, None)
+
+    def _own_partitions(self, topic: str, setting: str, text: str) -> frozenset[int]:
+        """Those that are listed with this broker, as `partition:broker`."""
+        try:
+            replicas = [each.split(":") for each in text.split(",") if each.strip()]
+            return frozenset(int(index) for index, broker in replicas if int(broker) == self._node_id)
+        except ValueError:  # no client can set it, but a log of another time may have it
+            log.warning("%s of topic %s makes no sense, and throttles nothing: %s", setting, topic, text)
+            return frozenset()
+
+
+def _windows(config: BrokerConfig, name: str) -> Windows:
+    return Windows(config.get_int(f"{name}.window.num"), config.get_int(f"{name}.window.size.seconds") * 1000)
