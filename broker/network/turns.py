@@ -121,8 +121,14 @@ class _UnderWay:
 
     def step(self) -> Wish:
         """One step; what is to be computed or waited for before the next. Raises StopIteration with the answer."""
-        found, self.found, self.awaited = self.found, None, None
+        found, self.found = self.found, None
         error, self.error = self.error, None
+        awaited, self.awaited = self.awaited, None
+        if awaited is not None:
+            try:
+                found = awaited.result()
+            except Exception as failure:
+                error = failure
         wish: Wish
         if error is None:
             wish = self.steps.send(found)
@@ -206,7 +212,7 @@ class Turns:
         under_way = _UnderWay(steps, context, to_the_end=to_the_end)
         later = under_way.later
         if not to_the_end:
-            later.on_abandon = lambda: self._abandon(under_way)
+            later.on_abandon = partial(self._abandon, under_way)
         self._go_on(under_way, wanted)
         return later
 
@@ -314,22 +320,28 @@ class Turns:
             self._again()
             return
 
-        def then(found: Any, error: BaseException | None) -> None:
-            if self._stopped:
-                return
-            under_way.found, under_way.error = found, error
-            under_way.take_back = None
-            self._waiting.append(under_way)
-            self._again()
-
         if isinstance(wanted, Later):
             under_way.awaited = wanted
             if under_way.to_the_end and wanted.on_abandon is not None:
                 # what it waits for can be taken back
                 under_way.later.waits_for(partial(self._take_back, under_way, wanted))
-            wanted.when_answered(lambda: then(*_outcome(wanted)))
+            wanted.when_answered(partial(self._goes_on, under_way))
         else:
-            under_way.take_back = self._computing(wanted, then, under_way.context)
+            under_way.take_back = self._computing(
+                wanted, partial(self._computed, under_way), under_way.context
+            )
+
+    def _goes_on(self, under_way: _UnderWay) -> None:
+        """What it waited for is there."""
+        if not self._stopped:
+            self._waiting.append(under_way)
+            self._again()
+
+    def _computed(self, under_way: _UnderWay, found: Any, error: BaseException | None) -> None:
+        if not self._stopped:
+            under_way.found, under_way.error = found, error
+            under_way.take_back = None
+            self._goes_on(under_way)
 
     def _again(self) -> None:
         if self._turn is None and self._waiting:

@@ -86,8 +86,8 @@ def append(node: Server, topic: str, index: int = 0) -> None:
 
 
 def waiting_fetch(node: Server, offset: int, *, max_wait_ms: int = 60_000) -> Later[Results]:
-    later: Later[Results] = Later()
-    node.turns.reply(_waiting(node, offset, max_wait_ms), later)
+    later = node.turns.answer(_waiting(node, offset, max_wait_ms))
+    assert isinstance(later, Later)
     return later
 
 

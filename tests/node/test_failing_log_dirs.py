@@ -155,8 +155,8 @@ async def test_the_directory_is_described_as_failed_and_nothing_goes_there(tmp_p
 
 async def test_a_fetch_that_waits_is_answered(tmp_path: Path) -> None:
     node = await filled(tmp_path)
-    fetch: Later[Results] = Later()
-    node.turns.reply(waiting(node, reading(node, LOST, 1)), fetch)
+    fetch = node.turns.answer(waiting(node, reading(node, LOST, 1)))
+    assert isinstance(fetch, Later)
     await fail(node)
     [(_, answer)] = await asyncio.wait_for(answered(fetch), DEADLINE_S)
     assert answer.error_code == Error.KAFKA_STORAGE_ERROR
