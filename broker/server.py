@@ -18,7 +18,6 @@ from broker.controller.own_broker import end_run
 from broker.controller.partition_updates import leader_and_isr_updates
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_requests import TopicRequests
-from broker.coordination import deferred_requests as group_lines
 from broker.coordination.coordinators import Coordinators
 from broker.coordination.hosted_shards import PartitionRuntime
 from broker.disks.failures import LogDirFailures
@@ -289,7 +288,7 @@ class Server:
         )
 
     def _carry_out_of_group(self, group_id: str, steps: Waiting[None]) -> None:
-        group_lines.carry_out(self.groups, self.turns, group_id, steps, self.stop_on_failure)
+        self.groups.carry_out(self.turns, group_id, steps, self.stop_on_failure)
 
     def _make_controller_server(self, opened: Opened) -> None:
         self.controller_server: ControllerServer | None = None

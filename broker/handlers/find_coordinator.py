@@ -103,28 +103,20 @@ class _Coordinators(NamedTuple):
         return SHARE_STATE_TOPIC, self.share_states
 
 
-def handle(
+async def handle(
     node: BrokerPorts,
     context: RequestContext,
     request: FindCoordinatorRequest,
-) -> FindCoordinatorResponse | Later[FindCoordinatorResponse]:
+) -> FindCoordinatorResponse:
     coordinators = _Coordinators(
         node.metadata, node.topics, node.groups, node.transactions, node.share_states, []
     )
     answer = _answer(coordinators, node.authorizer, context, request)
-    created = coordinators.creations[0].answer() if coordinators.creations else None
-    if created is None:
-        return answer
-    # the internal topic is there as soon as that is committed: why send the client away to ask again?
-    later: Later[FindCoordinatorResponse] = Later()
-
-    def tell(creation: Later[None]) -> None:
-        creation.result()  # which may be an error of ours
-        later.reply(_answer(coordinators, node.authorizer, context, request))
-
-    later.on_abandon = created.abandon
-    created.when_answered(partial(later.guarded(tell), created))
-    return later.answer()
+    if coordinators.creations:
+        # the internal topic is there as soon as that is committed: why send the client away to ask again?
+        await coordinators.creations[0]  # which may raise an error of ours
+        answer = _answer(coordinators, node.authorizer, context, request)
+    return answer
 
 
 def _answer(

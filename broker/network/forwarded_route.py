@@ -36,6 +36,7 @@ class ForwardedRoute(Route):
         self.response = response
         self.entries = None
         self.has_lists = False
+        self.structs = ()
         self.shape = None
         self.short_bytes = sys.maxsize
         self.head = SIZE_AND_CORRELATION_ID

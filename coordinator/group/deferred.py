@@ -11,32 +11,17 @@ the thread of the group's partition is held meanwhile.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from coordinator.group.classic.group import ClassicGroup
 from coordinator.group.modern.group import AssignedGroup
 from coordinator.group.parts import Sessions, ShardParts, StagedRecords
+from coordinator.group.ports import Deferred
 from coordinator.group.records import AnyRecord
 from protocol.errors import KafkaError
 
 A = TypeVar("A")
-
-MOST_TRIES = 10
-"""So often a decision is made anew since the group has changed meanwhile: members that left or were late, topics."""
-
-
-class Deferred(ABC, Generic[A]):
-    """One that isn't answered in passing: part of the work is done beside the loop first."""
-
-    @abstractmethod
-    def decide(self) -> None:
-        """In whatever thread. Raises nothing: `settle` does."""
-
-    @abstractmethod
-    def settle(self) -> A | None:
-        """On the loop: the answer, or None where the request has to begin again. Raises KafkaError, as in passing."""
 
 
 class AnyDecision(Protocol):

@@ -133,15 +133,14 @@ class Sessions:
         *,
         is_undecided: Callable[[str, str], bool],
         session: str,
-        timeout_ms_of: Callable[[str], int],
+        timeouts_of: Callable[[str], ConsumerTimeouts | ShareTimeouts | StreamsConfig],
     ) -> None:
-        """By ids: `is_undecided` says whether a request of the member waits, `timeout_ms_of` gives a group's session
-        timeout."""
+        """By ids: `is_undecided` says whether a request of the member waits, `timeouts_of` gives a group's."""
         self._runtime = runtime
         self._is_undecided = is_undecided
         self._late = late
         self._session = session
-        self._timeout_ms_of = timeout_ms_of
+        self._timeouts_of = timeouts_of
 
     def _schedule(self, key: _Key, delay_ms: int, late: Callable[[], None]) -> None:
         self._runtime.schedule(key, delay_ms, partial(self._due, key, late))
@@ -161,7 +160,7 @@ class Sessions:
         """The member was heard of. By default it has the group's session timeout."""
         self._schedule(
             (self._session, group_id, member_id),
-            self._timeout_ms_of(group_id) if timeout_ms is None else timeout_ms,
+            self._timeouts_of(group_id).session_timeout_ms if timeout_ms is None else timeout_ms,
             partial(self._late, group_id, member_id, "its session expired"),
         )
 
@@ -183,13 +182,11 @@ class MemberSessions(Sessions, Generic[M]):
         is_undecided: Callable[[str, str], bool],
         session: str,
         rebalance: str,
-        timeout_ms_of: Callable[[str], int],
+        timeouts_of: Callable[[str], ConsumerTimeouts | ShareTimeouts | StreamsConfig],
         gives_up: Callable[[M], bool],
     ) -> None:
         """See `Sessions`; `gives_up` says whether a member has something to give up."""
-        super().__init__(
-            runtime, late, is_undecided=is_undecided, session=session, timeout_ms_of=timeout_ms_of
-        )
+        super().__init__(runtime, late, is_undecided=is_undecided, session=session, timeouts_of=timeouts_of)
         self._rebalance = rebalance
         self._groups = groups
         self._gives_up = gives_up

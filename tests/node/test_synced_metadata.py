@@ -164,6 +164,7 @@ async def test_a_coordinator_is_found_though_its_topic_is_made_for_it(tmp_path: 
     )
     assert answered(asked) is None
     await syncs.finish()
+    take_turns(node)
     assert answered(asked).error_code == Error.NONE
     await node.stop()
 

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.decision import Decision, GroupDecision
 from coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex, epoch_record, regex_record
-from coordinator.group.deferred import MOST_TRIES, DeferredDecision
+from coordinator.group.deferred import DeferredDecision
 from coordinator.group.modern.group import count_subscribers
 from coordinator.group.parts import ShardParts
-from coordinator.group.ports import MayDescribe, partitions_of
+from coordinator.group.ports import MOST_TRIES, MayDescribe, partitions_of
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.waiting import compute

@@ -22,12 +22,12 @@ from functools import partial
 from itertools import chain
 
 from coordinator.commit_waiters import Gate
-from coordinator.group.deferred import Deferred, DeferredHeartbeat
+from coordinator.group.deferred import DeferredHeartbeat
 from coordinator.group.member_memory import brought_by_share_heartbeat
 from coordinator.group.modern.assignors import AssignorError, GroupSpec, MemberSpec
 from coordinator.group.modern.group import NO_TARGET, Target, same_target
 from coordinator.group.parts import Effects, Sessions, ShardParts
-from coordinator.group.ports import Client, KnownTopics, partitions_of
+from coordinator.group.ports import Client, Deferred, KnownTopics, partitions_of
 from coordinator.group.records import AnyRecord
 from coordinator.group.share.group import (
     InitTopics,
@@ -95,7 +95,7 @@ class ShareSessions(Sessions):
             self._fence,
             is_undecided=parts.undecided.is_of,
             session=SHARE_SESSION,
-            timeout_ms_of=lambda group_id: parts.share.timeouts_of(group_id).session_timeout_ms,
+            timeouts_of=parts.share.timeouts_of,
         )
         self._store = parts.store
         self._journal = parts.journal

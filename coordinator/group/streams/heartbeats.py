@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.consumer.states import ACCEPTED, JOIN_EPOCH, LEAVE_EPOCH, MemberEpochRelation
-from coordinator.group.deferred import Deferred, DeferredHeartbeat
+from coordinator.group.deferred import DeferredHeartbeat
 from coordinator.group.member_memory import brought_by_streams_heartbeat
 from coordinator.group.parts import MemberSessions, ShardParts
-from coordinator.group.ports import Client, KnownTopics
+from coordinator.group.ports import Client, Deferred, KnownTopics
 from coordinator.group.records import AnyRecord
 from coordinator.group.streams.group import (
     StreamsGroup,
