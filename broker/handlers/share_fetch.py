@@ -19,8 +19,7 @@ from broker.handlers.share_requests import (
     refuse_too_many,
 )
 from broker.network.later import Later
-from broker.shares.delayed_share_fetch import DelayedShareFetch
-from broker.shares.share_fetching import ShareFetchParameters, ShareReading
+from broker.shares.share_fetching import DelayedShareFetch, ShareFetchParameters, ShareReading
 from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH, ShareSession
 from coordinator.share_partition.states import AcquireMode
 from protocol.errors import Error, KafkaError

@@ -17,7 +17,7 @@ from broker.controller.quorum_state import (
 )
 from cli.inspecting.values import plain
 from coordinator.group import records as groups
-from coordinator.share import records as shares
+from coordinator.share import share_partitions as shares
 from coordinator.transaction import state_manager as transactions
 from coordinator.transaction.state_manager import UnknownVersion
 from coordinator.transaction.states import STATE_NAMES

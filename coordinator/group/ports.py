@@ -58,7 +58,7 @@ def partitions_of(names: Iterable[str], topics: KnownTopics) -> int:
     return count
 
 
-# --- what is much to decide: beside the loop, see `deferred.py` -------------------------------------------------
+# --- what is much to decide: beside the loop, see `parts.py` -------------------------------------------------
 
 A = TypeVar("A")
 

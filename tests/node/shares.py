@@ -10,8 +10,7 @@ from broker.handlers import share_acknowledge, share_fetch
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.server import Server
-from broker.shares.share_partition_manager import SharePartitionManager
-from broker.shares.share_settings import share_settings
+from broker.shares.share_partition_manager import SharePartitionManager, share_settings
 from protocol.messages.share_fetch import (
     AcknowledgementBatch,
     AcknowledgePartition,

@@ -11,7 +11,7 @@ from broker.network.later import Later
 from broker.network.turns import Turns
 from broker.replicas import searches_by_time
 from broker.server import Server
-from broker.shares import delayed_share_fetch
+from broker.shares import share_fetching as delayed_share_fetch
 from protocol.errors import Error
 from protocol.records.batch import walk_batches
 from storage.files import FileRange
@@ -330,7 +330,7 @@ async def test_many_who_wait_are_served_one_after_the_other(shares: Shares) -> N
     assert [acquired(told(shares, later)) for later in waiting] == [{0: [(at, at, 1)]} for at in range(8)]
 
 
-@pytest.mark.limit("broker.shares.delayed_share_fetch.MOST_RECHECKED_IN_PASSING")
+@pytest.mark.limit("broker.shares.share_fetching.MOST_RECHECKED_IN_PASSING")
 async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
     admission → subscription → target → reconciliation → records → answer
 
 Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. Where
-that is much, all but the writing is done beside the loop: see `deferred.py`.
+that is much, all but the writing is done beside the loop: see `parts.py`.
 Source: `GroupMetadataManager.consumerGroupHeartbeat`, in its order.
 """
 
@@ -34,9 +34,8 @@ from coordinator.group.consumer.states import (
     MemberEpochRelation,
 )
 from coordinator.group.consumer.steps import HeartbeatSteps
-from coordinator.group.deferred import DeferredHeartbeat
 from coordinator.group.member_memory import brought_by_heartbeat
-from coordinator.group.parts import ShardParts
+from coordinator.group.parts import DeferredHeartbeat, ShardParts
 from coordinator.group.ports import Client, Deferred, KnownTopics, partitions_of
 from coordinator.java.maps import JavaSet
 from protocol.errors import Error, KafkaError
