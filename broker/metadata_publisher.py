@@ -123,7 +123,9 @@ class BrokerMetadataPublisher:
         to.follow_leaders(changes)
         at_once(to.share_states.follow(changes))
         at_once(to.groups.follow(changes))
-        at_once(to.transactions.follow())  # after the groups: it may end transactions, and their offsets
+        at_once(
+            to.transactions.hosted.follow()
+        )  # after the groups: it may end transactions, and their offsets
         self._metadata.on_change = self._publish
 
     def stop(self) -> None:
@@ -139,7 +141,7 @@ class BrokerMetadataPublisher:
         await to.share_states.follow(changes)
         await to.follow_share_version()
         await to.groups.follow(changes)
-        await to.transactions.follow()
+        await to.transactions.hosted.follow()
 
     async def _publish_settings(self) -> None:
         to = self._subscribers

@@ -18,7 +18,6 @@ from broker.controller.image import is_internal
 from broker.controller.partition_changes import OwnSettings, leader_and_isr_updates
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_requests import TopicRequests
-from broker.coordination import deferred_requests as group_lines
 from broker.coordination.coordinators import Coordinators
 from broker.coordination.hosted_shards import PartitionRuntime
 from broker.disks.failures import LogDirFailures
@@ -312,7 +311,7 @@ class Server:
         )
 
     def _carry_out_of_group(self, group_id: str, steps: Waiting[None]) -> None:
-        group_lines.carry_out(self.groups, self.turns, group_id, steps, self.stop_on_failure)
+        self.groups.carry_out(self.turns, group_id, steps, self.stop_on_failure)
 
     def _make_controller_server(self, opened: Opened) -> None:
         self.controller_server: ControllerServer | None = None

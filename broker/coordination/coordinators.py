@@ -5,14 +5,12 @@ from __future__ import annotations
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from broker.controller.metadata_versions import TRANSACTION_VERSION
 from broker.coordination.groups import OFFSETS_TOPIC, Groups
 from broker.coordination.internal_topics import InternalTopics
 from broker.coordination.latest_offsets import LatestOffsets
-from broker.coordination.marker_writing import TxnMarkers
 from broker.coordination.produce_verification import AddPartitionsToTxnManager, ProduceVerification
 from broker.coordination.share_states import SHARE_STATE_TOPIC, ShareStates
-from broker.coordination.transactions import TRANSACTION_TOPIC, Transactions
+from broker.coordination.transactions import TRANSACTION_TOPIC, Transactions, TxnMarkers
 from coordinator.transaction.producer_ids import ProducerIds
 from protocol.errors import stops_the_broker
 
@@ -90,7 +88,7 @@ class Coordinators:
             runtime_of,
             markers=cluster.markers(self.markers),
             next_producer_id=self.producer_ids.next,
-            transaction_version=lambda: image.features.get(TRANSACTION_VERSION, 0),
+            image=image,
         )
         self.add_partitions_manager = AddPartitionsToTxnManager(
             config, clock, self.transactions, cluster.coordinators(self.transactions.partition_of)
@@ -132,13 +130,14 @@ class Coordinators:
         self._is_silent = True
         if "share_persister" in vars(self):
             self.share_persister.stop()
-        for coordinators in (self.groups, self.transactions, self.share_states):
-            coordinators.stop_loading()
+        for hosted in self.hosted.values():
+            hosted.stop_loading()
 
     def unload(self) -> None:
         """The node stops: who waits is told NOT_COORDINATOR."""
-        for coordinators in (self.transactions, self.groups, self.share_states):
-            coordinators.unload()
+        self.transactions.hosted.unload()
+        self.groups.unload()
+        self.share_states.hosted.unload()
 
 
 def _new_shares(

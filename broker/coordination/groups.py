@@ -1,35 +1,41 @@
 """The group coordinators of this broker: a shard for each partition of `__consumer_offsets` that it leads.
 
+    found = await node.groups.ask(group_id, lambda shard: shard.heartbeat(request))
+
+The shard of the group is asked at once, and the answer comes once all is committed that the shard has appended. What is
+much to decide of a group that the server assigns, a heartbeat, a join or what the coordinator wants by itself, is
+decided beside the loop, one at a time as it came: so does the queue of Kafka's partition. Who has nothing to be
+decided, who commits and who only looks doesn't stand in that line.
 Source: `GroupCoordinatorService`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.config.group_config import group_timeouts, streams_config
 from broker.controller.image import GROUP_RESOURCE
 from broker.controller.registration import serves_share_groups
-from broker.coordination.cluster_topics import ClusterTopics
 from broker.coordination.hosted_shards import HostedShards
 from broker.network.later import Later
+from broker.network.turns import Lines, in_line
 from broker.security.authorizer import DESCRIBE, TOPIC
-from coordinator.group.ports import Client
+from coordinator.group.ports import MOST_TRIES, Client, Deferred, KnownTopic
 from coordinator.settings import ConsumerTimeouts, StreamsConfig
-from protocol.errors import Error, KafkaError
-from protocol.waiting import Pause, Waiting, turn
+from protocol.errors import Error, KafkaError, stops_the_broker
+from protocol.waiting import Pause, Waiting, compute, turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.image import TopicChanges
+    from broker.controller.image import ClusterImage, TopicChanges, TopicImage
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.hosted_shards import PartitionRuntime
     from broker.environment.scheduler import Scheduler
     from broker.network.context import RequestContext
+    from broker.network.turns import Turns
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
@@ -37,15 +43,114 @@ if TYPE_CHECKING:
     from coordinator.group.shard import GroupShard
     from coordinator.persister import Persister
     from coordinator.settings import GroupSettings, ShareTimeouts
-    from protocol.waiting import Waiting
+    from protocol.messages.groups import JoinGroupRequest
+    from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+    from protocol.messages.groups_share import ShareGroupHeartbeatRequest
+    from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
+
+    MemberRequest = (
+        ConsumerGroupHeartbeatRequest
+        | ShareGroupHeartbeatRequest
+        | StreamsGroupHeartbeatRequest
+        | JoinGroupRequest
+    )
+
+
+# --- The cluster's topics as the group coordinator sees them (Kafka: `KRaftCoordinatorMetadataImage`) ---------
+
+
+class ClusterTopics:
+    """The port `coordinator.group.ports.KnownTopics`, over the metadata of now."""
+
+    def __init__(self, metadata: MetadataLog) -> None:
+        self._metadata = metadata
+        self._seen: dict[bytes, KnownTopic] = {}
+        self._racks: dict[int, str | None] = {}
+
+    @property
+    def image(self) -> ClusterImage:
+        return self._metadata.image
+
+    @property
+    def version(self) -> int:
+        return self._metadata.last_applied_offset
+
+    def by_name(self, name: str) -> KnownTopic | None:
+        topic = self.image.topics.get(name)
+        return None if topic is None else self._metadata_of(topic)
+
+    def by_id(self, topic_id: bytes) -> KnownTopic | None:
+        topic = self.image.topics_by_id.get(topic_id)
+        return None if topic is None else self._metadata_of(topic)
+
+    def names(self) -> Iterable[str]:
+        return self.image.topics
+
+    def _metadata_of(self, topic: TopicImage) -> KnownTopic:
+        seen = self._seen.get(topic.topic_id)
+        # `follow` reads a topic again that has changed in any way. A new partition counts even before that.
+        is_same = seen is not None and seen.partition_count == len(topic.partitions)
+        return seen if seen is not None and is_same else self._read(topic)
+
+    def _read(self, topic: TopicImage) -> KnownTopic:
+        brokers = self.image.brokers
+        racks = tuple(
+            tuple(
+                rack
+                for replica in topic.partitions[index].replicas
+                if replica in brokers and (rack := brokers[replica].record.rack) is not None
+            )
+            for index in sorted(topic.partitions)
+        )
+        return KnownTopic(topic.name, topic.topic_id, racks)
+
+    def follow(self, changes: TopicChanges) -> tuple[list[str], bool]:
+        """Names of topics that are new, others or gone by these changes, and whether some are new. Costs in proportion
+        to the changes, however many topics there are, but where a broker's rack is another one.
+
+        A rack alone is no change that is told, as it is none in Kafka, whose assignors just find the new one.
+        """
+        changed: list[str] = []
+        created = False
+        self._follow_racks()
+        for topic in changes.removed:
+            if self._seen.pop(topic.topic_id, None) is not None:
+                changed.append(topic.name)
+        for name in changes.touched:
+            touched = self.image.topics.get(name)
+            if touched is None:  # removed since
+                continue
+            seen = self._seen.get(touched.topic_id)
+            now = self._read(touched)
+            if now != seen:
+                self._seen[touched.topic_id] = now
+                changed.append(name)
+                created = created or seen is None
+        return changed, created
+
+    def _follow_racks(self) -> None:
+        racks = {node_id: broker.record.rack for node_id, broker in self.image.brokers.items()}
+        if racks == self._racks:
+            return
+        self._racks = racks
+        for topic_id in self._seen:
+            topic = self.image.topics_by_id.get(topic_id)
+            if topic is not None:
+                self._seen[topic_id] = self._read(topic)
+
+
+# --------------------------------------------------------------------------------------------------------------
 
 log = logging.getLogger("barnabas.coordination")
 
 A = TypeVar("A")
-R = TypeVar("R")
 
 OFFSETS_TOPIC = "__consumer_offsets"
 MINUTE_MS = 60_000
+
+Begin = Callable[["GroupShard"], A | Deferred[A] | Later[A]]
+"""What the shard makes of the request: the answer, one that waits to be decided, or one that comes later. Raises
+KafkaError."""
 
 
 class Groups:
@@ -61,12 +166,15 @@ class Groups:
         persister_of: Callable[[], Persister],
     ) -> None:
         """`persister_of` gives what keeps the durable state of share partitions."""
-        self.deciding: dict[str, deque[Later[None]]] = {}
-        """The groups that something long is being decided of, each with who waits for the end of that: see
-        `group_lines`."""
+        self.deciding: Lines[str] = {}
+        """The groups that something long is being decided of, each with who waits for the end of that."""
         self.unasked: dict[Waiting[None], None] = {}
         """What is decided in no request's name, and ends with the node."""
+        self._metadata = metadata
         self._topics = ClusterTopics(metadata)
+        self._own_timeouts: tuple[int, ConsumerTimeouts] | None = (
+            None  # as of which generation of the settings
+        )
         self._config = config
         self._persister_of = persister_of
         self.hosted = HostedShards(
@@ -80,6 +188,16 @@ class Groups:
             unreadable=Error.NOT_COORDINATOR,
             reloads_in_new_epoch=False,
         )
+        self.partition_of = self.hosted.partition_of
+        """The partition of `__consumer_offsets` that has a group."""
+        self.shard_of: Callable[[str], GroupShard] = self.hosted.of
+        """Raises KafkaError: NOT_COORDINATOR, also for a partition that can't be read; COORDINATOR_LOAD_IN_PROGRESS for
+        one that isn't read yet."""
+        self.shard_at: Callable[[int], GroupShard] = self.hosted.at
+        """The shard of a partition of `__consumer_offsets`. Raises as `shard_of`."""
+        self.all_shards: Callable[[], list[GroupShard]] = self.hosted.readable
+        """But for those that can't be read: Kafka's ListGroups passes them over, too. Raises KafkaError
+        (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read yet."""
 
     def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> GroupShard:
         # Here, since it brings in a fifth of the broker: no start waits for it that has no groups to load.
@@ -105,21 +223,23 @@ class Groups:
     @property
     def serves_consumer_groups(self) -> bool:
         """Whether the protocol of KIP-848 is on, by the cluster's `group.version` and the broker's settings."""
-        protocols = self._config.get_list("group.coordinator.rebalance.protocols")
-        on = "consumer" in (protocol.lower() for protocol in protocols)
-        return on and self._topics.image.features.get("group.version", 0) >= 1
+        return "consumer" in self._protocols and self._metadata.image.features.get("group.version", 0) >= 1
 
     @property
     def serves_share_groups(self) -> bool:
         """Whether that of KIP-932 is, by the cluster's `share.version` alone."""
-        return serves_share_groups(self._topics.image)
+        return serves_share_groups(self._metadata.image)
 
     @property
     def serves_streams_groups(self) -> bool:
         """Whether the protocol of KIP-1071 is on, by the cluster's `streams.version` and the broker's settings."""
+        return "streams" in self._protocols and self._metadata.image.features.get("streams.version", 0) >= 1
+
+    @cached_property
+    def _protocols(self) -> frozenset[str]:
+        """None of which can be altered while the broker runs."""
         protocols = self._config.get_list("group.coordinator.rebalance.protocols")
-        on = "streams" in (protocol.lower() for protocol in protocols)
-        return on and self._topics.image.features.get("streams.version", 0) >= 1
+        return frozenset(protocol.lower() for protocol in protocols)
 
     @property
     def consumer_assignors(self) -> tuple[str, ...]:
@@ -134,75 +254,100 @@ class Groups:
     def _settings(self) -> GroupSettings:
         return group_settings(self._config)
 
-    # --- finding --------------------------------------------------------------------------------------------
-
-    def partition_of(self, group_id: str) -> int:
-        """The partition of `__consumer_offsets` that has a group."""
-        return self.hosted.partition_of(group_id)
-
-    def shard_of(self, group_id: str) -> GroupShard:
-        """Raises KafkaError: NOT_COORDINATOR, also for a partition that can't be read; COORDINATOR_LOAD_IN_PROGRESS for
-        one that isn't read yet."""
-        return self.hosted.of(group_id)
-
-    def shard_at(self, index: int) -> GroupShard:
-        """The shard of a partition of `__consumer_offsets`. Raises as `shard_of`."""
-        return self.hosted.at(index)
-
-    def all_shards(self) -> list[GroupShard]:
-        """But for those that can't be read: Kafka's ListGroups passes them over, too. Raises KafkaError
-        (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read yet."""
-        return self.hosted.readable()
-
     # --- asking ---------------------------------------------------------------------------------------------
 
-    def answer(
-        self,
-        group_id: str,
-        question: Callable[[GroupShard], A],
-        respond: Callable[[A | KafkaError], R],
-    ) -> R | Later[R]:
-        """As `ask`, for the one question of a request: the handler's answer, which is what `respond` makes of the
-        shard's. Where nobody has to wait that is the response itself, and no `Later` is made."""
+    async def ask(self, group_id: str, question: Callable[[GroupShard], A]) -> A | KafkaError:
+        """What the shard of the group answers or refuses with, once that may be known: see `GroupShard.let_out`. The
+        errors of `shard_of`, too."""
         try:
             shard = self.shard_of(group_id)
         except KafkaError as error:
-            return respond(error.as_value())
+            return error.as_value()
         found: A | KafkaError
         try:
             found = question(shard)
         except KafkaError as error:
             found = error.as_value()
-        if shard.gate.is_open:  # `let_out` would come back in the same call
-            return respond(found)
-        later: Later[R] = Later()
-        shard.let_out(found, later.guarded(lambda answer: later.reply(respond(answer))))
-        return later.answer()
+        return found if shard.gate.is_open else await let_out(shard, found)
 
-    def ask(
-        self, group_id: str, question: Callable[[GroupShard], A], reply: Callable[[A | KafkaError], None]
-    ) -> None:
-        """Ask the shard of a group something: see `GroupShard.ask`. The errors of `shard_of` go to `reply`, too."""
-        try:
-            shard = self.hosted.of(group_id)
-        except KafkaError as error:
-            reply(error.as_value())
-        else:
-            shard.ask(question, reply)
-
-    def ask_for_later(
-        self,
-        group_id: str,
-        question: Callable[[GroupShard, Callable[[A], None]], None],
-        reply: Callable[[A | KafkaError], None],
-    ) -> None:
+    async def ask_for_later(
+        self, group_id: str, question: Callable[[GroupShard, Callable[[A], None]], None]
+    ) -> A | KafkaError:
         """As `ask`, for a question whose answer may come later: see `GroupShard.ask_for_later`."""
         try:
-            shard = self.hosted.of(group_id)
+            shard = self.shard_of(group_id)
         except KafkaError as error:
-            reply(error.as_value())
-        else:
-            shard.ask_for_later(question, reply)
+            return error.as_value()
+        later: Later[A | KafkaError] = Later()
+        shard.ask_for_later(question, later.reply)
+        return await later
+
+    async def decide(self, request: MemberRequest, begin: Begin[A]) -> A | KafkaError:
+        """As `ask`, of what may be much to decide. Nothing has happened where the client hangs up before a long one
+        is decided.
+
+        All of it is of the shard that is there as it begins: where the partition is given up meanwhile the answer is
+        NOT_COORDINATOR, though it may be led here again by then.
+        """
+        try:
+            shard = self.shard_of(request.group_id)
+        except KafkaError as error:
+            return error.as_value()
+        found: A | Deferred[A] | Later[A] | KafkaError
+        try:
+            found = begin(shard)
+            if isinstance(found, Deferred):
+                with shard.deciding(request):
+                    steps = self._decided(shard, request.group_id, begin)
+                    found = await in_line(self.deciding, request.group_id, steps)
+        except KafkaError as error:
+            found = error.as_value()
+        if isinstance(found, Later):
+            found = await found
+        return found if shard.gate.is_open else await let_out(shard, found)
+
+    async def _decided(self, shard: GroupShard, group_id: str, begin: Begin[A]) -> A | Later[A]:
+        """Raises KafkaError. COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again: the group doesn't keep still."""
+        for _ in range(MOST_TRIES):
+            self._check_leads(shard, group_id)
+            begun = begin(shard)
+            if not isinstance(begun, Deferred):
+                return begun
+            await compute(begun.decide)
+            self._check_leads(shard, group_id)
+            answer: A | None = begun.settle()
+            if answer is not None:
+                return answer
+        raise KafkaError(Error.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def _check_leads(self, shard: GroupShard, group_id: str) -> None:
+        """Raises KafkaError where the shard is of no use any more: what it knew is forgotten."""
+        if self.shard_of(group_id) is not shard:
+            raise KafkaError(Error.NOT_COORDINATOR)
+
+    def carry_out(
+        self,
+        turns: Turns,
+        group_id: str,
+        steps: Waiting[None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """See `coordinator.ports.Runtime.carry_out`. `failed` learns of broken invariants."""
+
+        async def unasked_steps() -> None:
+            try:
+                await in_line(self.deciding, group_id, steps)
+            finally:
+                self.unasked.pop(under_way, None)
+
+        def tell(error: BaseException) -> None:
+            log.error("what was to be decided of group %s is lost", group_id, exc_info=error)
+            if stops_the_broker(error):
+                failed(error)
+
+        under_way = unasked_steps()
+        self.unasked[under_way] = None
+        turns.carry_out(under_way, tell)
 
     # --- following the metadata -----------------------------------------------------------------------------
 
@@ -226,10 +371,6 @@ class Groups:
                 lambda shard, is_new: self._forget(shard, gone, () if is_new else just_now, pause)
             )
 
-    def stop_loading(self) -> None:
-        """What isn't loaded yet won't be."""
-        self.hosted.stop_loading()
-
     def unload(self) -> None:
         """The node stops: who waits is told NOT_COORDINATOR."""
         self.hosted.unload()
@@ -249,20 +390,25 @@ class Groups:
 
     def _timeouts_of(self, group_id: str) -> ConsumerTimeouts:
         """A group's own settings, within the broker's bounds, or the broker's."""
-        overrides = self._topics.image.configs.get((GROUP_RESOURCE, group_id), {})
-        values = group_timeouts(self._config, "consumer", overrides)
-        return ConsumerTimeouts(*values)
+        overrides = self._metadata.image.configs.get((GROUP_RESOURCE, group_id))
+        if overrides:
+            return ConsumerTimeouts(*group_timeouts(self._config, "consumer", overrides))
+        own, generation = self._own_timeouts, self._config.generation
+        if own is None or own[0] != generation:
+            own = (generation, ConsumerTimeouts(*group_timeouts(self._config, "consumer", {})))
+            self._own_timeouts = own
+        return own[1]
 
     def streams_config_of(self, group_id: str) -> StreamsConfig:
         """The same of a streams group."""
-        overrides = self._topics.image.configs.get((GROUP_RESOURCE, group_id), {})
+        overrides = self._metadata.image.configs.get((GROUP_RESOURCE, group_id), {})
         return StreamsConfig(*streams_config(self._config, overrides))
 
     def _share_timeouts_of(self, group_id: str) -> ShareTimeouts:
         """As `_timeouts_of`, of a share group."""
         from coordinator.settings import ShareTimeouts
 
-        overrides = self._topics.image.configs.get((GROUP_RESOURCE, group_id), {})
+        overrides = self._metadata.image.configs.get((GROUP_RESOURCE, group_id), {})
         return ShareTimeouts(*group_timeouts(self._config, "share", overrides))
 
 
@@ -297,3 +443,10 @@ def client_of(context: RequestContext, authorizer: Authorizer) -> Client:
         context.api_version,
         may_describe=partial(authorizer.allows, context, DESCRIBE, TOPIC),
     )
+
+
+async def let_out(shard: GroupShard, found: A | KafkaError) -> A | KafkaError:
+    """An answer of now, once it may be known."""
+    later: Later[A | KafkaError] = Later()
+    shard.let_out(found, later.reply)
+    return await later

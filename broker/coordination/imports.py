@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MODULES = {
     SHARE_STATE_TOPIC: (
-        "coordinator.share.records",
+        "coordinator.share.share_partitions",
         "coordinator.share.shard",
     ),
     OFFSETS_TOPIC: (

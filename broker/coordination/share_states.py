@@ -118,14 +118,6 @@ class ShareStates:
             pause = Pause()
             await self.hosted.tell_in_steps(lambda shard, _: self._forget(shard, gone, pause))
 
-    def stop_loading(self) -> None:
-        """What isn't loaded yet won't be."""
-        self.hosted.stop_loading()
-
-    def unload(self) -> None:
-        """The node stops: who waits is told NOT_COORDINATOR."""
-        self.hosted.unload()
-
     @staticmethod
     async def _forget(shard: ShareShard, topic_ids: Sequence[bytes], pause: Pause) -> None:
         try:

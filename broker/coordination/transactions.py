@@ -1,40 +1,47 @@
-"""The transaction coordinators of this broker: a shard for each partition of `__transaction_state` that it leads.
+"""The transaction coordinators of this broker: a shard for each partition of `__transaction_state` that it leads; and
+the one path by which a transaction's marker gets into a log.
 
-Source: `TransactionCoordinator`, `TransactionStateManager`.
+WriteTxnMarkers from outside and the coordinators of this broker (their port is `coordinator.ports.Markers`) both end in
+`TxnMarkers`. A marker is answered once it is committed. One for `__consumer_offsets` goes through the shard of the
+partition's groups, which lets its offsets count in the order of the log and keeps them behind its gate until then: so
+nobody who learns of the end finds the offsets of before (KAFKA-17507).
+Source: `TransactionCoordinator`, `TransactionStateManager`, `TransactionMarkerChannelManager`,
+`KafkaApis.handleWriteTxnMarkersRequest`, `GroupCoordinatorService.completeTransaction`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from broker.controller.metadata_versions import TRANSACTION_VERSION
+from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.hosted_shards import HostedShards
+from broker.environment.scheduler import TURN_S
+from broker.replicas.leader import Leader
 from coordinator.settings import TransactionSettings
-from protocol.errors import Error, KafkaError
+from protocol.errors import NO_ERROR, Error, KafkaError, stops_the_broker
+from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
+from protocol.records.records import ABORT, COMMIT, EndTransactionMarker, build_end_txn_marker
+from storage.log.log_state import COORDINATOR
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
+    from broker.controller.image import ClusterImage
+    from broker.coordination.groups import Groups
     from broker.coordination.hosted_shards import PartitionRuntime
-    from broker.environment.scheduler import Scheduler
+    from broker.environment.scheduler import Clock, Scheduled, Scheduler
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
-    from coordinator.ports import Markers
+    from coordinator.ports import MarkerAnswers, Markers, TxnMarker
     from coordinator.transaction.shard import TransactionShard
-    from protocol.waiting import Waiting
+    from protocol.topic_partition import TopicPartition
 
+    Done = Callable[[MarkerAnswers], None]
 
-# --- How producers are told that another one with their transactional id has taken over (KIP-588) -------------
-
-
-def as_known(error: Error, api_version: int, fenced_since: int) -> Error:
-    """The error of an answer: a request older than `fenced_since` doesn't know PRODUCER_FENCED, and is told
-    INVALID_PRODUCER_EPOCH in its place."""
-    if error is Error.PRODUCER_FENCED and api_version < fenced_since:
-        return Error.INVALID_PRODUCER_EPOCH
-    return error
-
-
-# --------------------------------------------------------------------------------------------------------------
+log = logging.getLogger("barnabas.coordination")
 
 TRANSACTION_TOPIC = "__transaction_state"
 
@@ -51,13 +58,13 @@ class Transactions:
         *,
         markers: Markers,
         next_producer_id: Callable[[], int],
-        transaction_version: Callable[[], int],
+        image: ClusterImage,
     ) -> None:
-        """`next_producer_id` may raise KafkaError; `transaction_version` is the level of the cluster's feature."""
+        """`next_producer_id` may raise KafkaError."""
         self.settings = transaction_settings(config)
         self._markers = markers
         self._next_producer_id = next_producer_id
-        self._transaction_version = transaction_version
+        self._image = image
         self.hosted = HostedShards(
             TRANSACTION_TOPIC,
             config.get_int("transaction.state.log.num.partitions"),
@@ -69,6 +76,15 @@ class Transactions:
             unreadable=Error.COORDINATOR_LOAD_IN_PROGRESS,
             reloads_in_new_epoch=True,
         )
+        self.partition_of = self.hosted.partition_of
+        """The partition of `__transaction_state` that has a transactional id."""
+        self.shard_of: Callable[[str], TransactionShard] = self.hosted.of
+        """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that isn't read."""
+        self.all_shards: Callable[[], list[TransactionShard]] = self.hosted.all
+        """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read."""
+
+    def _transaction_version(self) -> int:
+        return self._image.features.get(TRANSACTION_VERSION, 0)
 
     def _new_shard(self, runtime: PartitionRuntime, leader_epoch: int) -> TransactionShard:
         # Here, so that no start waits for it that has no transactions to load.
@@ -82,31 +98,6 @@ class Transactions:
             transaction_version=self._transaction_version,
             coordinator_epoch=leader_epoch,
         )
-
-    def partition_of(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` that has a transactional id."""
-        return self.hosted.partition_of(transactional_id)
-
-    def shard_of(self, transactional_id: str) -> TransactionShard:
-        """Raises KafkaError: NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS for a partition that isn't read."""
-        return self.hosted.of(transactional_id)
-
-    def all_shards(self) -> list[TransactionShard]:
-        """Raises KafkaError (COORDINATOR_LOAD_IN_PROGRESS) where one of them isn't read."""
-        return self.hosted.all()
-
-    def follow(self) -> Waiting[None]:
-        """The metadata changed, and the partitions with it: shards come and go. What was prepared in those that come
-        is driven on to its end."""
-        return self.hosted.follow()
-
-    def stop_loading(self) -> None:
-        """What isn't loaded yet won't be."""
-        self.hosted.stop_loading()
-
-    def unload(self) -> None:
-        """The node stops: nothing is driven on any more, and who waits is told NOT_COORDINATOR."""
-        self.hosted.unload()
 
     def check_timeout(self, timeout_ms: int) -> None:
         """Before anybody asks whose the transactional id is. Raises KafkaError (INVALID_TRANSACTION_TIMEOUT)."""
@@ -127,3 +118,228 @@ def transaction_settings(config: BrokerConfig) -> TransactionSettings:
         ),
         transactional_id_expiration_ms=config.get_int("transactional.id.expiration.ms"),
     )
+
+
+def as_known(error: Error, api_version: int, fenced_since: int) -> Error:
+    """The error of an answer: a request older than `fenced_since` doesn't know PRODUCER_FENCED, and is told
+    INVALID_PRODUCER_EPOCH in its place."""
+    if error is Error.PRODUCER_FENCED and api_version < fenced_since:
+        return Error.INVALID_PRODUCER_EPOCH
+    return error
+
+
+# --- markers -----------------------------------------------------------------------------------------------------
+
+PER_TURN = 100
+"""So many markers of one transaction are written in one turn of the loop; others are served before the next ones."""
+
+MANY_MARKERS = 2
+"""Of more than that the turn is over once they have taken 10 ms: the first batch of a partition makes its files."""
+
+AT_ONCE_PER_TURN = 1_000
+"""And so many of all transactions that end in one turn: many that time out together, a request with many markers."""
+
+_AS_LEADER = dict.fromkeys(
+    (Error.COORDINATOR_NOT_AVAILABLE, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.NOT_COORDINATOR),
+    Error.NOT_LEADER_OR_FOLLOWER,
+)
+"""The transaction's coordinator knows no errors of the group's: it is to come again."""
+
+_SENT_AGAIN = Error.KAFKA_STORAGE_ERROR
+"""An answer that every coordinator takes for a reason to send the marker again, after a while."""
+
+UNKNOWN_TRANSACTION_VERSION = -1
+"""What Kafka's `TransactionVersion` has for those who forgot to say: it fails on it."""
+
+
+class _Row:
+    """The partitions of one transaction that still wait for its marker, each once."""
+
+    __slots__ = ("done", "marker", "partitions")
+
+    def __init__(self, marker: TxnMarker, partitions: Sequence[TopicPartition], done: Done) -> None:
+        self.marker = marker
+        self.partitions = deque(partitions)
+        self.done = done
+
+
+class _Answers:
+    """What the partitions answer to whom a marker is written in one turn: those that are known by its end together,
+    the others as they come."""
+
+    __slots__ = ("_done", "_together")
+
+    def __init__(self, done: Done) -> None:
+        self._done = done
+        self._together: dict[TopicPartition, Error | None] | None = {}
+
+    def add(self, partition: TopicPartition, error: Error | None) -> None:
+        if self._together is None:
+            self._done({partition: error})
+        else:
+            self._together[partition] = error
+
+    def tell(self) -> None:
+        """The turn is over."""
+        together, self._together = self._together, None
+        if together:
+            self._done(together)
+
+
+class _Written:
+    """A marker as it is written: built once, and copied for each partition."""
+
+    __slots__ = ("batch", "marker", "record")
+
+    def __init__(self, marker: TxnMarker, now_ms: int) -> None:
+        self.marker = marker
+        self.record = EndTransactionMarker(
+            marker.commit, marker.coordinator_epoch, now_ms, marker.transaction_version
+        )
+        self.batch = build_end_txn_marker(
+            COMMIT if marker.commit else ABORT,
+            coordinator_epoch=marker.coordinator_epoch,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp=now_ms,
+        )
+
+
+class TxnMarkers:
+    """Writes markers, a bounded number in one turn of the loop."""
+
+    def __init__(
+        self,
+        image: ClusterImage,
+        partitions: Partitions,
+        groups: Groups,
+        *,
+        clock: Clock,
+        scheduler: Scheduler,
+    ) -> None:
+        self._image = image
+        self._partitions = partitions
+        self._groups = groups
+        self._clock = clock
+        self._call_soon = scheduler.call_soon
+        self._rows: deque[_Row] = deque()
+        self._turn: Scheduled | None = None
+        self._left_at_once = AT_ONCE_PER_TURN
+        self._stopped = False
+
+    def write(self, marker: TxnMarker, partitions: Sequence[TopicPartition], done: Done) -> None:
+        """See the port: the first ones at once, so that a transaction of few partitions is over when this returns."""
+        if not partitions or self._stopped:
+            return
+        row = _Row(marker, partitions, done)
+        try:
+            if self._left_at_once > 0:
+                self._left_at_once -= min(len(row.partitions), PER_TURN)
+                self._write_some(row)
+        finally:
+            if row.partitions:
+                self._rows.append(row)
+            if row.partitions or self._left_at_once < AT_ONCE_PER_TURN // 2:
+                self._again()
+
+    def stop(self) -> None:
+        """What waits isn't written any more, nor what comes: the next start drives these transactions on."""
+        self._stopped = True
+        self._rows.clear()
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+
+    def _again(self) -> None:
+        if self._turn is None:
+            self._turn = self._call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._turn = None
+        self._left_at_once = AT_ONCE_PER_TURN
+        if not self._rows:
+            return
+        row = self._rows.popleft()
+        try:
+            self._write_some(row)
+        finally:
+            if row.partitions:
+                self._rows.append(row)
+            if self._rows:
+                self._again()
+
+    def _write_some(self, row: _Row) -> None:
+        answers = _Answers(row.done)
+        written = _Written(row.marker, self._clock.now_ms())
+        count = min(len(row.partitions), PER_TURN)
+        until_s = self._clock.monotonic_s() + TURN_S if count > MANY_MARKERS else None
+        broken: Exception | None = None
+        for _ in range(count):
+            name = row.partitions.popleft()
+            try:
+                self._write_one(written, name, answers)
+            except Exception as error:  # what nobody thought of must not leave it without its marker for ever
+                log.exception("the marker of producer id %d into %s-%d failed", row.marker.producer_id, *name)
+                answers.add(name, _SENT_AGAIN)
+                if broken is None and stops_the_broker(error):
+                    broken = error
+            if until_s is not None and self._clock.monotonic_s() >= until_s:
+                self._left_at_once = 0
+                break
+        answers.tell()
+        if broken is not None:
+            raise broken
+
+    def _write_one(self, written: _Written, name: TopicPartition, answers: _Answers) -> None:
+        """Write it, and take note of the answer once it is committed, or refused."""
+        topic, index = name
+        partition = self._partitions.find(topic, index)
+        if partition is None:
+            image = self._image.topics.get(topic)
+            known = image is not None and index in image.partitions
+            answers.add(name, Error.NOT_LEADER_OR_FOLLOWER if known else None)
+            return
+        try:
+            leader = partition.role
+            if leader.__class__ is not Leader:
+                raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+            shard = self._groups.shard_at(index) if topic == OFFSETS_TOPIC else None
+            end_offset = self._append(partition, leader, written)
+        except KafkaError as error:
+            answers.add(name, _told(error))
+            return
+        if shard is None and leader.log.high_watermark >= end_offset:
+            answers.add(name, NO_ERROR)  # as on one node: nothing is made that would wait
+            return
+
+        def then(error: KafkaError | None) -> None:
+            answers.add(name, NO_ERROR if error is None else _told(error))
+
+        if shard is None:
+            leader.when_committed(end_offset, then)
+        else:
+            marker = written.marker
+            shard.complete_transaction(
+                marker.producer_id, commit=marker.commit, end_offset=end_offset, then=then
+            )
+
+    def _append(self, partition: Partition, leader: Leader, written: _Written) -> int:
+        """Returns the offset behind the marker. Raises KafkaError where it isn't written. As all that needs acks=all,
+        it is only where enough replicas are in sync."""
+        marker, record = written.marker, written.record
+        leader.check_in_sync()
+        batch = bytearray(written.batch)
+        now_ms = record.timestamp_ms
+        if marker.transaction_version == UNKNOWN_TRANSACTION_VERSION:
+            partition.log.producers.check_epoch(marker.producer_id, marker.producer_epoch)
+            raise KafkaError(Error.UNKNOWN_SERVER_ERROR, "a marker of no transaction version")
+        rules = partition.topic.rules
+        if len(batch) > rules.max_message_bytes:
+            raise KafkaError(Error.MESSAGE_TOO_LARGE, f"a marker has {len(batch)} bytes")
+        if rules.message_timestamp_type == "LogAppendTime":
+            patch_max_timestamp(batch, 0, len(batch), LOG_APPEND_TIME, now_ms)
+        return leader.append(batch, now_ms, COORDINATOR, marker=record).last_offset + 1
+
+
+def _told(error: KafkaError) -> Error:
+    return _AS_LEADER.get(error.error, error.error)

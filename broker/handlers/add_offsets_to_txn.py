@@ -35,14 +35,7 @@ async def handle(
         return AddOffsetsToTxnResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not transactional_id:
         return AddOffsetsToTxnResponse(error_code=Error.INVALID_REQUEST)
-    later: Later[AddOffsetsToTxnResponse] = Later()
-
-    def then(failure: KafkaError | None) -> None:
-        error = Error.NONE
-        if failure is not None:
-            error = as_known(failure.error, context.api_version, PRODUCER_FENCED_VERSION)
-        later.reply(AddOffsetsToTxnResponse(error_code=error))
-
+    added: Later[KafkaError | None] = Later()
     try:
         shard = node.transactions.shard_of(transactional_id)
     except KafkaError as failure:
@@ -51,6 +44,10 @@ async def handle(
         TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
         [(OFFSETS_TOPIC, node.groups.partition_of(request.group_id))],
         client_transaction_version=0,
-        then=then,
+        then=added.reply,
     )
-    return await later
+    refused = await added
+    error = Error.NONE
+    if refused is not None:
+        error = as_known(refused.error, context.api_version, PRODUCER_FENCED_VERSION)
+    return AddOffsetsToTxnResponse(error_code=error)

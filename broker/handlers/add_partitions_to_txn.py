@@ -9,8 +9,7 @@ difference: a list of no transactions is answered with an empty one, where Kafka
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from broker.controller.image import is_internal
@@ -30,7 +29,7 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
 )
 from protocol.topic_partition import TopicPartition
-from protocol.waiting import Pause, at_once, turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
@@ -42,70 +41,9 @@ PRODUCER_FENCED_VERSION = 2
 BATCH_VERSION = 4  # brokers', of transactions version 2
 
 TopicResults = list[AddPartitionsToTxnTopicResult]
-Refused = dict[TopicPartition, Error]
-
-SHORT_LIST = 100
-"""Of more topics or partitions others are served in between."""
-
-
-class _Asked:
-    """What one transaction is asked for."""
-
-    __slots__ = ("answered", "partitions", "producer", "then", "verify_only", "version")
-
-    def __init__(
-        self,
-        producer: TransactionalProducer,
-        version: int,
-        *,
-        verify_only: bool,
-        then: Callable[[TopicResults], None],
-    ) -> None:
-        """`then` is told what becomes of it."""
-        self.producer = producer
-        self.version = version
-        self.verify_only = verify_only
-        self.then = then
-        self.partitions: dict[TopicPartition, None] = {}
-        """Those that are added, each once."""
-        self.answered: Sequence[AddPartitionsToTxnTopic] = ()
-        """What is answered for. Of transactions with the same id Kafka adds the partitions of the last, and answers for
-        those of the first."""
-
-    def asks_for(self, topics: Sequence[AddPartitionsToTxnTopic]) -> None:
-        """Take in the topics."""
-        partitions = self.partitions
-        for topic in topics:
-            name = topic.name
-            for index in topic.partitions:
-                partitions[name, index] = None
-
-    def failed(self, error: Error) -> None:
-        """None of them is added, and this is why."""
-        self.then(self._each(error))
-
-    def added(self, failure: KafkaError | None) -> None:
-        """The coordinator has added them, or says why not."""
-        error = NO_ERROR
-        if failure is not None:
-            error = as_known(failure.error, self.version, PRODUCER_FENCED_VERSION)
-        if self.verify_only:
-            self.then(_by_topic(dict.fromkeys(self.partitions, error)))
-        else:
-            self.then(self._each(error))
-
-    def _each(self, error: Error) -> TopicResults:
-        """Everything that is answered for has this error, in the form of the request."""
-        return [
-            AddPartitionsToTxnTopicResult.of(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnPartitionResult.of(partition_index=index, partition_error_code=error)
-                    for index in topic.partitions
-                ],
-            )
-            for topic in self.answered
-        ]
+Partitions = dict[TopicPartition, None]
+"""Those that are to be added, each once."""
+Errors = Mapping[TopicPartition, Error]
 
 
 async def handle(
@@ -114,170 +52,165 @@ async def handle(
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse:
     version = context.api_version
+    image = node.metadata.image
     if version >= BATCH_VERSION:
         if not node.authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
             return AddPartitionsToTxnResponse(error_code=Error.CLUSTER_AUTHORIZATION_FAILED)
-        return await _add_all(node.transactions, node.metadata.image, request.transactions, version)
-    later: Later[AddPartitionsToTxnResponse] = Later()
-    asked = _asked_by_client(request, version, later)
-    topics = asked.answered
-    if not node.authorizer.allows(context, WRITE, TRANSACTIONAL_ID, asked.producer.transactional_id):
-        asked.failed(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return await later
-    denied = {
-        topic.name
-        for topic in topics
-        if is_internal(topic.name) or not node.authorizer.allows(context, WRITE, TOPIC, topic.name)
-    }
-    if len(topics) > SHORT_LIST or sum([len(topic.partitions) for topic in topics]) > SHORT_LIST:
-        return await _add_in_steps(node.transactions, node.metadata.image, asked, denied, later)
-    asked.asks_for(topics)
-    refused: Refused = {}
-    _note_refused(refused, asked.partitions, node.metadata.image, denied)
-    if refused:
-        asked.then(_by_topic(_with_rest(refused, asked.partitions)))
-    else:
-        _add(node.transactions, asked)
-    return await later
-
-
-def _asked_by_client(
-    request: AddPartitionsToTxnRequest, version: int, later: Later[AddPartitionsToTxnResponse]
-) -> _Asked:
-    transactional_id = request.v3_and_below_transactional_id
-
-    def then(results: TopicResults) -> None:
-        later.reply(AddPartitionsToTxnResponse.of(results_by_topic_v3_and_below=results))
-
+        added = await _added_for_brokers(node.transactions, image, request.transactions, version)
+        return AddPartitionsToTxnResponse(results_by_transaction=added)
+    topics = request.v3_and_below_topics
     producer = TransactionalProducer(
-        transactional_id, request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
     )
-    asked = _Asked(producer, version, verify_only=False, then=then)
-    asked.answered = request.v3_and_below_topics
-    return asked
+    if node.authorizer.allows(context, WRITE, TRANSACTIONAL_ID, producer.transactional_id):
+        denied = {
+            topic.name
+            for topic in topics
+            if is_internal(topic.name) or not node.authorizer.allows(context, WRITE, TOPIC, topic.name)
+        }
+        partitions = await _partitions_of(topics)
+        refused = await _refused(partitions, image, denied)
+        if refused:
+            results = await _by_topic(refused)
+        else:
+            failure = await _begun(node.transactions, producer, partitions, version)
+            results = _each(topics, _told(failure, version))
+    else:
+        results = _each(topics, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    return AddPartitionsToTxnResponse.of(results_by_topic_v3_and_below=results)
 
 
-async def _add_in_steps(
-    transactions: Transactions,
-    image: ClusterImage,
-    asked: _Asked,
-    denied: Container[str],
-    later: Later[AddPartitionsToTxnResponse],
-) -> AddPartitionsToTxnResponse:
-    """What is much."""
-    await _ask(asked, asked.answered)
-    await _add_or_refuse(transactions, image, asked, denied)
-    return await later
-
-
-async def _add_all(
+async def _added_for_brokers(
     transactions: Transactions,
     image: ClusterImage,
     asked: Sequence[AddPartitionsToTxnTransaction],
     version: int,
-) -> AddPartitionsToTxnResponse:
-    """What brokers ask for: several transactions, and no topic is denied to them."""
-    response = AddPartitionsToTxnResponse(
-        results_by_transaction=[
-            AddPartitionsToTxnResult(transactional_id=each.transactional_id) for each in asked
-        ]
-    )
-    if not asked:
-        return response
-    later: Later[AddPartitionsToTxnResponse] = Later()
-    left = len(asked)
+) -> list[AddPartitionsToTxnResult]:
+    """Of several transactions, and no topic is denied to brokers. All are under way before the first is waited for.
 
-    def then(result: AddPartitionsToTxnResult, topic_results: TopicResults) -> None:
-        nonlocal left
-        result.topic_results = topic_results
-        left -= 1
-        if left == 0:
-            later.reply(response)
-
+    Of transactions with the same id Kafka adds the partitions of the last, and answers for those of the first.
+    """
     first: dict[str, list[AddPartitionsToTxnTopic]] = {}
     last: dict[str, list[AddPartitionsToTxnTopic]] = {}
     for transaction in asked:
         first.setdefault(transaction.transactional_id, transaction.topics)
         last[transaction.transactional_id] = transaction.topics
     pause = Pause()
-    for transaction, result in zip(asked, response.results_by_transaction, strict=True):
-        transactional_id = transaction.transactional_id
-        one = _Asked(
-            TransactionalProducer(transactional_id, transaction.producer_id, transaction.producer_epoch),
-            version,
-            verify_only=transaction.verify_only,
-            then=partial(then, result),
-        )
+    begun: list[tuple[Partitions, Errors | Later[Errors | KafkaError | None]]] = []
+    for transaction in asked:
         if pause.is_due():
             await turn()
-        one.answered = first[transactional_id]
-        await _ask(one, last[transactional_id])
-        await _add_or_refuse(transactions, image, one, ())
-    return await later
+        producer = TransactionalProducer(
+            transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
+        )
+        partitions = await _partitions_of(last[transaction.transactional_id])
+        refused = await _refused(partitions, image, ())
+        begun.append(
+            (
+                partitions,
+                refused
+                or _begun(transactions, producer, partitions, version, verify_only=transaction.verify_only),
+            )
+        )
+    results = []
+    for transaction, (partitions, later) in zip(asked, begun, strict=True):
+        found = await later if isinstance(later, Later) else later
+        if transaction.verify_only and (found is None or isinstance(found, KafkaError)):
+            found = dict.fromkeys(partitions, _told(found, version))
+        if found is None or isinstance(found, KafkaError):
+            topics = _each(first[transaction.transactional_id], _told(found, version))
+        else:
+            topics = await _by_topic(found)
+        results.append(
+            AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=topics)
+        )
+    return results
 
 
-async def _ask(asked: _Asked, topics: Sequence[AddPartitionsToTxnTopic]) -> None:
+async def _partitions_of(topics: Sequence[AddPartitionsToTxnTopic]) -> Partitions:
+    partitions: Partitions = {}
     pause = Pause(PER_TURN)
     for topic in topics:
-        if pause.is_due():
+        if pause.is_due(len(topic.partitions)):
             await turn()
-        asked.asks_for((topic,))
+        name = topic.name
+        for index in topic.partitions:
+            partitions[name, index] = None
+    return partitions
 
 
-async def _add_or_refuse(
-    transactions: Transactions, image: ClusterImage, asked: _Asked, denied: Container[str]
-) -> None:
-    refused: Refused = {}
-    await in_turns([*asked.partitions], lambda some: _note_refused(refused, some, image, denied))
-    if refused:
-        rest = _with_rest(refused, asked.partitions)
-        asked.then(await _by_topic_in_steps(rest))
-    else:
-        _add(transactions, asked)
+async def _refused(partitions: Partitions, image: ClusterImage, denied: Container[str]) -> Errors:
+    """Empty where all of these can be added. Where one is refused none is."""
+    refused: dict[TopicPartition, Error] = {}
+
+    def look(some: Sequence[TopicPartition]) -> None:
+        for partition in some:
+            name, index = partition
+            if name in denied:
+                refused[partition] = Error.TOPIC_AUTHORIZATION_FAILED
+                continue
+            topic = image.topics.get(name)
+            if topic is None or index not in topic.partitions:
+                refused[partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
+
+    await in_turns([*partitions], look)
+    if not refused:
+        return refused
+    rest = [partition for partition in partitions if partition not in refused]
+    return refused | dict.fromkeys(rest, Error.OPERATION_NOT_ATTEMPTED)
 
 
-def _add(transactions: Transactions, asked: _Asked) -> None:
-    """Add the partitions of one transaction, or verify that they are in it."""
-    producer = asked.producer
+def _begun(
+    transactions: Transactions,
+    producer: TransactionalProducer,
+    partitions: Partitions,
+    version: int,
+    *,
+    verify_only: bool = False,
+) -> Later[Errors | KafkaError | None]:
+    """What comes of adding them to the transaction: None, or why none is added. Or of verifying that they are in it:
+    what holds for each."""
+    later: Later[Errors | KafkaError | None] = Later()
     try:
         if not producer.transactional_id:
             raise KafkaError(Error.INVALID_REQUEST)
         shard = transactions.shard_of(producer.transactional_id)
     except KafkaError as failure:
-        asked.added(failure.as_value())
-        return
-    if asked.verify_only:
-        shard.verify_when_certain(producer, asked.partitions, lambda errors: asked.then(_by_topic(errors)))
+        later.reply(failure.as_value())
+        return later
+    if verify_only:
+        shard.verify_when_certain(producer, partitions, later.reply)
     else:
-        version = 2 if asked.version >= BATCH_VERSION else 0
-        shard.add_partitions(producer, asked.partitions, client_transaction_version=version, then=asked.added)
+        client_version = 2 if version >= BATCH_VERSION else 0
+        shard.add_partitions(
+            producer, partitions, client_transaction_version=client_version, then=later.reply
+        )
+    return later
 
 
-def _note_refused(
-    refused: Refused, partitions: Iterable[TopicPartition], image: ClusterImage, denied: Container[str]
-) -> None:
-    """Which of these partitions can't be added, and why."""
-    for partition in partitions:
-        name, index = partition
-        if name in denied:
-            refused[partition] = Error.TOPIC_AUTHORIZATION_FAILED
-            continue
-        topic = image.topics.get(name)
-        if topic is None or index not in topic.partitions:
-            refused[partition] = Error.UNKNOWN_TOPIC_OR_PARTITION
+def _told(failure: Errors | KafkaError | None, version: int) -> Error:
+    if isinstance(failure, KafkaError):
+        return as_known(failure.error, version, PRODUCER_FENCED_VERSION)
+    return NO_ERROR
 
 
-def _with_rest(refused: Refused, partitions: Iterable[TopicPartition]) -> Refused:
-    """Where one is refused none is added."""
-    rest = [partition for partition in partitions if partition not in refused]
-    return refused | dict.fromkeys(rest, Error.OPERATION_NOT_ATTEMPTED)
+def _each(topics: Sequence[AddPartitionsToTxnTopic], error: Error) -> TopicResults:
+    """Everything that is answered for has this error, in the form of the request."""
+    return [
+        AddPartitionsToTxnTopicResult.of(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult.of(partition_index=index, partition_error_code=error)
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
 
 
-def _by_topic(errors: Mapping[TopicPartition, Error]) -> TopicResults:
-    return at_once(_by_topic_in_steps(errors))
-
-
-async def _by_topic_in_steps(errors: Mapping[TopicPartition, Error]) -> TopicResults:
+async def _by_topic(errors: Errors) -> TopicResults:
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
     pause = Pause(PER_TURN)
     for (name, index), error in errors.items():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ, TOPIC
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
@@ -19,8 +18,11 @@ from protocol.messages.groups_share import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
+    from coordinator.group.shard import GroupShard
 
 
 MOST_ALTERED_PARTITIONS = 10_000
@@ -53,20 +55,16 @@ async def handle(
         refused.append(_refused_topic(topic, bytes(16) if known is None else known.topic_id, error))
     if not request.group_id:
         return _refused(KafkaError(Error.INVALID_GROUP_ID, "A group has to have an id."))
-    later: Later[AlterShareGroupOffsetsResponse] = Later()
 
-    def reply(found: list[AlterShareGroupOffsetsResponseTopic] | KafkaError) -> None:
-        if isinstance(found, KafkaError):
-            later.reply(_refused(found))
-        else:
-            later.reply(AlterShareGroupOffsetsResponse(responses=refused + found))
+    def alter(
+        shard: GroupShard, answered: Callable[[list[AlterShareGroupOffsetsResponseTopic]], None]
+    ) -> None:
+        shard.share_groups.offsets.alter(request.group_id, allowed, answered)
 
-    node.groups.ask_for_later(
-        request.group_id,
-        lambda shard, answered: shard.share_groups.offsets.alter(request.group_id, allowed, answered),
-        later.guarded(reply),
-    )
-    return await later
+    found = await node.groups.ask_for_later(request.group_id, alter)
+    if isinstance(found, KafkaError):
+        return _refused(found)
+    return AlterShareGroupOffsetsResponse(responses=refused + found)
 
 
 def _refused(error: KafkaError) -> AlterShareGroupOffsetsResponse:

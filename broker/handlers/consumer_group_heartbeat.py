@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
 from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC
 from coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
@@ -18,16 +17,15 @@ from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, Con
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
 
 OWN_MEMBER_ID_VERSION = 1
 
 
-def handle(
+async def handle(
     node: GroupPorts,
     context: RequestContext,
     request: ConsumerGroupHeartbeatRequest,
-) -> ConsumerGroupHeartbeatResponse | Later[ConsumerGroupHeartbeatResponse]:
+) -> ConsumerGroupHeartbeatResponse:
     if not node.groups.serves_consumer_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
     if not node.authorizer.allows(context, READ, GROUP, request.group_id):
@@ -39,12 +37,8 @@ def handle(
         _check(request, context.api_version, node.groups.consumer_assignors)
     except KafkaError as error:
         return _refused(error)
-    return deferred_requests.heartbeat(
-        node.groups, node.turns, context, client_of(context, node.authorizer), request, _response
-    )
-
-
-def _response(found: ConsumerGroupHeartbeatResponse | KafkaError) -> ConsumerGroupHeartbeatResponse:
+    client = client_of(context, node.authorizer)
+    found = await node.groups.decide(request, lambda shard: shard.consumer_heartbeat(client, request))
     return _refused(found) if isinstance(found, KafkaError) else found
 
 

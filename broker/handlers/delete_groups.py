@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from broker.coordination.groups import Groups
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
 
 MOST_DELETED_OFFSETS = 10_000
@@ -40,16 +38,7 @@ async def handle(
     request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse:
     """A group that is named twice is answered once, groups that may not be deleted last."""
-    return await _deleted(node.groups, node.authorizer, node.turns, context, request)
-
-
-async def _deleted(
-    groups: Groups,
-    authorizer: Authorizer,
-    turns: Turns,
-    context: RequestContext,
-    request: DeleteGroupsRequest,
-) -> DeleteGroupsResponse:
+    groups, authorizer, turns = node.groups, node.authorizer, node.turns
     errors: dict[str, Error] = {}
     denied: dict[str, Error] = {}
     of_shards: dict[GroupShard, list[str]] = {}
@@ -70,7 +59,7 @@ async def _deleted(
         errors.update(refused)
         for group_ids, is_full in _batches(shard, [each for each in of_shard if each not in refused]):
             later: Later[list[Error] | KafkaError] = Later()
-            groups.ask(group_ids[0], _deletion(group_ids), later.reply)
+            shard.ask(_deletion(group_ids), later.reply)
             asked.append((group_ids, later.answer()))
             if is_full or turns.is_over:
                 await turn()
@@ -93,9 +82,7 @@ async def _states_deleted(groups: Groups, shard: GroupShard, group_ids: Sequence
     of_share = shard.share_groups.are_among(group_ids)
     for first in range(0, len(of_share), MOST_SHARE_GROUPS):
         some = of_share[first : first + MOST_SHARE_GROUPS]
-        later: Later[dict[str, Error] | KafkaError] = Later()
-        groups.ask_for_later(some[0], _deletion_of_states(some), later.reply)
-        found = await later
+        found = await groups.ask_for_later(some[0], _deletion_of_states(some))
         refused |= dict.fromkeys(some, found.error) if isinstance(found, KafkaError) else found
         if len(some) == MOST_SHARE_GROUPS:
             await turn()

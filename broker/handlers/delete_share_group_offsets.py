@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ, TOPIC, Operation
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
@@ -17,8 +16,11 @@ from protocol.messages.groups_share import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
+    from coordinator.group.shard import GroupShard
 
 
 MOST_FORGOTTEN_TOPICS = 20_000
@@ -50,20 +52,16 @@ async def handle(
             )
     if not request.group_id:
         return _refused(KafkaError(Error.INVALID_GROUP_ID, "A group has to have an id."))
-    later: Later[DeleteShareGroupOffsetsResponse] = Later()
 
-    def reply(found: list[DeleteShareGroupOffsetsResponseTopic] | KafkaError) -> None:
-        if isinstance(found, KafkaError):
-            later.reply(_refused(found))
-        else:
-            later.reply(DeleteShareGroupOffsetsResponse(responses=refused + found))
+    def delete(
+        shard: GroupShard, answered: Callable[[list[DeleteShareGroupOffsetsResponseTopic]], None]
+    ) -> None:
+        shard.share_groups.offsets.delete(request.group_id, allowed, answered)
 
-    node.groups.ask_for_later(
-        request.group_id,
-        lambda shard, answered: shard.share_groups.offsets.delete(request.group_id, allowed, answered),
-        later.guarded(reply),
-    )
-    return await later
+    found = await node.groups.ask_for_later(request.group_id, delete)
+    if isinstance(found, KafkaError):
+        return _refused(found)
+    return DeleteShareGroupOffsetsResponse(responses=refused + found)
 
 
 def _refused(error: KafkaError) -> DeleteShareGroupOffsetsResponse:

@@ -6,11 +6,11 @@ that isn't there was a Dead one before.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.coordination.gathering import Gathering
-from broker.network.later import Later
 from broker.network.pieces import answered
+from broker.network.turns import together
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -32,24 +32,17 @@ async def handle(
             allowed.append(group_id)
         else:
             answers.append(DescribedGroup(group_id=group_id, error_code=Error.GROUP_AUTHORIZATION_FAILED))
-    later: Later[DescribeGroupsResponse] = Later()
 
-    def reply(found: list[DescribedGroup | KafkaError]) -> None:
-        for group_id, group in zip(allowed, found, strict=True):
-            if isinstance(group, KafkaError):
-                group = DescribedGroup(group_id=group_id, error_code=group.error)
-            elif request.include_authorized_operations and group.error_code == Error.NONE:
-                group.authorized_operations = authorized_operations(
-                    node.authorizer, context, ResourceType.GROUP, group_id
-                )
-            answers.append(group)
-        later.reply(DescribeGroupsResponse(groups=answers))
+    def describe(group_id: str, shard: GroupShard) -> DescribedGroup:
+        return shard.describe_group(group_id, api_version=context.api_version)
 
-    gathering = Gathering(len(allowed), reply)
-    for index, group_id in enumerate(allowed):
-
-        def describe(shard: GroupShard, group_id: str = group_id) -> DescribedGroup:
-            return shard.describe_group(group_id, api_version=context.api_version)
-
-        node.groups.ask(group_id, describe, gathering.place(index))
-    return await later
+    found = await together([node.groups.ask(each, partial(describe, each)) for each in allowed])
+    for group_id, group in zip(allowed, found, strict=True):
+        if isinstance(group, KafkaError):
+            group = DescribedGroup(group_id=group_id, error_code=group.error)
+        elif request.include_authorized_operations and group.error_code == Error.NONE:
+            group.authorized_operations = authorized_operations(
+                node.authorizer, context, ResourceType.GROUP, group_id
+            )
+        answers.append(group)
+    return DescribeGroupsResponse(groups=answers)

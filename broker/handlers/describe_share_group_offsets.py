@@ -132,11 +132,9 @@ class _Described:
 
     async def _initialized(self, group_id: str) -> dict[str, list[int]]:
         """All that the group has, by topic name. Raises KafkaError as `Groups.shard_of`."""
-        later: Later[dict[bytes, list[int]] | KafkaError] = Later()
-        self._groups.ask(
-            group_id, lambda shard: shard.share_groups.offsets.initialized(group_id), later.reply
+        found = await self._groups.ask(
+            group_id, lambda shard: shard.share_groups.offsets.initialized(group_id)
         )
-        found = await later
         if isinstance(found, KafkaError):
             raise KafkaError(found.error, found.message or "The coordinator isn't here.")
         topics = self._image.topics_by_id

@@ -15,7 +15,7 @@ from broker.coordination.transactions import as_known
 from broker.network.later import Later
 from broker.security.authorizer import TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import TransactionalProducer
-from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
+from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 
@@ -34,17 +34,7 @@ async def handle(node: TransactionPorts, context: RequestContext, request: EndTx
         return EndTxnResponse(error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         return EndTxnResponse(error_code=Error.INVALID_REQUEST)
-    later: Later[EndTxnResponse] = Later()
-
-    def reply(answer: ProducerIdAndEpoch | KafkaError) -> None:
-        if isinstance(answer, KafkaError):
-            error = as_known(answer.error, version, PRODUCER_FENCED_VERSION)
-            later.reply(EndTxnResponse(error_code=error))
-        else:
-            later.reply(
-                EndTxnResponse.of(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)
-            )
-
+    ended: Later[ProducerIdAndEpoch | KafkaError] = Later()
     try:
         shard = node.transactions.shard_of(transactional_id)
     except KafkaError as failure:
@@ -53,6 +43,9 @@ async def handle(node: TransactionPorts, context: RequestContext, request: EndTx
         TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
         commit=request.committed,
         client_transaction_version=2 if version >= VERSION_2_VERSION else 0,
-        reply=reply,
+        reply=ended.reply,
     )
-    return await later
+    answer = await ended
+    if isinstance(answer, KafkaError):
+        return EndTxnResponse(error_code=as_known(answer.error, version, PRODUCER_FENCED_VERSION))
+    return EndTxnResponse.of(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from broker.coordination.gathering import Gathering
-from broker.network.later import Later
 from broker.network.pieces import answered
+from broker.network.turns import together
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
 from protocol.errors import Error, KafkaError
 
@@ -63,7 +62,7 @@ class DescribeApi(NamedTuple, Generic[G, R]):
     """What is said where no coordinator says why."""
 
 
-def described_groups(
+async def described_groups(
     groups: Groups,
     authorizer: Authorizer,
     context: RequestContext,
@@ -71,7 +70,7 @@ def described_groups(
     api: DescribeApi[G, R],
     *,
     is_served: bool,
-) -> R | Later[R]:
+) -> R:
     """The answer; UNSUPPORTED_VERSION of each group where the protocol isn't served."""
     if not is_served:
         unsupported = [
@@ -86,32 +85,25 @@ def described_groups(
             allowed.append(group_id)
         else:
             answers.append(api.described(group_id=group_id, error_code=Error.GROUP_AUTHORIZATION_FAILED))
-    later: Later[R] = Later()
 
-    def reply(found: list[G | KafkaError]) -> None:
-        for group_id, group in zip(allowed, found, strict=True):
-            if isinstance(group, KafkaError):
-                message = group.message
-                if group.error is not Error.INVALID_GROUP_ID:
-                    message = message or api.without_coordinator
-                group = api.described(group_id=group_id, error_code=group.error, error_message=message)
-            elif request.include_authorized_operations:
-                group.authorized_operations = authorized_operations(
-                    authorizer, context, ResourceType.GROUP, group_id
-                )
-            answers.append(group)
-        later.reply(api.response(groups=_visible(authorizer, context, answers, api)))
+    def describe(group_id: str, shard: GroupShard) -> G:
+        if not group_id:
+            raise KafkaError(Error.INVALID_GROUP_ID)
+        return api.describe(shard, group_id)
 
-    gathering = Gathering(len(allowed), reply)
-    for index, group_id in enumerate(allowed):
-        groups.ask(group_id, partial(_ask, api, group_id), gathering.place(index))
-    return later.answer()
-
-
-def _ask(api: DescribeApi[G, R], group_id: str, shard: GroupShard) -> G:
-    if not group_id:
-        raise KafkaError(Error.INVALID_GROUP_ID)
-    return api.describe(shard, group_id)
+    found = await together([groups.ask(each, partial(describe, each)) for each in allowed])
+    for group_id, group in zip(allowed, found, strict=True):
+        if isinstance(group, KafkaError):
+            message = group.message
+            if group.error is not Error.INVALID_GROUP_ID:
+                message = message or api.without_coordinator
+            group = api.described(group_id=group_id, error_code=group.error, error_message=message)
+        elif request.include_authorized_operations:
+            group.authorized_operations = authorized_operations(
+                authorizer, context, ResourceType.GROUP, group_id
+            )
+        answers.append(group)
+    return api.response(groups=_visible(authorizer, context, answers, api))
 
 
 def _visible(

@@ -14,20 +14,14 @@ from protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
 
 
-def handle(
-    node: GroupPorts, context: RequestContext, request: HeartbeatRequest
-) -> HeartbeatResponse | Later[HeartbeatResponse]:
+async def handle(node: GroupPorts, context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
     if not node.authorizer.allows(context, READ, GROUP, request.group_id):
         return HeartbeatResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return HeartbeatResponse(error_code=Error.INVALID_GROUP_ID)
-    return node.groups.answer(request.group_id, lambda shard: shard.heartbeat(request), _response)
-
-
-def _response(found: Error | KafkaError) -> HeartbeatResponse:
+    found = await node.groups.ask(request.group_id, lambda shard: shard.heartbeat(request))
     if isinstance(found, KafkaError):
         found = found.error
         if found is Error.COORDINATOR_LOAD_IN_PROGRESS:

@@ -12,21 +12,19 @@ has the client ask again at once; here it waits a little for the block, so that 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from broker.coordination.transactions import as_known
 from broker.network.later import Later
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import NoProducerIdError, ProducerIds, TransactionalProducer
-from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, Reply
+from coordinator.transaction.state_manager import ProducerIdAndEpoch, Reply
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
-    from broker.environment.scheduler import Scheduler
     from broker.handlers.node_ports import TransactionPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
@@ -47,22 +45,12 @@ async def handle(
     error = _check(node.authorizer, context, request)
     if error is not NO_ERROR:
         return _response(KafkaError(error), version)
-    later: Later[InitProducerIdResponse] = Later()
-
-    def reply(answer: ProducerIdAndEpoch | KafkaError) -> None:
-        later.reply(_response(answer, version))
-
-    def init(answered: Reply) -> None:
-        _init(node.transactions, node.producer_ids, request, answered)
-
-    def answered(answer: ProducerIdAndEpoch | KafkaError) -> None:
-        if isinstance(answer, NoProducerIdError):
-            _Waiting(node.producer_ids, node.scheduler, later, later.guarded(lambda _: init(reply)))
-        else:
-            reply(answer)
-
-    init(answered)
-    return await later
+    answer: Later[ProducerIdAndEpoch | KafkaError] = Later()
+    _init(node.transactions, node.producer_ids, request, answer.reply)
+    found = await answer
+    if isinstance(found, NoProducerIdError):
+        found = await _init_once_left(node, request)
+    return _response(found, version)
 
 
 def _init(
@@ -86,37 +74,35 @@ def _init(
     )
 
 
-class _Waiting:
-    """A request that a producer id is wanted for: it goes on once there is one, or once none is to be had. Nothing is
-    carried out any more for a client that has hung up, or that was told to ask again."""
+async def _init_once_left(
+    node: TransactionPorts, request: InitProducerIdRequest
+) -> ProducerIdAndEpoch | KafkaError:
+    """Once there is a producer id, which is taken in that call; or once none is to be had, or after a while: with what
+    it is told then. Nothing is carried out any more for a client that has hung up meanwhile."""
+    answer: Later[ProducerIdAndEpoch | KafkaError] = Later()
 
-    __slots__ = ("_go_on", "_producer_ids", "_timer")
+    def init(_: None) -> None:
+        answer.on_abandon = None
+        _init(node.transactions, node.producer_ids, request, answer.reply)
 
-    def __init__(
-        self,
-        producer_ids: ProducerIds,
-        scheduler: Scheduler,
-        later: Later[Any],
-        init: Callable[[None], None],
-    ) -> None:
-        self._producer_ids = producer_ids
-        self._go_on = init
-        self._timer = scheduler.call_later(LONGEST_WAIT_S, self._over)
-        later.on_abandon = self._withdraw
-        producer_ids.when_left(self._left)
+    go_on = answer.guarded(init)
 
-    def _left(self) -> None:
-        self._timer.cancel()
-        self._go_on(None)
+    def left() -> None:
+        timer.cancel()
+        go_on(None)
 
-    def _over(self) -> None:
-        """It goes on with what it is told where there is none, as it was at first."""
-        self._producer_ids.withdraw(self._left)
-        self._go_on(None)
+    def over() -> None:
+        node.producer_ids.withdraw(left)
+        go_on(None)
 
-    def _withdraw(self) -> None:
-        self._producer_ids.withdraw(self._left)
-        self._timer.cancel()
+    def withdraw() -> None:
+        node.producer_ids.withdraw(left)
+        timer.cancel()
+
+    timer = node.scheduler.call_later(LONGEST_WAIT_S, over)
+    answer.on_abandon = withdraw
+    node.producer_ids.when_left(left)
+    return await answer
 
 
 def _check(authorizer: Authorizer, context: RequestContext, request: InitProducerIdRequest) -> Error:

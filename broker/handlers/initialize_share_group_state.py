@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.handlers.share_state_requests import ShareStateApi, share_state_answer
+from broker.network.turns import runs_to_its_end
 from protocol.messages.share_state import (
     InitializePartition,
     InitializeShareGroupStateRequest,
@@ -18,17 +19,17 @@ from protocol.messages.share_state import (
 if TYPE_CHECKING:
     from broker.handlers.node_ports import ShareGroupPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
     from coordinator.share.shard import ShareShard
     from coordinator.share.share_partition_key import SharePartitionKey
 
 
-def handle(
+@runs_to_its_end
+async def handle(
     node: ShareGroupPorts,
     context: RequestContext,
     request: InitializeShareGroupStateRequest,
-) -> InitializeShareGroupStateResponse | Later[InitializeShareGroupStateResponse]:
-    return share_state_answer(node.share_states, node.authorizer, node.turns, context, request, _API)
+) -> InitializeShareGroupStateResponse:
+    return await share_state_answer(node, context, request, _API)
 
 
 def _ask(shard: ShareShard, key: SharePartitionKey, asked: InitializePartition) -> None:

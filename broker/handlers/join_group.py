@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
+from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
@@ -21,31 +21,29 @@ from protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
+    from coordinator.group.ports import Deferred
+    from coordinator.group.shard import GroupShard
 
 NULL_PROTOCOL_NAME_VERSION = 7
 
 
-def handle(
-    node: GroupPorts,
-    context: RequestContext,
-    request: JoinGroupRequest,
-) -> JoinGroupResponse | Later[JoinGroupResponse]:
+async def handle(node: GroupPorts, context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse:
     version = context.api_version
     if not node.authorizer.allows(context, READ, GROUP, request.group_id):
         return _finished(JoinGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED), version)
     if not request.group_id:
         refused = JoinGroupResponse(member_id=request.member_id, error_code=Error.INVALID_GROUP_ID)
         return _finished(refused, version)
+    client = client_of(context, node.authorizer)
 
-    def respond(found: JoinGroupResponse | KafkaError) -> JoinGroupResponse:
-        if isinstance(found, KafkaError):
-            found = JoinGroupResponse(error_code=found.error)
-        return _finished(found, version)
+    def join(shard: GroupShard) -> JoinGroupResponse | Deferred[JoinGroupResponse] | Later[JoinGroupResponse]:
+        joined: Later[JoinGroupResponse] = Later()
+        return shard.join(client, request, joined.reply) or joined
 
-    return deferred_requests.join(
-        node.groups, node.turns, context, client_of(context, node.authorizer), request, respond
-    )
+    found = await node.groups.decide(request, join)
+    if isinstance(found, KafkaError):
+        found = JoinGroupResponse(error_code=found.error)
+    return _finished(found, version)
 
 
 def _finished(response: JoinGroupResponse, version: int) -> JoinGroupResponse:

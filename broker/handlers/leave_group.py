@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
-from broker.network.turns import PER_TURN
+from broker.network.turns import PER_TURN, runs_to_its_end
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import (
@@ -30,31 +29,25 @@ if TYPE_CHECKING:
 BATCH_VERSION = 3
 
 
-def handle(
-    node: GroupPorts,
-    context: RequestContext,
-    request: LeaveGroupRequest,
-) -> LeaveGroupResponse | Later[LeaveGroupResponse]:
+@runs_to_its_end
+async def handle(node: GroupPorts, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     if not node.authorizer.allows(context, Operation.READ, ResourceType.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return LeaveGroupResponse(error_code=Error.INVALID_GROUP_ID)
     at_once = _at_once(node.groups, request.group_id)
     if len(request.members) > at_once:
-        return node.turns.answer(_in_turns(node.groups, request, at_once), context, to_the_end=True)
+        return await _in_turns(node.groups, request, at_once)
     is_batch = context.api_version >= BATCH_VERSION
     if not is_batch:
         request.members = [MemberIdentity(member_id=request.member_id)]
-
-    def respond(found: tuple[Error, list[MemberResponse]] | KafkaError) -> LeaveGroupResponse:
-        if isinstance(found, KafkaError):
-            return LeaveGroupResponse(error_code=found.error)
-        error, members = found
-        if is_batch:
-            return LeaveGroupResponse(error_code=error, members=members)
-        return LeaveGroupResponse(error_code=error if error is not Error.NONE else members[0].error_code)
-
-    return node.groups.answer(request.group_id, lambda shard: shard.leave(request), respond)
+    found = await node.groups.ask(request.group_id, lambda shard: shard.leave(request))
+    if isinstance(found, KafkaError):
+        return LeaveGroupResponse(error_code=found.error)
+    error, members = found
+    if is_batch:
+        return LeaveGroupResponse(error_code=error, members=members)
+    return LeaveGroupResponse(error_code=error if error is not Error.NONE else members[0].error_code)
 
 
 def _at_once(groups: Groups, group_id: str) -> int:
@@ -70,9 +63,7 @@ async def _in_turns(groups: Groups, request: LeaveGroupRequest, at_once: int) ->
     left: list[MemberResponse] = []
     for start in range(0, len(request.members), at_once):
         some = LeaveGroupRequest(group_id=request.group_id, members=request.members[start : start + at_once])
-        later: Later[tuple[Error, list[MemberResponse]] | KafkaError] = Later()
-        groups.ask(request.group_id, partial(_leave, some), later.reply)
-        found = await later
+        found = await groups.ask(request.group_id, partial(_leave, some))
         if isinstance(found, KafkaError):
             return LeaveGroupResponse(error_code=found.error)
         error, answered = found

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC
 from coordinator.group.offsets.commit import STAGED_PER_TURN, Committer, NewOffset, StagedOffsets
@@ -31,8 +30,7 @@ from protocol.messages.groups import (
 from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
-    from broker.controller.image import ClusterImage, TopicImage
-    from broker.coordination.groups import Groups
+    from broker.controller.image import TopicImage
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
@@ -108,18 +106,7 @@ async def handle(
         max_metadata=node.groups.max_offset_metadata,
         retention_ms=request.retention_time_ms,
     )
-    steps = _committed(node.groups, node.metadata.image, node.authorizer, staged, context, request)
-    return await steps
-
-
-async def _committed(
-    groups: Groups,
-    image: ClusterImage,
-    authorizer: Authorizer,
-    staged: StagedOffsets,
-    context: RequestContext,
-    request: OffsetCommitRequest,
-) -> OffsetCommitResponse:
+    image, authorizer = node.metadata.image, node.authorizer
     by_id = context.api_version >= TOPIC_ID_VERSION
     answers = _Answers(by_id=by_id)
     if not authorizer.allows(context, READ, GROUP, request.group_id):
@@ -164,9 +151,7 @@ async def _committed(
     def question(shard: GroupShard) -> list[Error]:
         return shard.commit_offsets(committer, staged, api_version=context.api_version)
 
-    found = groups.answer(request.group_id, question, _as_it_is)
-    if isinstance(found, Later):
-        found = await found
+    found = await node.groups.ask(request.group_id, question)
     return await answers.response(found)
 
 
@@ -184,7 +169,3 @@ def _error_of(
     if not authorizer.allows(context, READ, TOPIC, asked.name if topic is None else topic.name):
         return Error.TOPIC_AUTHORIZATION_FAILED
     return NO_ERROR if topic is not None else Error.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _as_it_is(found: list[Error] | KafkaError) -> list[Error] | KafkaError:
-    return found

@@ -7,7 +7,6 @@ from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
 from broker.network.turns import PER_TURN, in_turns, runs_to_its_end
 from broker.security.authorizer import Operation, ResourceType
 from coordinator.group.offsets.commit import Tombstones
@@ -21,11 +20,9 @@ from protocol.messages.groups import (
 from protocol.waiting import turn
 
 if TYPE_CHECKING:
-    from broker.controller.image import ClusterImage
     from broker.coordination.groups import Groups
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.security.authorizer import Authorizer
 
 
 @runs_to_its_end
@@ -36,31 +33,7 @@ async def handle(
 ) -> OffsetDeleteResponse:
     """An error of the group goes before everything else; unknown topics and partitions have their own. What goes is one
     batch, as in Kafka: it is made ready in turns of the loop, and decided and written in one."""
-    steps = _deleted(node.groups, node.metadata.image, node.authorizer, context, request)
-    return await steps
-
-
-class _Answers:
-    def __init__(self) -> None:
-        self._topics: dict[str, OffsetDeleteResponseTopic] = {}
-
-    def add(self, name: str, index: int, error: Error) -> None:
-        topic = self._topics.get(name)
-        if topic is None:
-            topic = self._topics[name] = OffsetDeleteResponseTopic(name=name)
-        topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
-
-    def response(self) -> OffsetDeleteResponse:
-        return OffsetDeleteResponse(topics=[*self._topics.values()])
-
-
-async def _deleted(
-    groups: Groups,
-    image: ClusterImage,
-    authorizer: Authorizer,
-    context: RequestContext,
-    request: OffsetDeleteRequest,
-) -> OffsetDeleteResponse:
+    image, authorizer = node.metadata.image, node.authorizer
     group_id = request.group_id
     if not authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
         return OffsetDeleteResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
@@ -83,7 +56,7 @@ async def _deleted(
             if not left:
                 left = PER_TURN
                 await turn()
-    found = await _written(groups, group_id, known)
+    found = await _written(node.groups, group_id, known)
     if isinstance(found, KafkaError):
         return OffsetDeleteResponse(error_code=found.error)
     answered = iter(zip(known, found, strict=True))
@@ -94,6 +67,20 @@ async def _deleted(
 
     await in_turns(found, answer)
     return answers.response()
+
+
+class _Answers:
+    def __init__(self) -> None:
+        self._topics: dict[str, OffsetDeleteResponseTopic] = {}
+
+    def add(self, name: str, index: int, error: Error) -> None:
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = OffsetDeleteResponseTopic(name=name)
+        topic.partitions.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
+
+    def response(self) -> OffsetDeleteResponse:
+        return OffsetDeleteResponse(topics=[*self._topics.values()])
 
 
 async def _written(
@@ -107,11 +94,4 @@ async def _written(
             groups.shard_of(group_id).stage_deletion(staged, group_id, some)
 
     await in_turns(partitions, stage)
-    found = groups.answer(
-        group_id, lambda shard: shard.delete_offsets(group_id, partitions, staged), _as_it_is
-    )
-    return await found if isinstance(found, Later) else found
-
-
-def _as_it_is(found: list[Error] | KafkaError) -> list[Error] | KafkaError:
-    return found
+    return await groups.ask(group_id, lambda shard: shard.delete_offsets(group_id, partitions, staged))

@@ -11,9 +11,8 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from broker.coordination.gathering import gathered
-from broker.network.later import Later
 from broker.network.pieces import MOST_OF_PIECE, EntryList, Repeats, in_pieces, is_long
+from broker.network.turns import together
 from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
 from coordinator.group.offsets.store import INVALID_OFFSET
 from protocol.errors import Error, KafkaError
@@ -32,7 +31,7 @@ from protocol.waiting import turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from broker.controller.metadata_log import MetadataLog
     from broker.coordination.groups import Groups
@@ -48,18 +47,17 @@ TOPIC_ID_VERSION = 10
 _TOPICS_OF_GROUP = EntryList("topics", "topics", "partition_indexes", "partitions", ("name", "topic_id"))
 
 
-def handle(
-    node: GroupPorts,
-    context: RequestContext,
-    request: OffsetFetchRequest,
-) -> OffsetFetchResponse | Later[OffsetFetchResponse]:
+async def handle(
+    node: GroupPorts, context: RequestContext, request: OffsetFetchRequest
+) -> OffsetFetchResponse:
     fetch = _Fetch(
         node.groups, node.metadata, node.authorizer, context, Repeats(), require_stable=request.require_stable
     )
     if context.api_version >= BATCH_VERSION:
         if len(request.groups) > MOST_OF_PIECE or any(map(fetch.is_long, request.groups)):
-            return node.turns.answer(_in_pieces(fetch, request.groups, _of_groups), context)
-        return gathered([fetch.answer(group) for group in fetch.answered(request.groups)], _of_groups)
+            return OffsetFetchResponse(groups=await _in_pieces(fetch, request.groups))
+        answers = await together([fetch.answer(group) for group in fetch.answered(request.groups)])
+        return OffsetFetchResponse(groups=answers)
     topics = None
     if request.topics is not None:
         topics = [
@@ -67,20 +65,16 @@ def handle(
             for topic in request.topics
         ]
     asked = OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
-
-    def respond(found: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
-        return _of_one_group(asked, found[0], context.api_version)
-
     if fetch.is_long(asked):
-        return node.turns.answer(_in_pieces(fetch, [asked], respond), context)
-    return gathered([fetch.answer(asked)], respond)
+        (answer,) = await _in_pieces(fetch, [asked])
+    else:
+        answer = await fetch.answer(asked)
+    return _of_one_group(asked, answer, context.api_version)
 
 
 async def _in_pieces(
-    fetch: _Fetch,
-    groups: Sequence[OffsetFetchRequestGroup],
-    respond: Callable[[list[OffsetFetchResponseGroup]], OffsetFetchResponse],
-) -> OffsetFetchResponse:
+    fetch: _Fetch, groups: Sequence[OffsetFetchRequestGroup]
+) -> list[OffsetFetchResponseGroup]:
     """Group by group, and a group's topics piece by piece."""
     answers = []
     for group in fetch.answered(groups):
@@ -89,15 +83,10 @@ async def _in_pieces(
         if is_long and asked.topics:  # else the client may see none of them
             answers.append(await in_pieces(asked, _TOPICS_OF_GROUP, fetch.answer))
         else:
-            answer = fetch.answer(asked)
-            answers.append(await answer if isinstance(answer, Later) else answer)
+            answers.append(await fetch.answer(asked))
             if len(answers) % MOST_OF_PIECE == 0:
                 await turn()
-    return respond(answers)
-
-
-def _of_groups(answers: list[OffsetFetchResponseGroup]) -> OffsetFetchResponse:
-    return OffsetFetchResponse(groups=answers)
+    return answers
 
 
 def _of_one_group(
@@ -175,9 +164,7 @@ class _Fetch:
         ]
         return named
 
-    def answer(
-        self, asked: OffsetFetchRequestGroup
-    ) -> OffsetFetchResponseGroup | Later[OffsetFetchResponseGroup]:
+    async def answer(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
         """A group's answer, which says itself what is wrong."""
         group_id = asked.group_id
         answer = OffsetFetchResponseGroup(group_id=group_id)
@@ -195,14 +182,12 @@ class _Fetch:
                 return self._all_topics(shard, group_id)
             return shard.fetch_offsets(group_id, known, require_stable=self.require_stable)
 
-        def respond(found: list[OffsetFetchResponseTopics] | KafkaError) -> OffsetFetchResponseGroup:
-            if isinstance(found, KafkaError):
-                answer.error_code = found.error
-            else:
-                answer.topics = found + refused
-            return answer
-
-        return self.groups.answer(group_id, question, respond)
+        found = await self.groups.ask(group_id, question)
+        if isinstance(found, KafkaError):
+            answer.error_code = found.error
+        else:
+            answer.topics = found + refused
+        return answer
 
     def _all_topics(self, shard: GroupShard, group_id: str) -> list[OffsetFetchResponseTopics]:
         """Of topics that the client may see; by id, only of those that are there."""

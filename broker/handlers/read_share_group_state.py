@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.handlers.share_state_requests import ShareStateApi, share_state_answer
+from broker.network.turns import runs_to_its_end
 from protocol.messages.share_state import (
     ReadPartition,
     ReadPartitionResult,
@@ -17,18 +18,18 @@ from protocol.messages.share_state import (
 if TYPE_CHECKING:
     from broker.handlers.node_ports import ShareGroupPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
     from coordinator.persister import ShareState
     from coordinator.share.shard import ShareShard
     from coordinator.share.share_partition_key import SharePartitionKey
 
 
-def handle(
+@runs_to_its_end
+async def handle(
     node: ShareGroupPorts,
     context: RequestContext,
     request: ReadShareGroupStateRequest,
-) -> ReadShareGroupStateResponse | Later[ReadShareGroupStateResponse]:
-    return share_state_answer(node.share_states, node.authorizer, node.turns, context, request, _API)
+) -> ReadShareGroupStateResponse:
+    return await share_state_answer(node, context, request, _API)
 
 
 def _ask(shard: ShareShard, key: SharePartitionKey, asked: ReadPartition) -> ShareState:

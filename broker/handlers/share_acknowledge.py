@@ -17,6 +17,7 @@ from broker.handlers.share_requests import (
     tell_leaders,
 )
 from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
 
 
+@runs_to_its_end
 async def handle(
     node: BrokerPorts,
     context: RequestContext,
@@ -51,17 +53,7 @@ async def handle(
         for topic in request.topics
         for partition in topic.partitions
     }
-    later: Later[ShareAcknowledgeResponse] = Later()
-
-    def answered(found: AcknowledgedPartitions) -> None:
-        if epoch == FINAL_EPOCH:
-            node.shares.end_session(group_id, member_id)
-        response = _response(found)
-        response.acquisition_lock_timeout_ms = node.shares.settings_of(group_id).record_lock_duration_ms
-        listed = [(topic.topic_id, answer) for topic in response.responses for answer in topic.partitions]
-        response.node_endpoints = tell_leaders(node.current_leaders, context, listed)
-        later.reply(response)
-
+    acknowledged: Later[AcknowledgedPartitions] = Later()
     acknowledge(
         node.shares,
         TopicAccess(image, node.authorizer, context),
@@ -70,9 +62,15 @@ async def handle(
         acknowledgements,
         version=context.api_version,
         renews=request.is_renew_ack,
-        then=later.guarded(answered),
+        then=acknowledged.reply,
     )
-    return await later
+    response = _response(await acknowledged)
+    if epoch == FINAL_EPOCH:
+        node.shares.end_session(group_id, member_id)
+    response.acquisition_lock_timeout_ms = node.shares.settings_of(group_id).record_lock_duration_ms
+    listed = [(topic.topic_id, answer) for topic in response.responses for answer in topic.partitions]
+    response.node_endpoints = tell_leaders(node.current_leaders, context, listed)
+    return response
 
 
 def _use_session(shares: SharePartitionManager, group_id: str, member_id: str, epoch: int) -> None:

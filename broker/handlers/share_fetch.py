@@ -7,7 +7,6 @@ difference: a session has 5,000 partitions at most, and its last request names n
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.handlers.share_fetch_answers import ShareFetchAnswers
@@ -20,8 +19,7 @@ from broker.handlers.share_requests import (
     refuse_too_many,
 )
 from broker.network.later import Later
-from broker.shares.delayed_share_fetch import DelayedShareFetch
-from broker.shares.share_fetching import ShareFetchParameters, ShareReading
+from broker.shares.share_fetching import DelayedShareFetch, ShareFetchParameters, ShareReading
 from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH, ShareSession
 from coordinator.share_partition.states import AcquireMode
 from protocol.errors import Error, KafkaError
@@ -31,7 +29,6 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
     from broker.handlers.node_ports import BrokerPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
     from broker.quotas import ClientQuotas
     from broker.shares.share_fetching import Answers
     from broker.shares.share_partition_manager import AcknowledgedPartitions, SharePartitionManager
@@ -40,12 +37,13 @@ if TYPE_CHECKING:
 ACQUIRE_MODES = frozenset(AcquireMode)
 
 
-def handle(
-    node: BrokerPorts,
-    context: RequestContext,
-    request: ShareFetchRequest,
-) -> ShareFetchResponse | Later[ShareFetchResponse]:
-    renews = context.api_version >= RENEWING_VERSION and request.is_renew_ack
+async def handle(
+    node: BrokerPorts, context: RequestContext, request: ShareFetchRequest
+) -> ShareFetchResponse:
+    """As long as it reads and waits its client may hang up: what it holds others may have then."""
+    # 1. Who asks, and the session as the request leaves it.
+    version = context.api_version
+    renews = version >= RENEWING_VERSION and request.is_renew_ack
     try:
         group_id, member_id = check_sender(
             node.groups, node.authorizer, context, request.group_id, request.member_id
@@ -55,37 +53,58 @@ def handle(
         session = _session(node.shares, context, request, group_id, member_id)
     except KafkaError as error:
         if error.error is Error.SHARE_SESSION_LIMIT_REACHED:
-            return _limit_reached(node.scheduler, request.max_wait_ms)
+            await _passed(node.scheduler, request.max_wait_ms)  # or it would ask again all the time
         return ShareFetchResponse(error_code=error.error)
-    fetch = _ShareFetch(
-        node.shares,
-        TopicAccess(node.metadata.image, node.authorizer, context),
-        ShareFetchAnswers(node.shares, node.quotas, node.current_leaders, node.clock, context),
-        request,
-        group_id,
-        member_id,
-        session,
-    )
-    fetch.acknowledge(context.api_version, renews=renews)
-    if renews or session is None:
-        fetch.fetched({})
-        return fetch.later.answer()
-    keys = fetch.readable()
-    max_bytes = _max_bytes(node.fetch_max_bytes, node.quotas, context, request)
-    # Kafka can't put a topic without a name into its answer. It has read for the others by then.
-    fails = fetch.names_unknown_topic
-    if not fails and keys and request.max_records and max_bytes:
-        if request.share_acquire_mode in ACQUIRE_MODES:
+    access = TopicAccess(node.metadata.image, node.authorizer, context)
+
+    # 2. What it acknowledges is written while it reads. A session ends with its last acknowledgements, whether or not
+    # its client is there to be told.
+    acknowledged: Later[AcknowledgedPartitions] = Later()
+
+    def then(found: AcknowledgedPartitions) -> None:
+        if session is None:
+            node.shares.end_session(group_id, member_id)
+        acknowledged.reply(found)
+
+    if _has_acknowledgements(request):
+        batches: Acknowledgements = {
+            (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
+            for topic in request.topics
+            for partition in topic.partitions
+        }
+        acknowledge(
+            node.shares,
+            access,
+            group_id,
+            member_id,
+            batches,
+            version=version,
+            renews=renews,
+            then=acknowledged.guarded(then),
+        )
+    else:
+        then({})
+
+    # 3. It reads. Kafka can't put a topic without a name into its answer; it has read for the others by then.
+    answers: Answers = {}
+    refused: dict[ShareKey, KafkaError] = {}
+    if session is not None and not renews:
+        unknown_topic, keys = _readable(session, access, request.share_session_epoch, refused)
+        max_bytes = _max_bytes(node.fetch_max_bytes, node.quotas, context, request)
+        reads = bool(keys and request.max_records and max_bytes)
+        if unknown_topic or (reads and request.share_acquire_mode not in ACQUIRE_MODES):
+            return ShareFetchResponse(error_code=Error.UNKNOWN_SERVER_ERROR)
+        if reads:
             parameters = _parameters(node.shares, request, group_id, member_id, max_bytes)
             reading = ShareReading(node.partitions, node.shares, node.chance, parameters)
-            fetch.read(reading, keys, node.scheduler, node.turns)
-            return fetch.later.answer()
-        fails = True
-    if fails:
-        fetch.later.reply(ShareFetchResponse(error_code=Error.UNKNOWN_SERVER_ERROR))
-    else:
-        fetch.fetched({})
-    return fetch.later.answer()
+            await node.shares.lines.behind((group_id, member_id), reading.want(keys, node.turns))
+            answers = await _waited(reading, node)
+            refused |= reading.errors
+
+    # 4. The answer, once all of that is done.
+    found = await acknowledged
+    answer = ShareFetchAnswers(node.shares, node.quotas, node.current_leaders, node.clock, context).answer
+    return answer(group_id, session, request.share_session_epoch, answers, refused, found)
 
 
 def _parameters(
@@ -104,121 +123,42 @@ def _parameters(
     )
 
 
-class _ShareFetch:
-    """One request behind its session: it is answered once it has read and its acknowledgements are written."""
+def _readable(
+    session: ShareSession, access: TopicAccess, epoch: int, refused: dict[ShareKey, KafkaError]
+) -> tuple[bool, list[ShareKey]]:
+    """Whether a topic isn't known; and the session's partitions from the one on whose turn it is. What may not be read
+    is put to the refused ones."""
+    has_unknown = False
+    keys: list[ShareKey] = []
+    for key in session.partitions:
+        if not access.is_known(key[0]):
+            has_unknown = True
+            continue
+        error = access.error(key)
+        if error is None:
+            keys.append(key)
+        else:
+            refused[key] = KafkaError(error)
+    place = epoch % len(keys) if keys and epoch > 0 else 0
+    return has_unknown, keys[place:] + keys[:place]
 
-    def __init__(
-        self,
-        shares: SharePartitionManager,
-        access: TopicAccess,
-        answers: ShareFetchAnswers,
-        request: ShareFetchRequest,
-        group_id: str,
-        member_id: str,
-        session: ShareSession | None,
-    ) -> None:
-        """`session`: None in its last request, which reads nothing."""
-        self.later: Later[ShareFetchResponse] = Later()
-        self.names_unknown_topic = False
-        self._shares = shares
-        self._access = access
-        self._answers = answers
-        self._request = request
-        self._group_id = group_id
-        self._member_id = member_id
-        self._session = session
-        self._refused: dict[ShareKey, KafkaError] = {}
-        self._acknowledged: AcknowledgedPartitions | None = None
-        self._fetched: Answers | None = None
 
-    def acknowledge(self, version: int, *, renews: bool) -> None:
-        """What comes along with the request."""
-        if not _has_acknowledgements(self._request):
-            self._acknowledged = {}
-            return
-        batches: Acknowledgements = {
-            (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
-            for topic in self._request.topics
-            for partition in topic.partitions
-        }
-        acknowledge(
-            self._shares,
-            self._access,
-            self._group_id,
-            self._member_id,
-            batches,
-            version=version,
-            renews=renews,
-            then=self.later.guarded(self._take_acknowledged),
-        )
+async def _waited(reading: ShareReading, node: BrokerPorts) -> Answers:
+    """What is acquired, once there is as much as is asked for."""
+    answers: Later[Answers] = Later()
+    delayed = DelayedShareFetch(
+        reading, node.scheduler, node.turns, node.shares.looking, answers.reply, answers.fail
+    )
+    if not delayed.is_over:
+        answers.on_abandon = delayed.abandon
+    return await answers
 
-    def readable(self) -> list[ShareKey]:
-        """The session's partitions from the one on whose turn it is; what may not be read is put aside."""
-        session = self._session
-        assert session is not None
-        keys: list[ShareKey] = []
-        for key in session.partitions:
-            if not self._access.is_known(key[0]):
-                self.names_unknown_topic = True
-                continue
-            error = self._access.error(key)
-            if error is None:
-                keys.append(key)
-            else:
-                self._refused[key] = KafkaError(error)
-        epoch = self._request.share_session_epoch
-        place = epoch % len(keys) if keys and epoch > 0 else 0
-        return keys[place:] + keys[:place]
 
-    def read(self, reading: ShareReading, keys: list[ShareKey], scheduler: Scheduler, turns: Turns) -> None:
-        """Find what is to be read, in turns where that is much, and wait for what is asked for."""
-        member = (self._group_id, self._member_id)
-        found = turns.answer(self._shares.lines.behind(member, reading.want(keys, turns)))
-        if not isinstance(found, Later):
-            self._wait(reading, scheduler, turns)
-            return
-
-        def go_on(found: Later[None]) -> None:
-            found.result()  # raises what it failed with
-            self._wait(reading, scheduler, turns)
-
-        found.when_answered(partial(self.later.guarded(go_on), found))
-        self.later.waits_for(found.abandon)
-
-    def _wait(self, reading: ShareReading, scheduler: Scheduler, turns: Turns) -> None:
-        def reply(answers: Answers) -> None:
-            self._refused |= reading.errors
-            self.fetched(answers)
-
-        delayed = DelayedShareFetch(
-            reading, scheduler, turns, self._shares.looking, self.later.guarded(reply), self.later.fail
-        )
-        if not delayed.is_over:
-            self.later.waits_for(delayed.abandon)
-
-    def fetched(self, answers: Answers) -> None:
-        """What was read."""
-        self._fetched = answers
-        self._reply_once_done()
-
-    def _take_acknowledged(self, found: AcknowledgedPartitions) -> None:
-        self._acknowledged = found
-        self._reply_once_done()
-
-    def _reply_once_done(self) -> None:
-        if self._fetched is None or self._acknowledged is None:
-            return
-        response = self._answers.answer(
-            self._group_id,
-            self._session,
-            self._request.share_session_epoch,
-            self._fetched,
-            self._refused,
-            self._acknowledged,
-        )
-        if self._session is None:
-            self._shares.end_session(self._group_id, self._member_id)
-        self.later.reply(response)
+async def _passed(scheduler: Scheduler, wait_ms: int) -> None:
+    passed: Later[None] = Later()
+    timer = scheduler.call_later(max(wait_ms, 0) / 1000, passed.reply, None)
+    passed.on_abandon = timer.cancel
+    await passed
 
 
 def _session(
@@ -257,15 +197,6 @@ def _has_acknowledgements(request: ShareFetchRequest) -> bool:
     return any(
         partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions
     )
-
-
-def _limit_reached(scheduler: Scheduler, max_wait_ms: int) -> Later[ShareFetchResponse]:
-    """After the wait: a client that asks again at once would do so all the time."""
-    later: Later[ShareFetchResponse] = Later()
-    response = ShareFetchResponse(error_code=Error.SHARE_SESSION_LIMIT_REACHED)
-    timer = scheduler.call_later(max(max_wait_ms, 0) / 1000, later.reply, response)
-    later.on_abandon = timer.cancel
-    return later
 
 
 def _max_bytes(

@@ -14,14 +14,13 @@ from protocol.messages.groups_share import (
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
     from coordinator.group.shard import GroupShard
 
 
-def handle(
+async def handle(
     node: GroupPorts, context: RequestContext, request: ShareGroupDescribeRequest
-) -> ShareGroupDescribeResponse | Later[ShareGroupDescribeResponse]:
-    return described_groups(
+) -> ShareGroupDescribeResponse:
+    return await described_groups(
         node.groups, node.authorizer, context, request, _API, is_served=node.groups.serves_share_groups
     )
 

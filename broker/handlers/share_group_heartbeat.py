@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
 from broker.handlers.consumer_group_heartbeat import check_text, invalid
 from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC
@@ -18,7 +17,6 @@ from protocol.messages.groups_share import ShareGroupHeartbeatRequest, ShareGrou
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
 
 LONGEST_MEMBER_ID = 36
 """Characters, as those of a uuid in words."""
@@ -27,11 +25,11 @@ MOST_NAMES = 10_000
 """Of topics that a member subscribes to."""
 
 
-def handle(
+async def handle(
     node: GroupPorts,
     context: RequestContext,
     request: ShareGroupHeartbeatRequest,
-) -> ShareGroupHeartbeatResponse | Later[ShareGroupHeartbeatResponse]:
+) -> ShareGroupHeartbeatResponse:
     if not node.groups.serves_share_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
     if not node.authorizer.allows(context, READ, GROUP, request.group_id):
@@ -48,18 +46,14 @@ def handle(
         _check(request)
     except KafkaError as error:
         return _refused(error)
-    return deferred_requests.share_heartbeat(
-        node.groups, node.turns, context, client_of(context, node.authorizer), request, _response
-    )
+    client = client_of(context, node.authorizer)
+    found = await node.groups.decide(request, lambda shard: shard.share_groups.heartbeat(client, request))
+    return _refused(found) if isinstance(found, KafkaError) else found
 
 
 def is_member_id(text: str | None) -> bool:
     """Whether a member of a share group may have it (Kafka: `KafkaApis.isMemberIdValid`)."""
     return bool(text) and _units(text or "") <= LONGEST_MEMBER_ID
-
-
-def _response(found: ShareGroupHeartbeatResponse | KafkaError) -> ShareGroupHeartbeatResponse:
-    return _refused(found) if isinstance(found, KafkaError) else found
 
 
 def _refused(error: KafkaError) -> ShareGroupHeartbeatResponse:

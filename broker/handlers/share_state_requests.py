@@ -20,9 +20,8 @@ from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.share_states import ShareStates
+    from broker.handlers.node_ports import ShareGroupPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Turns
-    from broker.security.authorizer import Authorizer
     from coordinator.share.shard import ShareShard
 
 
@@ -72,43 +71,23 @@ class _Found:
         return found
 
 
-def share_state_answer(
-    share_states: ShareStates,
-    authorizer: Authorizer,
-    turns: Turns,
-    context: RequestContext,
-    request: Any,
-    api: ShareStateApi[R],
-) -> R | Later[R]:
-    """The response."""
-    return turns.answer(
-        _response(share_states, authorizer, turns, context, request, api), context, to_the_end=True
-    )
-
-
-async def _response(
-    share_states: ShareStates,
-    authorizer: Authorizer,
-    turns: Turns,
-    context: RequestContext,
-    request: Any,
-    api: ShareStateApi[R],
+async def share_state_answer(
+    node: ShareGroupPorts, context: RequestContext, request: Any, api: ShareStateApi[R]
 ) -> R:
-    results = await _results(share_states, authorizer, turns, context, request.group_id, request.topics, api)
-    return api.response(results=results)
+    """The response."""
+    return api.response(results=await _results(node, context, request.group_id, request.topics, api))
 
 
 async def _results(
-    share_states: ShareStates,
-    authorizer: Authorizer,
-    turns: Turns,
+    node: ShareGroupPorts,
     context: RequestContext,
     group_id: str,
     topics: Sequence[Any],
     api: ShareStateApi[R],
 ) -> list[Any]:
     """What is answered for each topic."""
-    if not authorizer.allows(context, CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+    share_states, turns = node.share_states, node.turns
+    if not node.authorizer.allows(context, CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return _all_refused(topics, api)
     is_empty = not api.topics_may_be_empty and not all(topic.partitions for topic in topics)
     if is_empty or not group_id:

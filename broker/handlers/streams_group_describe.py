@@ -14,16 +14,15 @@ from protocol.messages.groups_streams import (
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
     from coordinator.group.shard import GroupShard
 
 HIDDEN_STREAMS_TOPICS = "The described group uses topics that the client is not authorized to describe."
 
 
-def handle(
+async def handle(
     node: GroupPorts, context: RequestContext, request: StreamsGroupDescribeRequest
-) -> StreamsGroupDescribeResponse | Later[StreamsGroupDescribeResponse]:
-    return described_groups(
+) -> StreamsGroupDescribeResponse:
+    return await described_groups(
         node.groups, node.authorizer, context, request, _API, is_served=node.groups.serves_streams_groups
     )
 

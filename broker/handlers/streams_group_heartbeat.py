@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.controller.image import invalid_name_reason, is_internal
-from broker.coordination import deferred_requests
 from broker.coordination.groups import client_of
 from broker.handlers.consumer_group_heartbeat import check_text, invalid
 from broker.security.authorizer import DESCRIBE, GROUP, READ, TOPIC, Operation, allows_on_cluster
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from broker.coordination.internal_topics import InternalTopics
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from broker.network.later import Later
     from broker.security.authorizer import Authorizer
     from coordinator.group.streams.heartbeats import StreamsAnswer
     from protocol.messages.groups_streams import TaskIds, Topology
@@ -33,11 +31,11 @@ NAMED_REFUSALS = 3
 ONE_KIND = "If one task-type is non-null, all must be non-null."
 
 
-def handle(
+async def handle(
     node: GroupPorts,
     context: RequestContext,
     request: StreamsGroupHeartbeatRequest,
-) -> StreamsGroupHeartbeatResponse | Later[StreamsGroupHeartbeatResponse]:
+) -> StreamsGroupHeartbeatResponse:
     if not node.groups.serves_streams_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION))
     if not node.authorizer.allows(context, READ, GROUP, request.group_id):
@@ -49,19 +47,15 @@ def handle(
         _check(request)
     except KafkaError as error:
         return _refused(error)
-
-    def respond(found: StreamsAnswer | KafkaError) -> StreamsGroupHeartbeatResponse:
-        if isinstance(found, KafkaError):
-            return _refused(found)
-        if found.to_create:
-            _create(found, node.internal_topics, node.authorizer, context)
-        for status in found.response.status or ():
-            status.status_detail = answered_text(status.status_detail)
-        return found.response
-
-    return deferred_requests.streams_heartbeat(
-        node.groups, node.turns, context, client_of(context, node.authorizer), request, respond
-    )
+    client = client_of(context, node.authorizer)
+    found = await node.groups.decide(request, lambda shard: shard.streams_heartbeat(client, request))
+    if isinstance(found, KafkaError):
+        return _refused(found)
+    if found.to_create:
+        _create(found, node.internal_topics, node.authorizer, context)
+    for status in found.response.status or ():
+        status.status_detail = answered_text(status.status_detail)
+    return found.response
 
 
 def _refused(error: KafkaError) -> StreamsGroupHeartbeatResponse:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
 from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
@@ -16,6 +15,8 @@ from protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
+    from coordinator.group.classic.group import SyncReply
+    from coordinator.group.shard import GroupShard
 
 PROTOCOL_VERSION = 5
 
@@ -27,10 +28,9 @@ async def handle(node: GroupPorts, context: RequestContext, request: SyncGroupRe
         return SyncGroupResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not request.group_id:
         return SyncGroupResponse(error_code=Error.INVALID_GROUP_ID)
-    later: Later[SyncGroupResponse] = Later()
 
-    def reply(found: SyncGroupResponse | KafkaError) -> None:
-        later.reply(SyncGroupResponse(error_code=found.error) if isinstance(found, KafkaError) else found)
+    def sync(shard: GroupShard, answered: SyncReply) -> None:
+        shard.sync(request, answered)
 
-    node.groups.ask_for_later(request.group_id, lambda shard, answered: shard.sync(request, answered), reply)
-    return await later
+    found = await node.groups.ask_for_later(request.group_id, sync)
+    return SyncGroupResponse(error_code=found.error) if isinstance(found, KafkaError) else found

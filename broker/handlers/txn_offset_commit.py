@@ -13,13 +13,11 @@ The offsets of a request are one batch, as those of an OffsetCommit.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.produce_verification import TransactionSupportedOperation
-from broker.network.later import Later
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.group.offsets.commit import (
@@ -179,8 +177,8 @@ async def _written(
     def question(shard: GroupShard) -> list[Error]:
         return shard.commit_offsets_in_transaction(committer, staged, by, api_version=context.api_version)
 
-    found = groups.answer(request.group_id, question, partial(_as_known, context))
-    return await found if isinstance(found, Later) else found
+    found = await groups.ask(request.group_id, question)
+    return _as_known(context, found)
 
 
 def _as_known(context: RequestContext, found: list[Error] | KafkaError) -> list[Error] | KafkaError:

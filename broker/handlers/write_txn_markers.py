@@ -11,11 +11,12 @@ are answered; Kafka counts wrongly there and never answers.
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.network.later import Later
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.ports import MarkerAnswers, TxnMarker
 from protocol.errors import Error, KafkaError
@@ -40,80 +41,72 @@ Errors = dict[int, dict[TopicPartition, Error]]
 """Each partition's error by producer id, the last where several markers are of one producer."""
 
 
-def handle(
+@runs_to_its_end
+async def handle(
     node: BrokerPorts,
     context: RequestContext,
     request: WriteTxnMarkersRequest,
-) -> WriteTxnMarkersResponse | Later[WriteTxnMarkersResponse]:
+) -> WriteTxnMarkersResponse:
+    """All markers are on their way before the first answer is waited for."""
     cluster = (ResourceType.CLUSTER, CLUSTER_NAME)
     if not node.authorizer.allows(context, Operation.ALTER, *cluster) and not node.authorizer.allows(
         context, Operation.CLUSTER_ACTION, *cluster
     ):
         return _failed(request, Error.CLUSTER_AUTHORIZATION_FAILED)
-    answers = _Answers(node.markers)
+    errors: Errors = {}
+    written: list[tuple[int, Later[MarkerAnswers]]] = []
     try:
         for marker in request.markers:
-            answers.write(marker, _hosted(node.partitions, marker))
+            hosted = _hosted(node.partitions, marker)
+            if hosted:
+                errors.setdefault(marker.producer_id, {})
+            here = [partition for partition, is_here in hosted.items() if is_here]
+            unknown = {
+                each: Error.UNKNOWN_TOPIC_OR_PARTITION for each, is_here in hosted.items() if not is_here
+            }
+            _add(errors, marker.producer_id, unknown)
+            if here and (marker.producer_id == NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH):
+                if any(name != OFFSETS_TOPIC for name, _ in here):
+                    raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+                _add(errors, marker.producer_id, dict.fromkeys(here, Error.UNKNOWN_SERVER_ERROR))
+            elif here:
+                written.append((marker.producer_id, _written(node.markers, marker, here)))
     except KafkaError as failure:
-        answers.drop()
         return _failed(request, failure.error)
-    return answers.asked_for_all()
+    for producer_id, answers in written:
+        _add(errors, producer_id, await answers)
+    return _response(errors)
 
 
-class _Answers:
-    """What becomes of each partition; the response once all are known."""
+def _written(
+    markers: Markers, asked: WritableTxnMarker, partitions: Sequence[TopicPartition]
+) -> Later[MarkerAnswers]:
+    """The answers of all these partitions, of which there are some."""
+    found: dict[TopicPartition, Error | None] = {}
+    later: Later[MarkerAnswers] = Later()
 
-    def __init__(self, markers: Markers) -> None:
-        self._markers = markers
-        self._errors: Errors = {}
-        self._left = 1  # one more than the partitions that are to be answered, until all have been asked for
-        self._later: Later[WriteTxnMarkersResponse] = Later()
+    def done(answers: MarkerAnswers) -> None:
+        missing = len(partitions) - len(found)
+        found.update(answers)
+        if missing and len(found) == len(partitions):
+            later.reply(found)
 
-    def write(self, asked: WritableTxnMarker, hosted: dict[TopicPartition, bool]) -> None:
-        """Write a marker to the partitions that are hosted here. Raises KafkaError where Kafka fails on it."""
-        producer_id = asked.producer_id
-        here = [partition for partition, is_here in hosted.items() if is_here]
-        self._add(
-            producer_id,
-            {each: Error.UNKNOWN_TOPIC_OR_PARTITION for each, is_here in hosted.items() if not is_here},
-        )
-        if here and (producer_id == NO_PRODUCER_ID or asked.producer_epoch == NO_PRODUCER_EPOCH):
-            if any(name != OFFSETS_TOPIC for name, _ in here):
-                raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
-            self._add(producer_id, dict.fromkeys(here, Error.UNKNOWN_SERVER_ERROR))
-            return
-        marker = TxnMarker(
-            producer_id=producer_id,
-            producer_epoch=asked.producer_epoch,
-            coordinator_epoch=asked.coordinator_epoch,
-            commit=asked.transaction_result,
-            transaction_version=asked.transaction_version,
-        )
-        self._left += len(here)
-        self._markers.write(marker, here, partial(self._answered, producer_id))
+    marker = TxnMarker(
+        producer_id=asked.producer_id,
+        producer_epoch=asked.producer_epoch,
+        coordinator_epoch=asked.coordinator_epoch,
+        commit=asked.transaction_result,
+        transaction_version=asked.transaction_version,
+    )
+    markers.write(marker, partitions, done)
+    return later
 
-    def asked_for_all(self) -> WriteTxnMarkersResponse | Later[WriteTxnMarkersResponse]:
-        self._answer(1)
-        return self._later.answer()
 
-    def drop(self) -> None:
-        """The request has failed: nobody waits for what comes."""
-        self._later.abandon()
-
-    def _answered(self, producer_id: int, found: MarkerAnswers) -> None:
-        self._add(producer_id, found)
-        self._answer(len(found))
-
-    def _add(self, producer_id: int, found: MarkerAnswers) -> None:
-        if found:
-            errors = self._errors.setdefault(producer_id, {})
-            for partition, error in found.items():
-                errors[partition] = Error.UNKNOWN_TOPIC_OR_PARTITION if error is None else error
-
-    def _answer(self, count: int) -> None:
-        self._left -= count
-        if self._left == 0:
-            self._later.reply(_response(self._errors))
+def _add(errors: Errors, producer_id: int, found: MarkerAnswers) -> None:
+    if found:
+        of_producer = errors.setdefault(producer_id, {})
+        for partition, error in found.items():
+            of_producer[partition] = Error.UNKNOWN_TOPIC_OR_PARTITION if error is None else error
 
 
 def _hosted(partitions: Partitions, marker: WritableTxnMarker) -> dict[TopicPartition, bool]:

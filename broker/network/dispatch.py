@@ -84,6 +84,7 @@ class Route:
         "response",
         "shape",
         "short_bytes",
+        "structs",
     )
 
     def __init__(self, api_key: int, api_version: int, handlers: Mapping[int, str] = HANDLERS) -> None:
@@ -97,10 +98,13 @@ class Route:
         self.entries = ENTRY_LISTS.get(api.name)
         shape = _SHAPES.get(api.name)
         self.shape = shape if shape is not None and api_version <= shape.last_version else None
-        self.has_lists = any(field.kind in ("array", "struct") for field in api.response.FIELDS)
+        kinds = {field.name: field.kind for field in api.response.FIELDS}
+        self.has_lists = "array" in kinds.values()
+        self.structs = tuple(name for name, kind in kinds.items() if kind == "struct")
+        """Where an answer may have lists, unless it is null."""
         self.short_bytes = 0
         """The answer to a request of no more bytes is short, whatever it says."""
-        if not self.has_lists:
+        if not self.has_lists and not self.structs:
             self.short_bytes = sys.maxsize
         elif self.shape is not None and self.shape.is_of_request:
             self.short_bytes = LIST_BYTES
@@ -132,6 +136,9 @@ class Route:
         """Whether the answer is surely encoded in passing: one without lists, or of few topics and partitions."""
         shape = self.shape
         if shape is None:
+            for name in self.structs:
+                if getattr(response, name) is not None:
+                    return False
             return not self.has_lists
         topics = getattr(response, shape.topics)
         partitions = shape.partitions
@@ -226,6 +233,7 @@ class ForwardedRoute(Route):
         self.response = response
         self.entries = None
         self.has_lists = False
+        self.structs = ()
         self.shape = None
         self.short_bytes = sys.maxsize
         self.head = SIZE_AND_CORRELATION_ID

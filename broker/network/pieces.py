@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from broker.network.answers import MOST_PRODUCED
-from broker.network.later import Later
 from protocol.errors import CodecError
 from protocol.waiting import Waiting, turn
 from protocol.wire.codec import ENTRIES_PER_STEP
@@ -180,7 +179,7 @@ async def in_pieces(request: Any, entries: EntryList, handle: Callable[[Any], An
             await turn()
             continue
         answer = handle(piece)
-        if isinstance(answer, Later):
+        if hasattr(answer, "__await__"):
             answer = await answer
         if whole is None:
             whole = answer

@@ -7,18 +7,20 @@ knows better, or nobody of the group has a session left: what is durable is read
 from __future__ import annotations
 
 import logging
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from broker.config.group_config import group_number, group_values
 from broker.controller.image import GROUP_RESOURCE
 from broker.replicas.leader import Leader
 from broker.replicas.replica import WaitingFetches
+from broker.replicas.searches_by_time import search_by_time
 from broker.shares.member_lines import MemberLines
-from broker.shares.reset_offset import find_reset_offset
 from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache
-from broker.shares.share_settings import share_settings
+from coordinator.share_partition.ports import ShareSettings
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.waiting import Pause, Waiting, turn
@@ -34,9 +36,98 @@ if TYPE_CHECKING:
     from coordinator.commit_waiters import CommitWaiter
     from coordinator.persister import Persister
     from coordinator.ports import WhenCommitted
-    from coordinator.share_partition.ports import ShareRuntime, ShareSettings
+    from coordinator.share_partition.ports import ShareRuntime
     from protocol.messages.share_fetch import AcknowledgementBatch
-    from protocol.waiting import Waiting
+
+
+# --- A share group's settings, as its records are handed out by them (Kafka: `ShareGroupConfigProvider`) ------
+
+_DURATION = re.compile(
+    r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d{0,9}))?S)?)?", re.IGNORECASE | re.ASCII
+)
+
+
+def share_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareSettings:
+    """The group's own, within the broker's bounds, or the broker's."""
+    if not overrides:  # as most have, and each fetch asks several times
+        return ShareSettings(
+            record_lock_duration_ms=config.get_int("group.share.record.lock.duration.ms"),
+            delivery_count_limit=config.get_int("group.share.delivery.count.limit"),
+            partition_max_record_locks=config.get_int("group.share.partition.max.record.locks"),
+        )
+    values = group_values(config, overrides)
+    return ShareSettings(
+        record_lock_duration_ms=group_number(values, "share.record.lock.duration.ms"),
+        delivery_count_limit=group_number(values, "share.delivery.count.limit"),
+        partition_max_record_locks=group_number(values, "share.partition.max.record.locks"),
+        renew_acknowledge_enable=bool(values["share.renew.acknowledge.enable"]),
+        auto_offset_reset=str(values["share.auto.offset.reset"]),
+        read_committed=values["share.isolation.level"] == "read_committed",
+    )
+
+
+def duration_ms(text: str) -> int:
+    """Of PnDTnHnMn.nS, as Java's Duration; what is less than a millisecond is cut off."""
+    found = _DURATION.fullmatch(text)
+    assert found is not None, f"{text} is legal where it is set"
+    days, hours, minutes, seconds = (int(group or 0) for group in found.groups()[:4])
+    fraction = int((found.group(5) or "").ljust(9, "0")[:9])
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + fraction // 1_000_000
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Where a share group begins that has never written about a partition (Kafka: `ShareFetchUtils.offsetFor…`).
+
+_BY_DURATION = "by_duration:"
+
+
+def find_reset_offset(
+    partition: Partition,
+    reset: str,
+    clock: Clock,
+    carry_out: Callable[[Waiting[None]], None],
+    then: Callable[[int | KafkaError], None],
+) -> None:
+    """By `share.auto.offset.reset`; `then` with the offset, or NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE,
+    KAFKA_STORAGE_ERROR.
+
+    `carry_out`: steps that nobody waits for, in turns.
+    """
+    role, log = partition.role, partition.log
+    if not isinstance(role, Leader):
+        then(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
+    elif reset == "earliest":
+        then(log.log_start_offset)
+    elif reset != "latest":
+        since_ms = clock.now_ms() - duration_ms(reset.removeprefix(_BY_DURATION))
+        carry_out(_first_since(partition, since_ms, then))
+    elif role.high_watermark_lags:
+        then(KafkaError(Error.OFFSET_NOT_AVAILABLE))
+    else:
+        then(log.high_watermark)
+
+
+async def _first_since(partition: Partition, since_ms: int, then: Callable[[int | KafkaError], None]) -> None:
+    """The first committed record at or after a time."""
+    start: int | KafkaError
+    try:
+        found = await search_by_time(partition.log, since_ms)
+    except KafkaError as error:
+        start = error.as_value()
+    else:
+        if found is not None and found.offset < partition.log.high_watermark:
+            start = found.offset
+        else:
+            topic = partition.topic
+            named = f"{topic.topic_id_text}:{topic.name}-{partition.index}"
+            start = KafkaError(
+                Error.OFFSET_NOT_AVAILABLE,
+                f"Offset for timestamp {since_ms} not found for topic partition: {named}",
+            )
+    then(start)
+
+
+# --------------------------------------------------------------------------------------------------------------
 
 log = logging.getLogger("barnabas.shares")
 

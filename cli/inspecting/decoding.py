@@ -17,9 +17,9 @@ from broker.controller.quorum_state import (
 )
 from cli.inspecting.values import plain
 from coordinator.group import records as groups
-from coordinator.share import records as shares
-from coordinator.transaction import records as transactions
-from coordinator.transaction.records import UnknownVersion
+from coordinator.share import share_partitions as shares
+from coordinator.transaction import state_manager as transactions
+from coordinator.transaction.state_manager import UnknownVersion
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import CodecError
 from protocol.messages.group_records import MemberMetadata

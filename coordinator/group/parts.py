@@ -1,7 +1,7 @@
 """What all behaviour of a shard's groups works with: decisions' effects, time limits, the journal.
 
 Whatever is decided of a group is records, which the journal appends and applies as one, and effects: timers and lines
-of the log. Who waits to be decided beside the loop (`deferred.py`) isn't late before.
+of the log. Who waits to be decided beside the loop isn't late before.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from coordinator.commit_waiters import Gate
 from coordinator.group.classic.group import ClassicGroup
@@ -19,7 +19,7 @@ from coordinator.group.member_memory import MemberMemory
 from coordinator.group.modern.group import AssignedGroup
 from coordinator.group.modern.topic_hashes import TopicHashes
 from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer, StagedOffsets, Tombstones
-from coordinator.group.ports import KnownTopics
+from coordinator.group.ports import Deferred, KnownTopics
 from coordinator.group.records import AnyRecord, encode_record
 from coordinator.group.store import GroupStore, StageableGroup, StagedGroup
 from coordinator.persister import Persister
@@ -133,15 +133,14 @@ class Sessions:
         *,
         is_undecided: Callable[[str, str], bool],
         session: str,
-        timeout_ms_of: Callable[[str], int],
+        timeouts_of: Callable[[str], ConsumerTimeouts | ShareTimeouts | StreamsConfig],
     ) -> None:
-        """By ids: `is_undecided` says whether a request of the member waits, `timeout_ms_of` gives a group's session
-        timeout."""
+        """By ids: `is_undecided` says whether a request of the member waits, `timeouts_of` gives a group's."""
         self._runtime = runtime
         self._is_undecided = is_undecided
         self._late = late
         self._session = session
-        self._timeout_ms_of = timeout_ms_of
+        self._timeouts_of = timeouts_of
 
     def _schedule(self, key: _Key, delay_ms: int, late: Callable[[], None]) -> None:
         self._runtime.schedule(key, delay_ms, partial(self._due, key, late))
@@ -161,7 +160,7 @@ class Sessions:
         """The member was heard of. By default it has the group's session timeout."""
         self._schedule(
             (self._session, group_id, member_id),
-            self._timeout_ms_of(group_id) if timeout_ms is None else timeout_ms,
+            self._timeouts_of(group_id).session_timeout_ms if timeout_ms is None else timeout_ms,
             partial(self._late, group_id, member_id, "its session expired"),
         )
 
@@ -183,13 +182,11 @@ class MemberSessions(Sessions, Generic[M]):
         is_undecided: Callable[[str, str], bool],
         session: str,
         rebalance: str,
-        timeout_ms_of: Callable[[str], int],
+        timeouts_of: Callable[[str], ConsumerTimeouts | ShareTimeouts | StreamsConfig],
         gives_up: Callable[[M], bool],
     ) -> None:
         """See `Sessions`; `gives_up` says whether a member has something to give up."""
-        super().__init__(
-            runtime, late, is_undecided=is_undecided, session=session, timeout_ms_of=timeout_ms_of
-        )
+        super().__init__(runtime, late, is_undecided=is_undecided, session=session, timeouts_of=timeouts_of)
         self._rebalance = rebalance
         self._groups = groups
         self._gives_up = gives_up
@@ -352,3 +349,131 @@ class ShardParts(NamedTuple):
     streams_config_of: Callable[[str], StreamsConfig]
     """What a streams group has set for itself, by its id."""
     share: SharePorts
+
+
+# --- What is much to decide of a group that the server assigns: beside the loop, by a copy of the group -------
+#
+#     deferred = shard.consumer_heartbeat(client, request)  # an answer, or one that is deferred
+#     deferred.decide()                                     # beside the loop
+#     answer = deferred.settle()  # on it; None: the group has changed meanwhile, begin again
+#
+# A decision changes nothing before it is taken, so it may be made in a thread while others are served: by the
+# group as it is, and with a copy of it that the records are applied to. What the group is by then decides
+# whether it counts. In Kafka the thread of the group's partition is held meanwhile.
+
+A = TypeVar("A")
+
+
+class AnyDecision(Protocol):
+    """Of a group that the server assigns: what becomes of it, see `consumer/decision.py`."""
+
+    group: Any
+    records: list[AnyRecord]
+
+    def take_effect(self) -> None: ...
+
+    def was_written(self) -> None: ...
+
+
+class HeartbeatDecision(AnyDecision, Protocol):
+    """Of a member, `old` as the group knows it."""
+
+    old: Any
+
+
+class DeferredDecision(Deferred[A]):
+    """One that waits to be decided."""
+
+    def __init__(self, parts: ShardParts, decision: AnyDecision, decide: Callable[[], A]) -> None:
+        self._store = parts.store
+        self._journal = parts.journal
+        self._topics = parts.topics
+        self._decision = decision
+        self._decide = decide
+        self._seen = self._group_of_now()
+        self._topics_seen = parts.topics.version
+        self._hashes = parts.hashes
+        self._forgotten = parts.hashes.forgotten
+        self._answer: A | None = None
+        self._staged: StagedRecords | None = None
+        self._error: Exception | None = None
+
+    def decide(self) -> None:
+        decision = self._decision
+        try:
+            self._answer = self._decide()
+            if decision.records:  # else the group stays as it is, and isn't copied
+                self._staged = self._journal.staged(decision.group, decision.records)
+                # What it was made of is of no use any more, and long to free: here, and not on the loop.
+                decision.records.clear()
+                decision.group = self._staged.group.group
+        except Exception as error:
+            self._error = error
+
+    def settle(self) -> A | None:
+        """Takes the decision, if it still counts."""
+        error, self._error = self._error, None
+        decision = self._decision
+        if self._group_of_now() != self._seen:
+            return None
+        if error is not None and self._topics.version != self._topics_seen:
+            return None  # it may have seen a change half
+        try:
+            if error is not None and not isinstance(error, KafkaError):
+                raise error
+            decision.take_effect()
+            if error is not None:
+                raise error
+        finally:
+            del error  # its traceback holds this frame
+        self._taken()
+        if self._staged is not None:
+            self._journal.write_staged(self._staged)
+        decision.was_written()
+        self._written()
+        self._look_again_at_topics()
+        return self._answer
+
+    def _taken(self) -> None:
+        """Before the records are written."""
+
+    def _written(self) -> None:
+        """Once the records are written."""
+
+    def _look_again_at_topics(self) -> None:
+        """Whoever changed topics meanwhile told the groups that subscribed to them, and this one may only do so from
+        here on."""
+        group_id = self._decision.group.group_id
+        group = self._assigned_group(group_id)
+        if group is not None and self._hashes.forgotten != self._forgotten:
+            group.request_refresh()
+
+    def _group_of_now(self) -> tuple[AssignedGroup[Any] | None, int, ClassicGroup | None, int]:
+        """What is another one once the group has changed."""
+        group_id = self._decision.group.group_id
+        group = self._assigned_group(group_id)
+        classic = self._store.classic.get(group_id)
+        return (
+            group,
+            -1 if group is None else group.changes,
+            classic,
+            -1 if classic is None else classic.changes,
+        )
+
+    def _assigned_group(self, group_id: str) -> AssignedGroup[Any] | None:
+        store = self._store
+        return store.consumer.get(group_id) or store.share.get(group_id) or store.streams.get(group_id)
+
+
+class DeferredHeartbeat(DeferredDecision[A]):
+    """A heartbeat: the member's session begins anew with the decision."""
+
+    def __init__(
+        self, parts: ShardParts, sessions: Sessions, decision: HeartbeatDecision, decide: Callable[[], A]
+    ) -> None:
+        super().__init__(parts, decision, decide)
+        self._sessions = sessions
+        self._member_id: str = decision.old.member_id
+
+    def _taken(self) -> None:
+        self._sessions.restart(self._decision.group.group_id, self._member_id)

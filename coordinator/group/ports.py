@@ -1,11 +1,12 @@
-"""What the group coordinator is told by the broker: who asks, and which topics there are (Kafka:
-`CoordinatorMetadataImage`).
+"""What goes between the group coordinator and the broker: who asks, which topics there are (Kafka:
+`CoordinatorMetadataImage`), and what waits to be decided.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 MayDescribe: TypeAlias = Callable[[str], bool]
 """Whether somebody may know of a topic by its name."""
@@ -55,3 +56,23 @@ def partitions_of(names: Iterable[str], topics: KnownTopics) -> int:
         if topic is not None:
             count += topic.partition_count
     return count
+
+
+# --- what is much to decide: beside the loop, see `parts.py` -------------------------------------------------
+
+A = TypeVar("A")
+
+MOST_TRIES = 10
+"""So often a decision is made anew since the group has changed meanwhile: members that left or were late, topics."""
+
+
+class Deferred(ABC, Generic[A]):
+    """One that isn't answered in passing: part of the work is done beside the loop first."""
+
+    @abstractmethod
+    def decide(self) -> None:
+        """In whatever thread. Raises nothing: `settle` does."""
+
+    @abstractmethod
+    def settle(self) -> A | None:
+        """On the loop: the answer, or None where the request has to begin again. Raises KafkaError, as in passing."""

@@ -10,7 +10,7 @@ reads too, waits at the gate: `ask` and `ask_for_later` see to that for one that
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Container, Iterator, Sequence, Set
+from collections.abc import Callable, Container, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
@@ -25,43 +25,30 @@ from coordinator.group.consumer.heartbeats import Heartbeats
 from coordinator.group.consumer.migration import Leaving, Migration, most_leaving
 from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.steps import HeartbeatSteps
-from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.modern.topic_hashes import TopicHashes
-from coordinator.group.offsets.commit import (
-    NO_PRODUCER,
-    CommitRequest,
-    Committer,
-    OffsetProducer,
-    Place,
-    StagedOffsets,
-    Tombstones,
-)
 from coordinator.group.offsets.committing import Committing, OffsetExpiry
 from coordinator.group.offsets.store import fetch_all_offsets, fetch_offsets
 from coordinator.group.parts import Journal, ShardParts, SharePorts, Undecided
-from coordinator.group.ports import Client, KnownTopics
+from coordinator.group.ports import Client, Deferred, KnownTopics
 from coordinator.group.records import decode_record
 from coordinator.group.share.share_groups import ShareGroups
 from coordinator.group.store import GroupStore
-from coordinator.group.streams.heartbeats import StreamsAnswer, StreamsHeartbeats
+from coordinator.group.streams.heartbeats import StreamsHeartbeats
 from coordinator.ports import Runtime, WhenCommitted
 from coordinator.settings import ConsumerTimeouts, GroupSettings, StreamsConfig
 from protocol.errors import Error, KafkaError
-from protocol.messages import groups_consumer, groups_streams
 from protocol.messages.groups import (
-    DescribedGroup,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupResponse,
     LeaveGroupRequest,
-    ListedGroup,
     MemberResponse,
     OffsetFetchRequestTopics,
     OffsetFetchResponseTopics,
     SyncGroupRequest,
 )
-from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
 from protocol.wire.primitives import Bytes
@@ -126,9 +113,24 @@ class GroupShard:
         self._classic_members = ClassicMembers(
             parts, migration=migration, leaving=self._leaving, steps=steps, sessions=self._sessions
         )
-        self._committing = Committing(parts, self._rebalancing.sessions)
+        committing = Committing(parts, self._rebalancing.sessions)
         self._expiry = OffsetExpiry(parts)
-        self._administration = Administration(parts, self._rebalancing)
+        administration = Administration(parts, self._rebalancing)
+        self._offer(committing, administration)
+
+    def _offer(self, committing: Committing, administration: Administration) -> None:
+        """What is asked of one part alone."""
+        self.consumer_heartbeat = self._heartbeats.heartbeat
+        self.streams_heartbeat = self._streams.heartbeat
+        self.commit_offsets = committing.commit
+        self.commit_offsets_in_transaction = committing.commit_in_transaction
+        self.stage_deletion = committing.stage_deletion
+        self.delete_offsets = committing.delete
+        self.list_groups = administration.list_groups
+        self.describe_group = administration.describe_group
+        self.describe_consumer_group = administration.describe_consumer_group
+        self.describe_streams_group = administration.describe_streams_group
+        self.delete_groups = administration.delete_groups
 
     def _member_is_late(self, group_id: str, member_id: str, reason: str) -> None:
         self._leaving.fence_late(group_id, member_id, reason)
@@ -219,18 +221,6 @@ class GroupShard:
         group = self.groups.consumer.get(group_id)
         return None if group is None else most_leaving(group)
 
-    def consumer_heartbeat(
-        self, client: Client, request: ConsumerGroupHeartbeatRequest
-    ) -> ConsumerGroupHeartbeatResponse | Deferred[ConsumerGroupHeartbeatResponse]:
-        """ConsumerGroupHeartbeat: the answer, or one that is much to decide. Raises KafkaError."""
-        return self._heartbeats.heartbeat(client, request)
-
-    def streams_heartbeat(
-        self, client: Client, request: StreamsGroupHeartbeatRequest
-    ) -> StreamsAnswer | Deferred[StreamsAnswer]:
-        """StreamsGroupHeartbeat: the answer, or one that is much to decide. Raises KafkaError."""
-        return self._streams.heartbeat(client, request)
-
     def deciding(
         self,
         request: ConsumerGroupHeartbeatRequest
@@ -247,25 +237,6 @@ class GroupShard:
         return self._undecided.waits(request.group_id, request.member_id, instance_id)
 
     # --- offsets --------------------------------------------------------------------------------------------
-
-    def commit_offsets(self, committer: Committer, staged: StagedOffsets, *, api_version: int) -> list[Error]:
-        """Each offset's error, in their order. Raises KafkaError with what holds for all of them."""
-        return self._committing.commit(committer, staged, CommitRequest(api_version), NO_PRODUCER)
-
-    def commit_offsets_in_transaction(
-        self, committer: Committer, staged: StagedOffsets, producer: OffsetProducer, *, api_version: int
-    ) -> list[Error]:
-        """As `commit_offsets`, for an open transaction: the offsets count once its marker comes."""
-        request = CommitRequest(api_version, in_transaction=True)
-        return self._committing.commit(committer, staged, request, producer)
-
-    def stage_deletion(self, staged: Tombstones, group_id: str, partitions: Sequence[Place]) -> None:
-        """Of some of the offsets that `delete_offsets` is to delete."""
-        self._committing.stage_deletion(staged, group_id, partitions)
-
-    def delete_offsets(self, group_id: str, partitions: Sequence[Place], staged: Tombstones) -> list[Error]:
-        """Each partition's error, in their order. Raises KafkaError with what holds for all of them."""
-        return self._committing.delete(group_id, partitions, staged)
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Whether this member may fetch the group's offsets. Raises KafkaError."""
@@ -292,28 +263,6 @@ class GroupShard:
 
     def group_ids(self) -> list[str]:
         return [group.group_id for group in self.groups.all()]
-
-    def list_groups(
-        self, states: Collection[str], types: Collection[str], group_ids: Sequence[str] | None = None
-    ) -> list[ListedGroup]:
-        """See `Administration.list_groups`."""
-        return self._administration.list_groups(states, types, group_ids)
-
-    def describe_group(self, group_id: str, *, api_version: int) -> DescribedGroup:
-        """A classic group."""
-        return self._administration.describe_group(group_id, api_version=api_version)
-
-    def describe_consumer_group(self, group_id: str) -> groups_consumer.DescribedGroup:
-        """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
-        return self._administration.describe_consumer_group(group_id)
-
-    def describe_streams_group(self, group_id: str) -> groups_streams.DescribedGroup:
-        """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
-        return self._administration.describe_streams_group(group_id)
-
-    def delete_groups(self, group_ids: Sequence[str]) -> list[Error]:
-        """Each group's error, in their order. Raises KafkaError where that can't be recorded."""
-        return self._administration.delete_groups(group_ids)
 
     # --- the log --------------------------------------------------------------------------------------------
 

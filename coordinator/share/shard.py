@@ -20,9 +20,16 @@ from coordinator.commit_waiters import Gate, when_committed_within
 from coordinator.persister import ShareState, ShareStateSummary
 from coordinator.ports import Runtime
 from coordinator.settings import ShareCoordinatorSettings
-from coordinator.share.records import ShareRecord, decode_record, encode_record
 from coordinator.share.share_partition_key import SharePartitionKey
-from coordinator.share.share_partitions import Decisions, PartitionCountOf, SharePartitions, Write
+from coordinator.share.share_partitions import (
+    Decisions,
+    PartitionCountOf,
+    SharePartitions,
+    ShareRecord,
+    Write,
+    decode_record,
+    encode_record,
+)
 from protocol.errors import KafkaError, cannot_apply
 from protocol.wire.primitives import Bytes
 

@@ -11,14 +11,299 @@ Source: `ShareCoordinatorShard`, `ShareCoordinatorOffsetsManager`.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from heapq import heappop, heappush
+from operator import attrgetter
+from struct import Struct
 from typing import NamedTuple
 
-from coordinator.persister import NO_START_OFFSET, ShareState, ShareStateSummary, StateBatch
-from coordinator.share.records import ShareRecord
-from coordinator.share.share_group_offset import ShareGroupOffset, begin_and_end_in_order, combined
+from coordinator.persister import (
+    NO_COMPLETE_COUNT,
+    NO_START_OFFSET,
+    ShareState,
+    ShareStateSummary,
+    StateBatch,
+)
+from coordinator.ports import CoordinatorRecord
 from coordinator.share.share_partition_key import SharePartitionKey
-from protocol.errors import Error, KafkaError
+from protocol.errors import CodecError, Error, KafkaError
+from protocol.messages.share_state import (
+    ShareSnapshotKey,
+    ShareSnapshotValue,
+    ShareUpdateKey,
+    ShareUpdateValue,
+)
+from protocol.messages.share_state import StateBatch as RecordedBatch
+from protocol.wire.codec import decode, encode
+from protocol.wire.primitives import Bytes
+
+# --------------------------------------------------------------------------------------------------------------
+# What is durable of one share partition: a snapshot, with the updates since (Kafka: `ShareGroupOffset`).
+#
+# State batches are put over each other: of each offset the higher delivery count holds, of equal ones the
+# higher state. So a state only moves forward, in whatever order the writes of a share partition come. Source:
+# `PersisterStateBatchCombiner`.
+
+# --- state batches put over each other ------------------------------------------------------------------------
+
+_Piece = tuple[int, int, int, int]
+"""First and last offset, delivery count, delivery state: in the order in which they are merged."""
+
+_FIRST_OFFSET, _LAST_OFFSET = attrgetter("first_offset"), attrgetter("last_offset")
+
+
+def combined(
+    so_far: Sequence[StateBatch], new: Sequence[StateBatch], start_offset: int
+) -> tuple[StateBatch, ...]:
+    """Both without what is below the start, in the order of offsets, none over another.
+
+    Neighbours in one state become one. No batch may end before it begins: Kafka fails on such a one. What nothing of
+    `new` lies over or beside is as it was, and isn't merged again, where it comes from here: a share partition may
+    have tens of thousands, and most writes say something of the last ones.
+    """
+    so_far, new = _cut(so_far, start_offset), _cut(new, start_offset)
+    if not new and len(so_far) < 2:
+        return tuple(so_far)
+    if not _is_merged(so_far):
+        return tuple(_merged([*so_far, *new]))
+    if not new:
+        return tuple(so_far)
+    first = min([batch.first_offset for batch in new])
+    last = max([batch.last_offset for batch in new])
+    from_here = bisect_left(so_far, first - 1, key=_LAST_OFFSET)
+    to_here = max(bisect_right(so_far, last + 1, key=_FIRST_OFFSET), from_here)
+    return (
+        *so_far[:from_here],
+        *_merged([*so_far[from_here:to_here], *new]),
+        *so_far[to_here:],
+    )
+
+
+def begin_and_end_in_order(batches: Sequence[StateBatch]) -> bool:
+    """Whether each batch ends no earlier than it begins."""
+    return all(batch.first_offset <= batch.last_offset for batch in batches)
+
+
+def _is_merged(batches: Sequence[StateBatch]) -> bool:
+    """Whether they are in the order of offsets, none over another, and no neighbours are in one state."""
+    behind, before = None, None
+    for first, last, state, count in batches:
+        if behind is not None and first <= behind and (first < behind or (state, count) == before):
+            return False
+        behind, before = last + 1, (state, count)
+    return True
+
+
+def _cut(batches: Sequence[StateBatch], start_offset: int) -> Sequence[StateBatch]:
+    if start_offset == NO_START_OFFSET:
+        return batches
+    return [
+        batch if batch.first_offset >= start_offset else batch._replace(first_offset=start_offset)
+        for batch in batches
+        if batch.last_offset >= start_offset
+    ]
+
+
+def _merged(batches: list[StateBatch]) -> list[StateBatch]:
+    """In one pass over the offsets."""
+    if _is_merged(batches):
+        return batches
+    coming = sorted([(first, last, count, state) for first, last, state, count in batches], reverse=True)
+    # the highest first: count and state, both negative, and last offset
+    here: list[tuple[int, int, int]] = []
+    done: list[_Piece] = []
+    at = 0
+    while coming or here:
+        if not here:
+            at = coming[-1][0]
+        while coming and coming[-1][0] <= at:
+            _, last, count, state = coming.pop()
+            heappush(here, (-count, -state, last))
+        while here and here[0][2] < at:
+            heappop(here)
+        if not here:
+            continue
+        count, state, last = -here[0][0], -here[0][1], here[0][2]
+        if coming:
+            last = min(last, coming[-1][0] - 1)
+        if done and done[-1][1:] == (at - 1, count, state):
+            done[-1] = (done[-1][0], last, count, state)
+        else:
+            done.append((at, last, count, state))
+        at = last + 1
+    return [StateBatch(first, last, state, count) for first, last, count, state in done]
+
+
+# --- the state ------------------------------------------------------------------------------------------------
+
+
+class ShareGroupOffset(NamedTuple):
+    """Timestamps in ms since the epoch. `create_timestamp` is when somebody last changed the state by a snapshot; the
+    two differ where it was only written down again."""
+
+    snapshot_epoch: int = 0
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = NO_START_OFFSET
+    delivery_complete_count: int = NO_COMPLETE_COUNT
+    state_batches: tuple[StateBatch, ...] = ()
+    create_timestamp: int = 0
+    write_timestamp: int = 0
+
+    def updated(self, update: ShareGroupOffset) -> ShareGroupOffset:
+        """With an update over it, whose epochs and start are -1 where they stay."""
+        start_offset = update.start_offset
+        if start_offset == NO_START_OFFSET:
+            start_offset = self.start_offset
+        return self._replace(
+            leader_epoch=self.leader_epoch if update.leader_epoch == -1 else update.leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=update.delivery_complete_count,
+            state_batches=combined(self.state_batches, update.state_batches, start_offset),
+        )
+
+
+# --- The records of `__share_group_state`: what they say, and their bytes -------------------------------------
+#
+# Source: `ShareCoordinatorRecordHelpers`, `ShareCoordinatorRecordSerde`.
+
+HIGHEST_SNAPSHOT_EPOCH = 2**31 - 2**16
+"""That is read. Nobody takes so many snapshots; from there on a next one would have no room in its record soon."""
+
+_INT16 = Struct(">h")
+_SNAPSHOT = ShareSnapshotKey.API_KEY
+_UPDATE = ShareUpdateKey.API_KEY
+_VERSION = 0
+
+
+class ShareRecord(NamedTuple):
+    """A snapshot, or an update of the last one; no state: the share partition is deleted."""
+
+    key: SharePartitionKey
+    state: ShareGroupOffset | None
+    is_update: bool = False
+
+
+@lru_cache(1024)  # a share partition is written to again and again
+def _encode_key(key: SharePartitionKey, is_update: bool) -> bytes:
+    group_id, topic_id, partition = key
+    if is_update:
+        update = ShareUpdateKey(group_id=group_id, topic_id=topic_id, partition=partition)
+        return _INT16.pack(_UPDATE) + encode(update, 0)
+    snapshot = ShareSnapshotKey(group_id=group_id, topic_id=topic_id, partition=partition)
+    return _INT16.pack(_SNAPSHOT) + encode(snapshot, 0)
+
+
+def encode_record(record: ShareRecord) -> CoordinatorRecord:
+    """Key and value, as Kafka 4.3 writes them."""
+    key = _encode_key(record.key, record.is_update)
+    state = record.state
+    if state is None:
+        return key, None
+    batches = [
+        RecordedBatch(
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            delivery_state=batch.delivery_state,
+            delivery_count=batch.delivery_count,
+        )
+        for batch in state.state_batches
+    ]
+    value: ShareSnapshotValue | ShareUpdateValue
+    if record.is_update:
+        value = ShareUpdateValue(
+            snapshot_epoch=state.snapshot_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+            state_batches=batches,
+        )
+    else:
+        value = ShareSnapshotValue(
+            snapshot_epoch=state.snapshot_epoch,
+            state_epoch=state.state_epoch,
+            leader_epoch=state.leader_epoch,
+            start_offset=state.start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+            create_timestamp=state.create_timestamp,
+            write_timestamp=state.write_timestamp,
+            state_batches=batches,
+        )
+    return key, _INT16.pack(_VERSION) + encode(value, _VERSION)
+
+
+def decode_record(key: Bytes, value: Bytes | None) -> ShareRecord | None:
+    """What a record says; None for a key of no known type. Raises CodecError where it makes no sense."""
+    key_type = _int16(key, "a key")
+    if key_type == _SNAPSHOT:
+        named: ShareSnapshotKey | ShareUpdateKey = decode(ShareSnapshotKey, 0, key, _INT16.size)
+    elif key_type == _UPDATE:
+        named = decode(ShareUpdateKey, 0, key, _INT16.size)
+    else:
+        return None
+    share_partition = SharePartitionKey(named.group_id, named.topic_id, named.partition)
+    if value is None:
+        if key_type == _UPDATE:
+            raise CodecError("an update of a share partition without a value")
+        return ShareRecord(share_partition, None)
+    version = _int16(value, "a value")
+    if key_type == _SNAPSHOT:
+        return ShareRecord(
+            share_partition, _snapshot(decode(ShareSnapshotValue, version, value, _INT16.size))
+        )
+    update = decode(ShareUpdateValue, version, value, _INT16.size)
+    if update.snapshot_epoch > HIGHEST_SNAPSHOT_EPOCH:  # that of a snapshot which isn't there any more
+        raise CodecError(f"a share partition at snapshot epoch {update.snapshot_epoch}")
+    return ShareRecord(
+        share_partition,
+        ShareGroupOffset(
+            snapshot_epoch=update.snapshot_epoch,
+            leader_epoch=update.leader_epoch,
+            start_offset=update.start_offset,
+            delivery_complete_count=update.delivery_complete_count,
+            state_batches=_batches(update.state_batches),
+        ),
+        is_update=True,
+    )
+
+
+def _snapshot(value: ShareSnapshotValue) -> ShareGroupOffset:
+    if value.snapshot_epoch > HIGHEST_SNAPSHOT_EPOCH:
+        raise CodecError(f"a share partition at snapshot epoch {value.snapshot_epoch}")
+    return ShareGroupOffset(
+        snapshot_epoch=value.snapshot_epoch,
+        state_epoch=value.state_epoch,
+        leader_epoch=value.leader_epoch,
+        start_offset=value.start_offset,
+        delivery_complete_count=value.delivery_complete_count,
+        state_batches=_batches(value.state_batches),
+        create_timestamp=value.create_timestamp,
+        write_timestamp=value.write_timestamp,
+    )
+
+
+def _batches(recorded: list[RecordedBatch]) -> tuple[StateBatch, ...]:
+    """Raises CodecError for a batch that ends before it begins."""
+    found = []
+    for batch in recorded:
+        if batch.last_offset < batch.first_offset:
+            raise CodecError(f"a state batch from {batch.first_offset} to {batch.last_offset}")
+        found.append(
+            StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        )
+    return tuple(found)
+
+
+def _int16(data: Bytes, what: str) -> int:
+    if len(data) < _INT16.size:
+        raise CodecError(f"{what} of {len(data)} bytes")
+    value: int = _INT16.unpack_from(data)[0]
+    return value
+
+
+# --------------------------------------------------------------------------------------------------------------
 
 
 class KnownSharePartition:

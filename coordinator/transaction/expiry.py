@@ -10,12 +10,15 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from coordinator.ports import WhenCommitted
 from coordinator.settings import TransactionSettings
-from coordinator.transaction.end_transaction import Ending
-from coordinator.transaction.records import encode_key
-from coordinator.transaction.state_manager import TransactionStateManager
+from coordinator.transaction.state_manager import (
+    NO_TIMEOUT_MS,
+    TransactionMetadata,
+    TransactionStateManager,
+    encode_key,
+)
 from coordinator.transaction.states import EXPIRES, TIMES_OUT
-from coordinator.transaction.transaction_metadata import NO_TIMEOUT_MS, TransactionMetadata
 from protocol.errors import KafkaError
 
 log = logging.getLogger("barnabas.transactions")
@@ -36,10 +39,13 @@ class TransactionExpiry:
     """Looks at the time again and again, as long as there is a transactional id."""
 
     def __init__(
-        self, manager: TransactionStateManager, ending: Ending, settings: TransactionSettings
+        self,
+        manager: TransactionStateManager,
+        fence_and_abort: Callable[[TransactionMetadata, WhenCommitted], None],
+        settings: TransactionSettings,
     ) -> None:
         self._manager = manager
-        self._ending = ending
+        self._fence_and_abort = fence_and_abort
         self._settings = settings
         self._is_ticking = False
 
@@ -83,7 +89,7 @@ class TransactionExpiry:
             for _ in range(min(ABORTS_PER_TURN, len(waiting))):
                 metadata = waiting.popleft()
                 if self._is_timed_out(metadata, now_ms):  # still
-                    self._ending.fence_and_abort(metadata, partial(_log_abort, metadata.transactional_id))
+                    self._fence_and_abort(metadata, partial(_log_abort, metadata.transactional_id))
         finally:
             if waiting and self._is_ticking:  # not where the first of them had the shard unloaded
                 self._manager.runtime.schedule(_ABORT_REST, 0, partial(self._abort_some, waiting))

@@ -1,27 +1,124 @@
 """The transaction coordinator of one partition of `__transaction_state`: what clients and the broker ask of it.
 
-`state_manager.py` knows the transactional ids and moves them by records. Above it are `init_producer_id.py`, for what
-comes before a transaction's records, `end_transaction.py`, for what comes behind them, and `expiry.py`.
-Source: `TransactionCoordinator`.
+With InitProducerId who was there before is fenced, and what it left open is aborted. AddOffsetsToTxn adds the group's
+partition of `__consumer_offsets`; a Produce of transactions V2 adds its own (KIP-890). Then the transaction ends, by
+EndTxn or by the abort that the coordinator itself starts:
+
+    Prepare* is logged → each partition gets its marker → Complete* is logged
+
+1. It is looked up what the request means in the transaction's state, and Prepare* is logged. Up to v4 (transactions V1)
+the epoch stays as it is. From v5 on (V2, KIP-890) each end bumps it, so that whatever is late from the transaction
+before is fenced; where the epochs are used up, the completion brings a new producer id.
+
+2. Once that is committed the leaders write markers. What follows from an answer is a table: done, sent again, or given
+up.
+
+3. Once all have theirs Complete* is logged. Until it is committed it is pending, and everybody is told
+CONCURRENT_TRANSACTIONS. A restart finds what was prepared and comes through here as well.
+
+`state_manager.py` knows the transactional ids and moves them by records; `expiry.py` is what time does.
+Source: `TransactionCoordinator`, `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`;
+KIP-98, KIP-360, KIP-890, KIP-939.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
-from coordinator.ports import Markers, Runtime, WhenCommitted
+from coordinator.ports import MarkerAnswers, Markers, Runtime, TxnMarker, WhenCommitted
 from coordinator.settings import TransactionSettings
-from coordinator.transaction.end_transaction import Completing, Ending
 from coordinator.transaction.expiry import TransactionExpiry
-from coordinator.transaction.init_producer_id import Initializing, add_partitions, verify_partitions
 from coordinator.transaction.producer_ids import TransactionalProducer
-from coordinator.transaction.records import is_of_known_version
-from coordinator.transaction.state_manager import TransactionFilter, TransactionStateManager
-from coordinator.transaction.states import DEAD
-from coordinator.transaction.transaction_metadata import Reply, TransactionMetadata, TransitMetadata
-from protocol.errors import Error, KafkaError
+from coordinator.transaction.state_manager import (
+    EXHAUSTED_EPOCH,
+    NO_TIMEOUT_MS,
+    ProducerIdAndEpoch,
+    Reply,
+    TransactionFilter,
+    TransactionMetadata,
+    TransactionStateManager,
+    TransitMetadata,
+    is_of_known_version,
+)
+from coordinator.transaction.states import (
+    ADD_PARTITIONS,
+    AWAITS_MARKERS,
+    CURRENT,
+    DEAD,
+    EMPTY,
+    END_TXN_V1,
+    END_TXN_V2,
+    INIT_PRODUCER_ID,
+    ONGOING,
+    OTHER,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    RETRY,
+    ErrorOrState,
+    TransactionState,
+)
+from protocol.errors import NO_ERROR, Error, KafkaError
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
 from protocol.wire.primitives import Bytes
+
+log = logging.getLogger("barnabas.transactions")
+
+UNSAID = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
+
+# --- what follows from a leader's answer to a marker ----------------------------------------------------------
+
+
+class Reaction(Enum):
+    """What the answer of a partition's leader means."""
+
+    DONE = "the partition awaits no marker any more"
+    SEND_AGAIN = "ask again"
+    GIVE_UP = "somebody else has taken over producer or coordinator: no more is sent for this transaction"
+
+
+DONE, SEND_AGAIN, GIVE_UP = Reaction
+
+MARKER_REACTIONS: dict[Error | None, Reaction] = {
+    Error.NONE: DONE,
+    None: DONE,  # the partition was deleted
+    Error.UNSUPPORTED_FOR_MESSAGE_FORMAT: DONE,  # no transaction can have written there
+    Error.UNSUPPORTED_VERSION: DONE,
+    Error.UNKNOWN_TOPIC_OR_PARTITION: SEND_AGAIN,
+    Error.NOT_LEADER_OR_FOLLOWER: SEND_AGAIN,
+    Error.NOT_ENOUGH_REPLICAS: SEND_AGAIN,
+    Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND: SEND_AGAIN,
+    Error.REQUEST_TIMED_OUT: SEND_AGAIN,
+    Error.KAFKA_STORAGE_ERROR: SEND_AGAIN,
+    Error.INVALID_PRODUCER_EPOCH: GIVE_UP,
+    Error.TRANSACTION_COORDINATOR_FENCED: GIVE_UP,
+}
+"""Any other error must not happen (Kafka: IllegalStateException) and is given up too, with a louder word in the log."""
+
+
+# --- what is prepared, and isn't complete yet -----------------------------------------------------------------
+
+MAX_RETRY_BACKOFF_MS = 1_000
+
+RETRIED_APPENDS = frozenset({Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR})
+"""What may pass. Kafka leaves NOT_COORDINATOR to the next coordinator; here `unload` says that there is one. Without
+it a disk that was full for a moment would leave the transaction prepared for ever."""
+
+
+@dataclass(slots=True, eq=False)
+class Completion:
+    """A transaction whose Prepare* is committed, and Complete* not yet."""
+
+    metadata: TransactionMetadata
+    marker: TxnMarker
+    transit: TransitMetadata
+    """What it becomes; decided when the markers start, so that its last update is that moment."""
+    to_retry: dict[TopicPartition, None] = field(default_factory=dict)
+    retries: int = 0
+    is_marked: bool = False
 
 
 class TransactionShard:
@@ -47,18 +144,19 @@ class TransactionShard:
         self.runtime = runtime
         self.coordinator_epoch = coordinator_epoch
         self._manager = TransactionStateManager(runtime, transaction_version)
-        self.completing = Completing(self._manager, markers, settings, coordinator_epoch)
-        ending = Ending(self._manager, self.completing, next_producer_id)
-        self._ending = ending
-        self._initializing = Initializing(self._manager, ending, settings, next_producer_id)
-        self.expiry = TransactionExpiry(self._manager, ending, settings)
+        self._markers = markers
+        self._next_producer_id = next_producer_id
+        self._settings = settings
+        self.completions: dict[str, Completion] = {}
+        """What is prepared and isn't complete yet, by transactional id."""
+        self.expiry = TransactionExpiry(self._manager, self.fence_and_abort, settings)
 
     @property
     def transactions(self) -> dict[str, TransactionMetadata]:
         """The transactional ids. Not to be changed."""
         return self._manager.transactions
 
-    # ---- what clients ask
+    # ---- InitProducerId
 
     def init_producer_id(
         self,
@@ -80,7 +178,7 @@ class TransactionShard:
         used up, and the one given isn't the current one); the log's, `append_error`.
         """
         try:
-            timeout_ms = self._initializing.check(
+            timeout_ms = self._checked_timeout_ms(
                 producer.transactional_id,
                 timeout_ms,
                 enable_2pc=enable_2pc,
@@ -89,8 +187,61 @@ class TransactionShard:
         except KafkaError as refused:
             reply(refused.as_value())
             return
-        self._initializing.init_producer_id(producer, timeout_ms, reply)
+        self._initialize(producer, timeout_ms, reply)
         self.expiry.tick()
+
+    def _checked_timeout_ms(
+        self, transactional_id: str, timeout_ms: int, *, enable_2pc: bool, keep_prepared_txn: bool
+    ) -> int:
+        """The timeout that counts, in milliseconds. Raises KafkaError for what no transactional id may ask."""
+        if not transactional_id:
+            raise KafkaError(Error.INVALID_REQUEST)
+        if enable_2pc and not self._settings.two_phase_commit_enable:
+            raise KafkaError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if keep_prepared_txn:
+            raise KafkaError(Error.UNSUPPORTED_VERSION)
+        if enable_2pc:
+            return NO_TIMEOUT_MS
+        if not 0 < timeout_ms <= self._settings.max_timeout_ms:
+            raise KafkaError(Error.INVALID_TRANSACTION_TIMEOUT)
+        return timeout_ms
+
+    def _initialize(self, producer: TransactionalProducer, timeout_ms: int, reply: Reply) -> None:
+        try:
+            metadata = self._metadata(producer.transactional_id, timeout_ms)
+            is_open = _has_transaction(metadata, producer)
+            transit = None if is_open else self._next_epoch(metadata, timeout_ms, producer)
+        except KafkaError as refused:
+            reply(refused.as_value())
+            return
+        if transit is None:
+            # Whoever asks has to ask again, once what was open is aborted.
+            self.fence_and_abort(
+                metadata, lambda error: reply(error or KafkaError(Error.CONCURRENT_TRANSACTIONS))
+            )
+            return
+        answer = ProducerIdAndEpoch(transit.producer_id, transit.producer_epoch)
+        self._manager.commit(metadata, transit, lambda error: reply(error or answer))
+
+    def _metadata(self, transactional_id: str, timeout_ms: int) -> TransactionMetadata:
+        metadata = self._manager.transactions.get(transactional_id)
+        if metadata is None:
+            # It stays, should its first record fail to be written: then it has an id, and no epoch yet.
+            metadata = self._manager.create(transactional_id, self._next_producer_id(), timeout_ms)
+        return metadata
+
+    def _next_epoch(
+        self, metadata: TransactionMetadata, timeout_ms: int, producer: TransactionalProducer
+    ) -> TransitMetadata:
+        now_ms = self.runtime.now_ms()
+        expected_epoch = producer.producer_epoch if _says_who(producer) else None
+        if metadata.is_exhausted and expected_epoch in (None, metadata.producer_epoch):
+            return metadata.prepare_producer_id_rotation(
+                self._next_producer_id(), timeout_ms, now_ms, knows_epoch=expected_epoch is not None
+            )
+        return metadata.prepare_increment_producer_epoch(timeout_ms, expected_epoch, now_ms)
+
+    # ---- AddPartitionsToTxn
 
     def add_partitions(
         self,
@@ -107,7 +258,18 @@ class TransactionShard:
         Errors: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED,
         UNSUPPORTED_VERSION (version 2 at level 0); the log's, `append_error`.
         """
-        add_partitions(self._manager, producer, partitions, client_transaction_version, then=then)
+        try:
+            metadata = self._manager.get(producer.transactional_id)
+            is_there = _check(metadata, producer, partitions)
+        except KafkaError as refused:
+            then(refused.as_value())
+            return
+        if is_there:
+            self._manager.when_certain(then)
+            return
+        now_ms = self.runtime.now_ms()
+        transit = metadata.prepare_add_partitions(partitions, now_ms, client_transaction_version)
+        self._manager.commit(metadata, transit, then)
 
     def verify_partitions(
         self, producer: TransactionalProducer, partitions: Collection[TopicPartition]
@@ -118,7 +280,15 @@ class TransactionShard:
         pending isn't looked at (KAFKA-14904): the append to the partition is checked once more. Others are
         told of it by `verify_when_certain`.
         """
-        return verify_partitions(self._manager, producer, partitions)
+        try:
+            metadata = self._manager.get(producer.transactional_id)
+            _check_producer(metadata, producer)
+            if metadata.state in AWAITS_MARKERS:
+                raise KafkaError(Error.CONCURRENT_TRANSACTIONS)
+        except KafkaError as refused:
+            return dict.fromkeys(partitions, refused.error)
+        known = metadata.partitions
+        return {each: NO_ERROR if each in known else Error.TRANSACTION_ABORTABLE for each in partitions}
 
     def verify_when_certain(
         self,
@@ -141,6 +311,8 @@ class TransactionShard:
         NOT_COORDINATOR where that isn't known any more."""
         self._manager.when_certain(then)
 
+    # ---- EndTxn, to Prepare*
+
     def end_txn(
         self, producer: TransactionalProducer, *, commit: bool, client_transaction_version: int, reply: Reply
     ) -> None:
@@ -153,7 +325,207 @@ class TransactionShard:
         INVALID_TXN_STATE, UNSUPPORTED_VERSION (v5 at level 0), UNKNOWN_SERVER_ERROR (a commit at epoch 32767); those of
         the log (`append_error`) and of a new producer id.
         """
-        self._ending.end_txn(producer, commit, client_transaction_version, reply)
+        version = client_transaction_version
+        try:
+            metadata = self._manager.get(producer.transactional_id)
+            answer = (_answer_v1 if version < 2 else _answer_v2)(metadata, producer, commit)
+            if isinstance(answer, TransactionState):
+                transit = self._prepare(metadata, answer, version)
+            elif answer is not Error.NONE:
+                raise KafkaError(answer)
+            else:
+                transit = None
+        except KafkaError as refused:
+            reply(refused.as_value())
+            return
+        if transit is None:  # it has ended so before
+            is_told = version >= 2
+            reply(ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch) if is_told else UNSAID)
+        else:
+            self._end(metadata, transit, reply, version)
+
+    def fence_and_abort(self, metadata: TransactionMetadata, then: WhenCommitted) -> None:
+        """Abort an ongoing transaction against its producer, who is fenced: its epoch is over.
+
+        The cluster's level decides how the epoch is bumped, as no client asked. `then` is given None once the abort is
+        logged; else the error of the log, or of the lack of producer ids.
+        """
+        version = self._manager.transaction_version()
+        if version < 2:
+            metadata.fence_producer_epoch()
+        try:
+            transit = self._prepare(metadata, PREPARE_ABORT, version)
+        except KafkaError as error:
+            then(error.as_value())
+            return
+
+        def reply(answer: ProducerIdAndEpoch | KafkaError) -> None:
+            if isinstance(answer, KafkaError):
+                if version < 2:
+                    metadata.fail_epoch_fence()
+                then(answer)
+            else:
+                then(None)
+
+        self._end(metadata, transit, reply, version)
+
+    def _prepare(
+        self, metadata: TransactionMetadata, state: TransactionState, version: int
+    ) -> TransitMetadata:
+        next_producer_id = NO_PRODUCER_ID
+        if version >= 2 and metadata.is_exhausted:
+            next_producer_id = self._next_producer_id()
+        now_ms = self.runtime.now_ms()
+        return metadata.prepare_abort_or_commit(state, version, next_producer_id, now_ms)
+
+    def _end(
+        self, metadata: TransactionMetadata, transit: TransitMetadata, reply: Reply, version: int
+    ) -> None:
+        """Log Prepare*. Once it is committed the answer leaves, and then the markers do."""
+
+        def prepared(error: KafkaError | None) -> None:
+            if error is not None:
+                reply(error)
+                return
+            completion = self.begin(metadata)
+            completed = completion.transit
+            is_told = version >= 2
+            told = ProducerIdAndEpoch(completed.producer_id, completed.producer_epoch) if is_told else UNSAID
+            try:
+                reply(told)
+            finally:
+                self.send(completion)
+
+        self._manager.commit(metadata, transit, prepared)
+
+    # ---- from Prepare* to Complete*
+
+    def begin(self, metadata: TransactionMetadata) -> Completion:
+        """A prepared transaction is about to be completed: from here on that is pending. Nothing is sent yet."""
+        transit = metadata.prepare_complete(self.runtime.now_ms())
+        metadata.propose(transit.state, transit.producer_epoch)
+        marker = TxnMarker(
+            producer_id=metadata.producer_id,
+            producer_epoch=metadata.producer_epoch,
+            coordinator_epoch=self.coordinator_epoch,
+            commit=metadata.state is PREPARE_COMMIT,
+            transaction_version=metadata.client_transaction_version,
+        )
+        completion = Completion(metadata, marker, transit)
+        self.completions[metadata.transactional_id] = completion
+        return completion
+
+    def send(self, completion: Completion) -> None:
+        """Send the markers. With nothing in the way the transaction is complete when this returns."""
+        partitions = completion.metadata.partitions
+        if partitions:
+            self._send(completion, [*partitions])
+        else:
+            self._finish(completion)
+
+    def resume(self) -> None:
+        """After a start: drive on what was prepared."""
+        for metadata in [*self._manager.transactions.values()]:
+            if metadata.state in AWAITS_MARKERS:
+                self.send(self.begin(metadata))
+
+    # ---- markers
+
+    def _send(self, completion: Completion, partitions: list[TopicPartition]) -> None:
+        self._markers.write(
+            completion.marker, partitions, lambda answers: self._on_answers(completion, answers)
+        )
+
+    def _is_current(self, completion: Completion) -> bool:
+        return self.completions.get(completion.metadata.transactional_id) is completion
+
+    def _on_answers(self, completion: Completion, answers: MarkerAnswers) -> None:
+        metadata = completion.metadata
+        if self.completions.get(metadata.transactional_id) is not completion:
+            return
+        waits_already = bool(completion.to_retry)
+        for partition, error in answers.items():
+            if partition not in metadata.partitions:
+                continue  # answered before
+            reaction = MARKER_REACTIONS.get(error)
+            if reaction is DONE:
+                metadata.remove_partition(partition)
+            elif reaction is SEND_AGAIN:
+                completion.to_retry[partition] = None
+            else:
+                self._give_up(completion, partition, error)
+        if self.completions.get(metadata.transactional_id) is not completion:
+            return
+        if completion.to_retry and not waits_already:
+            self._later(completion, self._send_again)
+        if not metadata.partitions and not completion.is_marked:
+            self._finish(completion)
+
+    def _give_up(self, completion: Completion, partition: TopicPartition, error: Error | None) -> None:
+        """It stays prepared, and pending, until the shard is loaded anew: as in Kafka."""
+        transactional_id = completion.metadata.transactional_id
+        log.log(
+            logging.INFO if error in MARKER_REACTIONS else logging.ERROR,
+            "the markers of %s end here: %s of %s-%d",
+            transactional_id,
+            error and error.name,
+            *partition,
+        )
+        self.completions.pop(transactional_id, None)
+        self.runtime.cancel(_key(completion))
+
+    def _send_again(self, completion: Completion) -> None:
+        awaited = completion.metadata.partitions
+        partitions = [each for each in completion.to_retry if each in awaited]
+        completion.to_retry = {}
+        if partitions:
+            self._send(completion, partitions)
+
+    # ---- the end
+
+    def _finish(self, completion: Completion) -> None:
+        """Every partition has its marker: log that. Where that has to wait it stays pending."""
+        completion.is_marked = True
+        transit = completion.transit
+        if self._manager.transaction_version() < 1 and transit.client_transaction_version:
+            # The level went down to 0 meanwhile: better a record without the client's version than none.
+            transit = replace(transit, client_transaction_version=0)
+        try:
+            self._manager.log(
+                completion.metadata,
+                transit,
+                lambda error: self._finished(completion, error),
+                retried=RETRIED_APPENDS,
+            )
+        except BaseException:  # what nobody thought of must not leave it prepared for ever
+            if self._is_current(completion):
+                self._later(completion, self._finish)
+            raise
+
+    def _finished(self, completion: Completion, error: KafkaError | None) -> None:
+        if not self._is_current(completion):
+            return
+        metadata = completion.metadata
+        if error is not None:
+            if error.error in RETRIED_APPENDS:
+                log.info("the completion of %s waits: %s", metadata.transactional_id, error)
+                self._later(completion, self._finish)
+                return
+            log.error("the completion of %s can't be logged: %s", metadata.transactional_id, error)
+        del self.completions[metadata.transactional_id]
+        if completion.retries:
+            self.runtime.cancel(_key(completion))
+
+    def _later(self, completion: Completion, step: Callable[[Completion], None]) -> None:
+        def go_on() -> None:
+            if self._is_current(completion):
+                step(completion)
+
+        backoff_ms = self._settings.retry_backoff_ms << min(completion.retries, 10)
+        completion.retries += 1
+        self.runtime.schedule(_key(completion), min(backoff_ms, MAX_RETRY_BACKOFF_MS), go_on)
+
+    # ---- looking inside
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
         """The live thing: don't keep it. `partitions` are those that still await their marker, once it is prepared.
@@ -169,7 +541,7 @@ class TransactionShard:
 
     def is_listed(self, metadata: TransactionMetadata, wanted: TransactionFilter) -> bool:
         """Whether ListTransactions answers this one of `transactions`, by its filter."""
-        return wanted.passes(metadata, self._manager.runtime.now_ms())
+        return wanted.passes(metadata, self.runtime.now_ms())
 
     # ---- what the broker asks
 
@@ -197,11 +569,102 @@ class TransactionShard:
 
     def _resume(self, error: KafkaError | None) -> None:
         if error is None:
-            self.completing.resume()
+            self.resume()
 
     def unload(self) -> None:
         """The partition is led elsewhere, or gone: nothing more is written, answers of markers are ignored, and who
         waits is told NOT_COORDINATOR."""
-        self.completing.stop()
+        self.completions.clear()
         self._manager.close()
         self.expiry.stop()
+
+
+def _key(completion: Completion) -> tuple[str, str]:
+    return ("markers", completion.metadata.transactional_id)
+
+
+# --- what requests mean -----------------------------------------------------------------------------------------
+
+
+def _says_who(producer: TransactionalProducer) -> bool:
+    return producer.producer_id != NO_PRODUCER_ID and producer.producer_epoch != NO_PRODUCER_EPOCH
+
+
+def _has_transaction(metadata: TransactionMetadata, producer: TransactionalProducer) -> bool:
+    """Whether something is open, to be aborted first. Raises KafkaError for who has to wait, or isn't the owner."""
+    if metadata.pending_state is not None:
+        raise KafkaError(Error.CONCURRENT_TRANSACTIONS)
+    if _says_who(producer) and not _knows(metadata, producer):
+        raise KafkaError(Error.PRODUCER_FENCED)
+    answer = INIT_PRODUCER_ID[metadata.state]
+    if isinstance(answer, Error):
+        raise KafkaError(answer)
+    return answer is not EMPTY
+
+
+def _knows(metadata: TransactionMetadata, given: TransactionalProducer) -> bool:
+    """Whether the one who asks may be the owner. The epoch is looked at later, where it is to be bumped."""
+    return (
+        metadata.producer_epoch == NO_PRODUCER_EPOCH
+        or given.producer_id == metadata.producer_id
+        # It asks again, having missed that it got a new id.
+        or (given.producer_id == metadata.previous_producer_id and given.producer_epoch >= EXHAUSTED_EPOCH)
+    )
+
+
+def _check(
+    metadata: TransactionMetadata, producer: TransactionalProducer, partitions: Collection[TopicPartition]
+) -> bool:
+    """Whether all of them are in the transaction. Raises KafkaError where none can be added."""
+    # First of all: the producer id may be the one that is only on its way.
+    if metadata.pending_state is not None:
+        raise KafkaError(Error.CONCURRENT_TRANSACTIONS)
+    _check_producer(metadata, producer)
+    answer = ADD_PARTITIONS[metadata.state]
+    if isinstance(answer, Error):
+        raise KafkaError(answer)
+    if metadata.state is not ONGOING:
+        return False
+    known = metadata.partitions
+    for partition in partitions:  # noqa: SIM110  (`all` of them costs each transaction a generator)
+        if partition not in known:
+            return False
+    return True
+
+
+def _check_producer(metadata: TransactionMetadata, producer: TransactionalProducer) -> None:
+    if metadata.producer_id != producer.producer_id:
+        raise KafkaError(Error.INVALID_PRODUCER_ID_MAPPING)
+    if metadata.producer_epoch != producer.producer_epoch:
+        raise KafkaError(Error.PRODUCER_FENCED)
+
+
+def _answer_v1(metadata: TransactionMetadata, producer: TransactionalProducer, commit: bool) -> ErrorOrState:
+    if metadata.producer_id != producer.producer_id:
+        return Error.INVALID_PRODUCER_ID_MAPPING
+    if metadata.producer_epoch != producer.producer_epoch:
+        return Error.PRODUCER_FENCED
+    if metadata.pending_state is not None:
+        return Error.CONCURRENT_TRANSACTIONS
+    return END_TXN_V1[metadata.state][commit]
+
+
+def _answer_v2(metadata: TransactionMetadata, producer: TransactionalProducer, commit: bool) -> ErrorOrState:
+    # What is pending goes before all else: the producer may use the id or the epoch that are only on their way.
+    if metadata.pending_state is not None:
+        return Error.CONCURRENT_TRANSACTIONS
+    producer_id, producer_epoch = producer.producer_id, producer.producer_epoch
+    stored = metadata.producer_epoch
+    is_retry_of_rotation = (
+        producer_id == metadata.previous_producer_id and producer_epoch == EXHAUSTED_EPOCH and stored == 0
+    )
+    if metadata.producer_id != producer_id and not is_retry_of_rotation:
+        return Error.INVALID_PRODUCER_ID_MAPPING
+    is_complete = metadata.state not in AWAITS_MARKERS  # only then it has the new id
+    if producer_epoch == stored:
+        relation = CURRENT
+    elif producer_epoch + 1 == stored or (is_retry_of_rotation and is_complete):
+        relation = RETRY
+    else:
+        relation = OTHER
+    return END_TXN_V2[metadata.state][commit][relation]

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from coordinator.group.records import CommittedOffset, OffsetRecord, encode_record
 from coordinator.java.maps import partition_of_key
-from coordinator.transaction.records import encode_key, encode_value
+from coordinator.transaction.state_manager import TransitMetadata, encode_key, encode_value
 from coordinator.transaction.states import COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
-from coordinator.transaction.transaction_metadata import TransitMetadata
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.records import NewRecord, build_batch
 from tests.support.ready_requests import PRODUCE_VERSION

@@ -15,10 +15,9 @@ import pytest
 
 from cli.errors import CommandUsageError
 from coordinator.persister import StateBatch
-from coordinator.share.records import ShareRecord
-from coordinator.share.records import encode_record as encode_share_record
-from coordinator.share.share_group_offset import ShareGroupOffset
 from coordinator.share.share_partition_key import SharePartitionKey
+from coordinator.share.share_partitions import ShareGroupOffset, ShareRecord
+from coordinator.share.share_partitions import encode_record as encode_share_record
 from protocol.records.records import build_batch, build_end_txn_marker
 from tests.cli.looking import Looker, copied, flip, state_of, unpacked_kafka, write_at
 from tests.node.damage_templates import build

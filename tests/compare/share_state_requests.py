@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from coordinator.share.records import ShareRecord, decode_record
 from coordinator.share.share_partition_key import SharePartitionKey
+from coordinator.share.share_partitions import ShareRecord, decode_record
 from protocol.records.records import read_records
 
 from .group_requests import NO_COORDINATOR_YET, Fields

@@ -80,10 +80,10 @@ def main() -> int:
     note_requests(hook)
     note_the_timeout(Path(plan["time_is_up"]), hook)
     from broker.__main__ import main as run_broker
-    from broker.coordination import marker_writing
+    from broker.coordination import transactions
 
-    assert hasattr(marker_writing, "PER_TURN")
-    marker_writing.PER_TURN = PER_TURN
+    assert hasattr(transactions, "PER_TURN")
+    transactions.PER_TURN = PER_TURN
     run: Callable[[], int] = run_broker
     return run()
 

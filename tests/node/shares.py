@@ -10,8 +10,7 @@ from broker.handlers import share_acknowledge, share_fetch
 from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.server import Server
-from broker.shares.share_partition_manager import SharePartitionManager
-from broker.shares.share_settings import share_settings
+from broker.shares.share_partition_manager import SharePartitionManager, share_settings
 from protocol.messages.share_fetch import (
     AcknowledgementBatch,
     AcknowledgePartition,
@@ -27,7 +26,7 @@ from protocol.wire.codec import encoder
 from tests.support.partition_logs import append, batch
 from tests.support.share_persister import MemoryPersisters
 from tests.support.topics import topics_of
-from tests.support.whole_server import clock_of, started
+from tests.support.whole_server import clock_of, started, take_turns
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 GROUP = "g"
@@ -165,6 +164,12 @@ def _batches(acks: list[tuple[int, int, int]]) -> list[AcknowledgementBatch]:
         AcknowledgementBatch(first_offset=first, last_offset=last, acknowledge_types=[kind])
         for first, last, kind in acks
     ]
+
+
+def told(shares: Shares, later: Any) -> Any:
+    """What it is answered with by now."""
+    take_turns(shares.node)
+    return later.result()
 
 
 def acquired(response: Any) -> dict[int, list[tuple[int, int, int]]]:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 from broker.controller.image import TOPIC_RESOURCE, ClusterImage, TopicImage
-from broker.coordination.cluster_topics import ClusterTopics
+from broker.coordination.groups import ClusterTopics
 from protocol.messages.metadata_records import (
     ConfigRecord,
     PartitionChangeRecord,

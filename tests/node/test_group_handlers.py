@@ -69,14 +69,9 @@ class OneShard:
     def all_shards(self) -> list[GroupShard]:
         return [self.shard]
 
-    def answer(self, group_id: str, question: Any, respond: Any) -> Any:
-        return Groups.answer(cast(Groups, self), group_id, question, respond)
-
-    def ask(self, group_id: str, question: Any, reply: Any) -> None:
-        self.shard.ask(question, reply)
-
-    def ask_for_later(self, group_id: str, question: Any, reply: Any) -> None:
-        self.shard.ask_for_later(question, reply)
+    ask: Any = Groups.ask
+    ask_for_later: Any = Groups.ask_for_later
+    decide: Any = Groups.decide
 
     def handle(self, request: Any, version: int) -> Any:
         """What the handler answers, a `Later` where it has to wait."""

@@ -16,7 +16,7 @@ from broker.replicas.leader import Leader
 from broker.replicas.replica import Follower
 from broker.server import Server
 from coordinator.java.maps import partition_of_key
-from coordinator.transaction.records import encode_key
+from coordinator.transaction.state_manager import encode_key
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.topics import CreatePartitionsTopic
 from tests.node.hosting import NONSENSE, Hosting, RecordedShard, elect_again

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.marker_writing import PER_TURN
+from broker.coordination.transactions import PER_TURN
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

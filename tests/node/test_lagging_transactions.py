@@ -56,7 +56,7 @@ def resign(node: Server, topic: str) -> None:
     leader = partition.leader()
     partition.role = Follower(partition.log, partition.waiting)
     leader.resign(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
-    at_once(node.transactions.follow())
+    at_once(node.transactions.hosted.follow())
 
 
 def end_of(producer: Producer) -> Any:
@@ -166,6 +166,7 @@ async def test_a_groups_marker_is_answered_once_it_is_committed(tmp_path: Path) 
     later = ask(node, request, 1)
     assert isinstance(later.answer(), Later)
     fetch(leader)
+    take_turns(node)
     [marker] = later.result().markers
     assert marker.topics[0].partitions[0].error_code == Error.NONE
     assert committed(node) == (5, Error.NONE)
@@ -182,7 +183,7 @@ async def test_what_a_loaded_coordinator_found_prepared_is_marked_once_it_is_com
     assert markers(node) == []
 
     lead(node, leader, leader.leader_epoch + 1, [node.node_id, OTHER])
-    at_once(node.transactions.follow())  # loads the shard anew, with a Prepare that isn't committed
+    at_once(node.transactions.hosted.follow())  # loads the shard anew, with a Prepare that isn't committed
     assert markers(node) == []
 
     fetch(leader)

@@ -17,7 +17,6 @@ from broker.network.later import Later
 from broker.server import Server
 from coordinator.group.offsets.commit import STAGED_PER_TURN, Tombstones
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
-from coordinator.group.shard import GroupShard
 from protocol.errors import Error
 from protocol.messages.groups import (
     JoinGroupRequest,
@@ -199,17 +198,17 @@ async def test_an_offset_delete_takes_what_there_is_when_it_is_written(
     node = await with_offsets(tmp_path, count, range(10, count))
     before = len(batches(node, OFFSETS))
     staged = []
-    stage = GroupShard.stage_deletion
+    shard = node.groups.shard_of("g")
+    stage = shard.stage_deletion
 
-    def noted(shard: GroupShard, tombstones: Tombstones, *which: Any) -> None:
-        stage(shard, tombstones, *which)
+    def noted(tombstones: Tombstones, *which: Any) -> None:
+        stage(tombstones, *which)
         staged.append(len(tombstones.encoded))
 
-    monkeypatch.setattr(GroupShard, "stage_deletion", noted)
+    monkeypatch.setattr(shard, "stage_deletion", noted)
     later = begun(node, offset_delete(range(count)), 0)
     while len(staged) < 2:
         node.turns._take_turn()
-    shard = node.groups.shard_of("g")
     commit = CommittedOffset(7, -1, "", 0)
     shard.journal.write(
         [OffsetRecord(OffsetKey("g", "t", 0), commit), OffsetRecord(OffsetKey("g", "t", 10), None)]

@@ -13,7 +13,7 @@ from broker.environment.threads import ComputingThreads
 from broker.replicas.replica import Follower
 from broker.server import Server
 from coordinator.group.consumer import heartbeats as long_heartbeat
-from coordinator.group.deferred import MOST_TRIES
+from coordinator.group.ports import MOST_TRIES
 from coordinator.group.share import heartbeats as share_long_heartbeat
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
@@ -135,7 +135,7 @@ async def test_who_hangs_up_is_passed_over_and_nothing_is_written_for_it(node: S
     assert {*node.groups.shard_of("g").groups.consumer["g"].members} == {"m1", "m3"}
 
 
-@pytest.mark.limit("coordinator.group.deferred.MOST_TRIES")
+@pytest.mark.limit("coordinator.group.ports.MOST_TRIES")
 async def test_a_decision_is_made_anew_where_the_group_changes_meanwhile_but_not_for_ever(
     node: Server, held: Held
 ) -> None:

@@ -22,7 +22,6 @@ from broker.network.dispatch import with_ports
 from broker.network.later import Later
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
-from coordinator.group.admin import Administration
 from coordinator.group.offsets import store
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from coordinator.group.shard import GroupShard
@@ -212,13 +211,13 @@ async def test_the_groups_of_one_shard_are_listed_in_turns(
     for name in names:
         ask(node, JoinGroupRequest(group_id=name, session_timeout_ms=10_000, protocol_type="consumer"), 3)
     asked: list[int] = []
-    list_groups = Administration.list_groups
+    list_groups = shard.list_groups
 
-    def counted(self: Administration, states: Any, types: Any, group_ids: Any = None) -> Any:
+    def counted(states: Any, types: Any, group_ids: Any = None) -> Any:
         asked.append(len(group_ids))
-        return list_groups(self, states, types, group_ids)
+        return list_groups(states, types, group_ids)
 
-    monkeypatch.setattr(Administration, "list_groups", counted)
+    monkeypatch.setattr(shard, "list_groups", counted)
     answer = ask(node, ListGroupsRequest(), 4)
     assert sorted(group.group_id for group in answer.groups) == sorted(names)
     assert asked == [10, 10, 5]

@@ -10,7 +10,8 @@ import pytest
 from broker.network.later import Later
 from broker.network.turns import Turns
 from broker.server import Server
-from broker.shares import delayed_share_fetch, member_lines, share_fetching
+from broker.shares import member_lines, share_fetching
+from broker.shares import share_fetching as delayed_share_fetch
 from protocol.errors import Error
 from tests.node.shares import ACCEPT, GROUP, Client, Shares, ack_errors, acquired
 from tests.support.whole_server import take_turns

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from broker.network.later import Later
 from broker.server import Server
 from protocol.errors import Error
-from tests.node.shares import ACCEPT, GROUP, RELEASE, Shares, acquired, errors
+from tests.node.shares import ACCEPT, GROUP, RELEASE, Shares, acquired, errors, told
 from tests.support.cycles import nothing_in_a_cycle
 
 LOCK_MS = 30_000
@@ -37,7 +37,7 @@ async def test_nothing_is_left_of_fetches_and_acknowledgements(node: Server) -> 
         answered = asyncio.Event()
         later.when_answered(answered.set)
         await answered.wait()
-        assert acquired(later.result()) == {0: [(4, 9, 2)]}
+        assert acquired(told(shares, later)) == {0: [(4, 9, 2)]}
         del later, answered
 
 
@@ -53,7 +53,7 @@ async def test_nothing_is_left_of_share_partitions_and_sessions_that_end(node: S
         state = shares.persisters.states[GROUP, shares.topic_id, 0]
         state.state_epoch += 1
         assert errors(client.acknowledge(1, {0: [(0, 4, ACCEPT)]})) == {0: Error.NOT_LEADER_OR_FOLLOWER}
-        assert acquired(later.result()) == {}
+        assert acquired(told(shares, later)) == {}
         del later
         look()
         assert acquired(client.fetch(2)) == {0: [(0, 4, 1)]}

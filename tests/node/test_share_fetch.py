@@ -11,7 +11,7 @@ from broker.network.later import Later
 from broker.network.turns import Turns
 from broker.replicas import searches_by_time
 from broker.server import Server
-from broker.shares import delayed_share_fetch
+from broker.shares import share_fetching as delayed_share_fetch
 from protocol.errors import Error
 from protocol.records.batch import walk_batches
 from storage.files import FileRange
@@ -23,6 +23,7 @@ from tests.node.shares import (
     ack_errors,
     acquired,
     errors,
+    told,
 )
 from tests.support.partition_logs import append, batch, end_transaction
 from tests.support.topics import topics_of
@@ -185,7 +186,7 @@ async def test_a_long_search_for_the_beginning_holds_nobody_up(
     answered = asyncio.Event()
     later.when_answered(answered.set)
     await answered.wait()
-    assert acquired(later.result()) == {0: [(0, 5, 1)]}
+    assert acquired(told(shares, later)) == {0: [(0, 5, 1)]}
 
 
 async def test_nothing_was_appended_since_then(shares: Shares) -> None:
@@ -201,7 +202,7 @@ async def test_a_fetch_waits_until_something_is_appended(shares: Shares) -> None
     later = client.fetch(0, 0, 1, max_wait_ms=60_000)
     assert isinstance(later, Later)
     shares.produce(3, index=1)
-    assert acquired(later.result()) == {0: [], 1: [(0, 2, 1)]}
+    assert acquired(told(shares, later)) == {0: [], 1: [(0, 2, 1)]}
     assert not shares.node.partitions.get("t", 0).waiting
 
 
@@ -218,7 +219,7 @@ async def test_where_the_log_is_shorter_than_the_state_a_fetch_waits_until_it_ha
     shares.produce(1)
     assert later.answer() is later
     shares.produce(3)
-    assert acquired(later.result()) == {0: [(4, 5, 1)]}
+    assert acquired(told(shares, later)) == {0: [(4, 5, 1)]}
     found = shares.shares.find(GROUP, (shares.topic_id, 0))
     assert found is not None
     assert found.share.records.start_offset == 4
@@ -229,7 +230,7 @@ async def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for(shares: Shares) ->
     shares.produce(1)
     assert later.answer() is later
     shares.produce(10)
-    assert acquired(later.result()) == {0: [(0, 10, 1)]}
+    assert acquired(told(shares, later)) == {0: [(0, 10, 1)]}
 
 
 async def test_after_its_time_a_fetch_takes_what_there_is(shares: Shares) -> None:
@@ -238,7 +239,7 @@ async def test_after_its_time_a_fetch_takes_what_there_is(shares: Shares) -> Non
     answered = asyncio.Event()
     later.when_answered(answered.set)
     await answered.wait()
-    assert acquired(later.result()) == {0: [(0, 0, 1)]}
+    assert acquired(told(shares, later)) == {0: [(0, 0, 1)]}
 
 
 async def test_a_release_wakes_a_fetch(shares: Shares) -> None:
@@ -249,7 +250,7 @@ async def test_a_release_wakes_a_fetch(shares: Shares) -> None:
     later = other.fetch(0, 0, member="n", max_wait_ms=60_000)
     assert isinstance(later, Later)
     client.acknowledge(1, {0: [(1, 1, RELEASE)]})
-    assert acquired(later.result()) == {0: [(1, 1, 2)]}
+    assert acquired(told(shares, later)) == {0: [(1, 1, 2)]}
 
 
 async def test_a_lock_that_ends_wakes_a_fetch(shares: Shares) -> None:
@@ -257,7 +258,7 @@ async def test_a_lock_that_ends_wakes_a_fetch(shares: Shares) -> None:
     shares.client().fetch(0, 0)
     later = shares.client().fetch(0, 0, member="n", max_wait_ms=60_000)
     shares.pass_ms(LOCK_MS)
-    assert acquired(later.result()) == {0: [(0, 2, 2)]}
+    assert acquired(told(shares, later)) == {0: [(0, 2, 2)]}
 
 
 async def test_who_is_woken_by_a_lock_finds_all_that_it_held(shares: Shares) -> None:
@@ -267,7 +268,7 @@ async def test_who_is_woken_by_a_lock_finds_all_that_it_held(shares: Shares) -> 
     client.acknowledge(1, {0: [(1, 1, ACCEPT)]})
     later = shares.client().fetch(0, 0, member="n", max_wait_ms=60_000)
     shares.pass_ms(LOCK_MS)
-    assert acquired(later.result()) == {0: [(0, 0, 2), (2, 2, 2)]}
+    assert acquired(told(shares, later)) == {0: [(0, 0, 2), (2, 2, 2)]}
 
 
 async def test_a_start_that_moves_wakes_a_fetch(shares: Shares) -> None:
@@ -278,7 +279,7 @@ async def test_a_start_that_moves_wakes_a_fetch(shares: Shares) -> None:
     later = shares.client().fetch(0, 0, member="n", max_wait_ms=60_000, max_records=100)
     assert isinstance(later, Later)
     client.acknowledge(1, {0: [(0, 99, ACCEPT)]})
-    assert acquired(later.result()) == {0: [(100, 199, 1)]}
+    assert acquired(told(shares, later)) == {0: [(100, 199, 1)]}
 
 
 async def test_a_state_that_is_loaded_wakes_those_who_wait(shares: Shares) -> None:
@@ -289,8 +290,8 @@ async def test_a_state_that_is_loaded_wakes_those_who_wait(shares: Shares) -> No
     second = shares.client().fetch(0, 0, member="n", max_wait_ms=60_000, max_records=1)
     assert (first.answer(), second.answer()) == (first, second)
     state.go_on()
-    assert acquired(first.result()) == {0: [(0, 2, 1)]}
-    assert acquired(second.result()) == {0: [(3, 5, 1)]}
+    assert acquired(told(shares, first)) == {0: [(0, 2, 1)]}
+    assert acquired(told(shares, second)) == {0: [(3, 5, 1)]}
 
 
 async def test_a_state_that_cannot_be_loaded_ends_the_wait(shares: Shares) -> None:
@@ -298,13 +299,13 @@ async def test_a_state_that_cannot_be_loaded_ends_the_wait(shares: Shares) -> No
     state.holds, state.error = True, Error.COORDINATOR_LOAD_IN_PROGRESS
     later = shares.client().fetch(0, 0, max_wait_ms=60_000)
     state.go_on()
-    assert errors(later.result()) == {0: Error.COORDINATOR_NOT_AVAILABLE}
+    assert errors(told(shares, later)) == {0: Error.COORDINATOR_NOT_AVAILABLE}
 
 
 async def test_a_topic_that_is_deleted_ends_the_wait(shares: Shares) -> None:
     later = shares.client().fetch(0, 0, max_wait_ms=60_000)
     topics_of(shares.node).delete([shares.node.metadata.image.topics["t"]])
-    assert acquired(later.result()) == {}
+    assert acquired(told(shares, later)) == {}
     assert len(shares.shares) == 0
 
 
@@ -326,10 +327,10 @@ async def test_many_who_wait_are_served_one_after_the_other(shares: Shares) -> N
     for _ in waiting:
         append(shares.node.partitions.get("t", 0).log, batch(1))
     shares.produce(1)
-    assert [acquired(later.result()) for later in waiting] == [{0: [(at, at, 1)]} for at in range(8)]
+    assert [acquired(told(shares, later)) for later in waiting] == [{0: [(at, at, 1)]} for at in range(8)]
 
 
-@pytest.mark.limit("broker.shares.delayed_share_fetch.MOST_RECHECKED_IN_PASSING")
+@pytest.mark.limit("broker.shares.share_fetching.MOST_RECHECKED_IN_PASSING")
 async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,13 +340,13 @@ async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(
     two = shares.client().fetch(0, 0, 1, max_wait_ms=60_000)
     shares.produce(1)
     shares.produce(1, index=1)
-    assert acquired(one.result()) == {0: [(0, 0, 1)]}
     assert two.answer() is two
     gone.abandon()
     answered = asyncio.Event()
     two.when_answered(answered.set)
     await answered.wait()
-    assert acquired(two.result()) == {0: [], 1: [(0, 0, 1)]}
+    assert acquired(told(shares, one)) == {0: [(0, 0, 1)]}
+    assert acquired(told(shares, two)) == {0: [], 1: [(0, 0, 1)]}
 
 
 async def test_fetches_of_many_partitions_that_wait_for_one_record_have_a_turn_each(
@@ -367,8 +368,8 @@ async def test_fetches_of_many_partitions_that_wait_for_one_record_have_a_turn_e
     for turns in range(1, 5):
         shares.node.turns._take_turn()
         assert len(rechecked) == turns
+    assert acquired(told(shares, members[0])) == {0: [(0, 0, 1)], 1: []}
     assert not shares.node.turns._waiting
-    assert acquired(members[0].result()) == {0: [(0, 0, 1)], 1: []}
     for waiting in members[2:]:
         waiting.abandon()
 
@@ -385,6 +386,6 @@ async def test_the_first_fetch_of_many_partitions_holds_nobody_up(
     assert (len(shares.shares), isinstance(fetch, Later)) == (1, True)
     gone.abandon()
     take_turns(shares.node)
-    assert acquired(fetch.result()) == {0: [(0, 0, 1)], 1: [(0, 0, 1)]}
+    assert acquired(told(shares, fetch)) == {0: [(0, 0, 1)], 1: [(0, 0, 1)]}
     assert len(shares.shares) == 2
     assert not shares.node.turns._waiting

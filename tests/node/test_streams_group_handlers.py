@@ -51,24 +51,24 @@ class OneStreamsShard:
     def shard_of(self, group_id: str) -> GroupShard:
         return self.members.shard
 
-    def answer(self, group_id: str, question: Any, respond: Any) -> Any:
-        return Groups.answer(cast(Groups, self), group_id, question, respond)
-
-    def ask(self, group_id: str, question: Any, reply: Any) -> None:
-        self.members.shard.ask(question, reply)
+    ask: Any = Groups.ask
+    decide: Any = Groups.decide
 
     def beat(self, request: StreamsGroupHeartbeatRequest) -> Any:
-        turns = Turns(cast(Any, SimpleNamespace(call_soon=lambda call: call())))
         node = SimpleNamespace(
-            groups=self, internal_topics=self.internal_topics, authorizer=self.authorizer, turns=turns
+            groups=self, internal_topics=self.internal_topics, authorizer=self.authorizer, turns=_turns()
         )
         return with_ports(streams_group_heartbeat.handle, node)(_context(request), request)
 
     def describe(self, *groups: str) -> Any:
         request = StreamsGroupDescribeRequest(group_ids=[*groups])
-        node = SimpleNamespace(groups=self, authorizer=self.authorizer)
+        node = SimpleNamespace(groups=self, authorizer=self.authorizer, turns=_turns())
         answer = with_ports(streams_group_describe.handle, node)(_context(request), request)
         return answer.answer() if isinstance(answer, Later) else answer
+
+
+def _turns() -> Turns:
+    return Turns(cast(Any, SimpleNamespace(call_soon=lambda call: call())))
 
 
 def _context(request: StreamsGroupHeartbeatRequest | StreamsGroupDescribeRequest) -> RequestContext:

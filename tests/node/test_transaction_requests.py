@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from broker.handlers import HANDLERS, add_partitions_to_txn
-from broker.handlers.add_partitions_to_txn import SHORT_LIST
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
@@ -24,6 +23,7 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from protocol.waiting import turn
 from storage.producer_state import Producer as KnownProducer
 from tests.node.transactional import (
     Producer,
@@ -116,8 +116,7 @@ async def test_no_partitions_begin_a_transaction_as_well(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("topics", "partitions", "is_long"),
-    [(1, SHORT_LIST, False), (1, SHORT_LIST + 1, True), (2, SHORT_LIST // 2, False), (2, SHORT_LIST, True)],
+    ("topics", "partitions", "is_long"), [(1, 99, False), (1, 100, True), (2, 49, False), (2, 50, True)]
 )
 async def test_a_long_list_is_gone_through_in_steps_however_it_is_made_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, topics: int, partitions: int, is_long: bool
@@ -125,10 +124,8 @@ async def test_a_long_list_is_gone_through_in_steps_however_it_is_made_up(
     node = await coordinating(tmp_path)
     producer = Producer(node).begin()
     taken: list[object] = []
-    in_steps = add_partitions_to_txn._add_in_steps
-    monkeypatch.setattr(
-        add_partitions_to_txn, "_add_in_steps", lambda *asked: taken.append(asked) or in_steps(*asked)
-    )
+    monkeypatch.setattr(add_partitions_to_txn, "PER_TURN", 100)
+    monkeypatch.setattr(add_partitions_to_txn, "turn", lambda: taken.append(None) or turn())
 
     errors = producer.add(
         *((f"nowhere-{topic}", index) for topic in range(topics) for index in range(partitions))

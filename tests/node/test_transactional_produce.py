@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from broker.controller.image import BROKER_RESOURCE
-from broker.coordination.marker_writing import PER_TURN
 from broker.coordination.produce_verification import TransactionSupportedOperation
+from broker.coordination.transactions import PER_TURN
 from broker.network.answers import CloseConnectionError
 from broker.replicas.replica import Follower
 from broker.server import Server

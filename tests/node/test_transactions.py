@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.coordination.marker_writing import PER_TURN
-from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.coordination.transactions import PER_TURN, TRANSACTION_TOPIC
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import CreatePartitionsTopic
@@ -194,7 +193,7 @@ async def test_offsets_of_a_transaction_that_is_aborted_never_count(tmp_path: Pa
     assert committed(node) == (-1, Error.NONE)
 
 
-@pytest.mark.limit("broker.coordination.marker_writing.PER_TURN")
+@pytest.mark.limit("broker.coordination.transactions.PER_TURN")
 async def test_others_are_served_while_markers_go_to_many_partitions(tmp_path: Path) -> None:
     count = 2 * PER_TURN + 50
     node = await coordinating(tmp_path, partitions=count)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.definitions import StartError
-from broker.coordination.marker_writing import PER_TURN
-from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.coordination.transactions import PER_TURN, TRANSACTION_TOPIC
 from broker.network.listener import Listener
 from broker.server import Server
 from coordinator.java.maps import partition_of_key

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordination.marker_writing import AT_ONCE_PER_TURN, MANY_MARKERS, PER_TURN
+from broker.coordination.transactions import AT_ONCE_PER_TURN, MANY_MARKERS, PER_TURN
 from broker.environment.scheduler import TURN_S
 from broker.server import Server
 from coordinator.ports import TxnMarker
@@ -210,7 +210,7 @@ async def test_a_partition_that_is_known_and_not_led_gets_its_marker_before_the_
     assert len(markers(node)) == 1
 
 
-@pytest.mark.limit("broker.coordination.marker_writing.AT_ONCE_PER_TURN")
+@pytest.mark.limit("broker.coordination.transactions.AT_ONCE_PER_TURN")
 async def test_many_transactions_that_end_together_let_others_be_served_in_between(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     ended: list[int] = []
@@ -226,7 +226,7 @@ async def test_many_transactions_that_end_together_let_others_be_served_in_betwe
     assert ended == [*range(AT_ONCE_PER_TURN + 50)]
 
 
-@pytest.mark.limit("broker.coordination.marker_writing.MANY_MARKERS")
+@pytest.mark.limit("broker.coordination.transactions.MANY_MARKERS")
 async def test_a_turn_is_over_when_the_markers_of_it_have_taken_their_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

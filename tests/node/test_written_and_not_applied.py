@@ -10,7 +10,7 @@ from broker.replicas.leader import Leader
 from broker.replicas.partitions import Partitions
 from broker.server import Server
 from coordinator.group.store import GroupStore
-from coordinator.transaction.transaction_metadata import TransactionMetadata
+from coordinator.transaction.state_manager import TransactionMetadata
 from protocol.errors import BrokenInvariantError, Error
 from protocol.messages.produce import InitProducerIdRequest
 from storage.producer_state import ProducerStates

@@ -15,7 +15,8 @@ from unittest.mock import patch
 from broker.handlers import fetch
 from broker.network import pieces, turns
 from broker.replicas import fetching
-from broker.shares import delayed_share_fetch, member_lines, share_fetching
+from broker.shares import member_lines, share_fetching
+from broker.shares import share_fetching as delayed_share_fetch
 from coordinator.group.consumer import heartbeats as long_heartbeat
 from coordinator.group.share import heartbeats as long_shares
 from coordinator.group.streams import heartbeats as long_streams

@@ -33,6 +33,7 @@ LONG_FUNCTIONS = {
     "broker.handlers.describe_topic_partitions._described": "one list that a cursor cuts, topic for topic",
     "broker.handlers.fetch.handle": "a Fetch, step for step",
     "broker.handlers.produce.handle": "a Produce, step for step",
+    "broker.handlers.share_fetch.handle": "a ShareFetch, step for step",
     "broker.network.connection._serve": "each request: a call more costs each",
     "broker.replicas.fetching._read": "each partition of a Fetch: the checks in their order",
     "protocol.records.checks.validate": "each batch: Kafka's checks, in their order",
@@ -47,7 +48,6 @@ VERBS = {"apply", "decode", "encode", "validate"}
 
 SAID_WITH_THEIR_FOLDER = {
     "__init__": "Python's",
-    "init_producer_id": "a request of Kafka's: its handler, and what the coordinator decides of it",
     "records": "in a batch, and in a coordinator's topic: the folder says whose",
 }
 """Files that may be on two floors."""

@@ -30,9 +30,8 @@ from coordinator.group.consumer.heartbeats import is_little
 from coordinator.group.consumer.migration import Leaving, Migration
 from coordinator.group.consumer.states import MemberState
 from coordinator.group.consumer.steps import HeartbeatSteps
-from coordinator.group.deferred import DeferredDecision
 from coordinator.group.member_memory import brought_by_classic_member
-from coordinator.group.parts import ShardParts
+from coordinator.group.parts import DeferredDecision, ShardParts
 from coordinator.java.maps import JavaSet
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.groups import (

@@ -53,24 +53,11 @@ class Decision(GroupDecision):
     """Of whoever brings it about: what an expression matches and they may not know of isn't subscribed to."""
     subscription_changed: bool = field(init=False, default=False)
     epoch: int = field(init=False)
-    """The group's, as it will be."""
+    """The group's, as it will be; known from the first step on, as what follows."""
     homogeneous: bool = field(init=False)
     target_epoch: int = field(init=False)
     target: Target = field(init=False)
     """The member's part of the target assignment."""
-
-    def __post_init__(self) -> None:
-        self._look()
-
-    def begin_with(self, member: ConsumerMember) -> None:
-        """Where the group has only now become what it is: the member as it knows it."""
-        self.old = self.new = member
-        self._look()
-
-    def _look(self) -> None:
-        group = self.group
-        self.epoch, self.homogeneous = group.epoch, group.homogeneous
-        self.target_epoch = group.assignment_epoch
 
 
 # --- admission: whether there is room, and whose place a static member takes ----------------------------------
@@ -151,7 +138,7 @@ class ConsumerSessions(MemberSessions[ConsumerMember]):
             is_undecided=parts.undecided.is_of,
             session=SESSION,
             rebalance=REBALANCE,
-            timeout_ms_of=lambda group_id: parts.timeouts_of(group_id).session_timeout_ms,
+            timeouts_of=parts.timeouts_of,
             gives_up=lambda member: member.state is MemberState.UNREVOKED_PARTITIONS,
         )
         self._consumer_groups = parts.store.consumer

@@ -3,7 +3,7 @@
     admission → subscription → target → reconciliation → records → answer
 
 Everything is decided on the group as it is; the records of one heartbeat are written together and then applied. Where
-that is much, all but the writing is done beside the loop: see `deferred.py`.
+that is much, all but the writing is done beside the loop: see `parts.py`.
 Source: `GroupMetadataManager.consumerGroupHeartbeat`, in its order.
 """
 
@@ -34,10 +34,9 @@ from coordinator.group.consumer.states import (
     MemberEpochRelation,
 )
 from coordinator.group.consumer.steps import HeartbeatSteps
-from coordinator.group.deferred import Deferred, DeferredHeartbeat
 from coordinator.group.member_memory import brought_by_heartbeat
-from coordinator.group.parts import ShardParts
-from coordinator.group.ports import Client, KnownTopics, partitions_of
+from coordinator.group.parts import DeferredHeartbeat, ShardParts
+from coordinator.group.ports import Client, Deferred, KnownTopics, partitions_of
 from coordinator.java.maps import JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_consumer import (
@@ -87,7 +86,8 @@ class Heartbeats:
         owned: Owned = None
         if request.topic_partitions is not None:
             owned = [(topic.topic_id, topic.partitions) for topic in request.topic_partitions]
-        member = known_or_new(group, request.member_id or uuid_to_text(self._runtime.new_uuid()))
+        member_id = request.member_id or uuid_to_text(self._runtime.new_uuid())
+        member = group.members.get(member_id) or ConsumerMember(member_id)
         decision = Decision(group, [], member, member, owned, client.may_describe)
         classic = None
         if request.group_id not in self._groups:
@@ -98,8 +98,9 @@ class Heartbeats:
         # little to decide what becomes of it.
         if classic is None:
             self._admit(decision, request)
-            self._check_memory(decision, client, request)
             says_nothing = request.subscribed_topic_names is None and request.subscribed_topic_regex is None
+            if not (says_nothing and _says_no_more(request, client, decision.old)):
+                self._check_memory(decision, client, request)
             settled = says_nothing and group.has_settled(decision.old, self._runtime.now_ms())
             in_passing = settled or is_little(decision, *_subscription(request), self._parts.topics)
             decide = partial(self._decide, decision, client, request, settled=settled)
@@ -147,7 +148,8 @@ class Heartbeats:
         decision.new = new = _as_requested(old, client, request)
         if new is not old or not (settled or group.has_settled(old, self._runtime.now_ms())):
             self._steps.take(decision)
-        shows = decision.new.assigned != old.assigned or _wants_assignment(request)
+        now, was = decision.new.assigned, old.assigned
+        shows = (now is not was and now != was) or _wants_assignment(request)
         return ConsumerGroupHeartbeatResponse(
             member_id=old.member_id,
             member_epoch=decision.new.epoch,
@@ -158,7 +160,8 @@ class Heartbeats:
     def _admit(self, decision: Decision, request: ConsumerGroupHeartbeatRequest) -> None:
         """The member as the group knows it; a new one, or one that takes a place over. Raises KafkaError."""
         group, member_id, instance_id = decision.group, decision.old.member_id, request.instance_id
-        check_room(group, request.member_id, request.instance_id, self._max_size)
+        if len(group.members) >= self._max_size:
+            check_room(group, request.member_id, instance_id, self._max_size)
         if request.member_epoch != JOIN_EPOCH:
             member = group.member_as(member_id, instance_id)
             _check_epoch(member, request.member_epoch, decision.owned)
@@ -168,7 +171,7 @@ class Heartbeats:
             joining = ConsumerMember(member_id, instance_id=instance_id)
             entry = Entry(decision.records, decision.effects)
             member = take_instance(group, joining, entry, uses_classic=False)
-        decision.begin_with(member)
+        decision.old = decision.new = member
 
     def _check_memory(
         self, decision: Decision, client: Client, request: ConsumerGroupHeartbeatRequest
@@ -229,6 +232,16 @@ def _as_requested(
         client_id=client.client_id,
         client_host=client.host,
         classic=None,
+    )
+
+
+def _says_no_more(request: ConsumerGroupHeartbeatRequest, client: Client, member: ConsumerMember) -> bool:
+    """Whether nothing else is to be remembered of a member that subscribes to what it did."""
+    return (
+        request.member_epoch != JOIN_EPOCH
+        and request.rack_id is None
+        and request.server_assignor is None
+        and client.client_id == member.client_id
     )
 
 

@@ -6,7 +6,7 @@ while it takes long others are (Kafka: a thread). One resolution of a group at a
 seconds after the last.
 
 What they have matched becomes records: in passing where that is little, else beside the loop. Where the group changes
-meanwhile it is decided anew, as requests are (`deferred.py`). What isn't recorded in the end is matched again with the
+meanwhile it is decided anew, as requests are (`parts.py`). What isn't recorded in the end is matched again with the
 next heartbeat that finds it due; in Kafka, too, a result that can't be written is logged and dropped.
 
 Source: `GroupMetadataManager` (maybeUpdateRegularExpressions, handleRegularExpressionsResult), `TopicRegexResolver`.
@@ -23,10 +23,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coordinator.group.consumer.decision import Decision, GroupDecision
 from coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex, epoch_record, regex_record
-from coordinator.group.deferred import MOST_TRIES, DeferredDecision
 from coordinator.group.modern.group import count_subscribers
-from coordinator.group.parts import ShardParts
-from coordinator.group.ports import MayDescribe, partitions_of
+from coordinator.group.parts import DeferredDecision, ShardParts
+from coordinator.group.ports import MOST_TRIES, MayDescribe, partitions_of
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.waiting import compute
@@ -251,7 +250,7 @@ class Regexes:
 
 
 def checked(regex: str) -> Pattern:
-    """Raises KafkaError. Where the expression is long that is called beside the loop (`deferred.py`)."""
+    """Raises KafkaError. Where the expression is long that is called beside the loop (`parts.py`)."""
     # Few groups have one: the first group waits for no regular expressions.
     from coordinator.java.re2 import PatternSyntaxError, compile_pattern
 

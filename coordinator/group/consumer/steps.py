@@ -60,7 +60,9 @@ class SubscriptionStep:
 
     def take(self, decision: Decision) -> None:
         """Raises KafkaError (INVALID_REGULAR_EXPRESSION)."""
-        old, new = decision.old, decision.new
+        old, new, group = decision.old, decision.new, decision.group
+        decision.epoch, decision.target_epoch = group.epoch, group.assignment_epoch
+        decision.homogeneous = group.homogeneous
         names_changed = False
         if new != old:
             decision.records.append(member_record(decision.group.group_id, new))

@@ -19,6 +19,7 @@ from coordinator.group.classic.rebalancing import ClassicSessions
 from coordinator.group.classic.states import PREPARING, STABLE
 from coordinator.group.kinds import Group
 from coordinator.group.offsets.commit import (
+    NO_PRODUCER,
     CommitRequest,
     Committer,
     OffsetProducer,
@@ -42,11 +43,19 @@ class Committing:
         self._journal = parts.journal
         self._sessions = sessions
 
-    def commit(
+    def commit(self, committer: Committer, staged: StagedOffsets, *, api_version: int) -> list[Error]:
+        """Each offset's error, in their order. Raises KafkaError with what holds for all of them."""
+        return self._commit(committer, staged, CommitRequest(api_version), NO_PRODUCER)
+
+    def commit_in_transaction(
+        self, committer: Committer, staged: StagedOffsets, producer: OffsetProducer, *, api_version: int
+    ) -> list[Error]:
+        """As `commit`, for an open transaction: the offsets count once its marker comes (KIP-98, KIP-447)."""
+        return self._commit(committer, staged, CommitRequest(api_version, in_transaction=True), producer)
+
+    def _commit(
         self, committer: Committer, staged: StagedOffsets, request: CommitRequest, producer: OffsetProducer
     ) -> list[Error]:
-        """Each offset's error, in their order; those of a transaction count once its marker comes (KIP-98, KIP-447).
-        Raises KafkaError with what holds for all of them."""
         group = self._store.find(committer.group_id)
         if group is not None:
             group.check_commit(committer, staged.accepted, request)

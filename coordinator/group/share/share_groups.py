@@ -15,10 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from coordinator.commit_waiters import Gate
-from coordinator.group.deferred import Deferred
 from coordinator.group.modern.group import Target
 from coordinator.group.parts import ShardParts
-from coordinator.group.ports import Client, KnownTopics
+from coordinator.group.ports import Client, Deferred, KnownTopics
 from coordinator.group.records import AnyRecord
 from coordinator.group.share.group import (
     InitTopic,

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from coordinator.group.deferred import MOST_TRIES
 from coordinator.group.parts import Effects, Late, MemberSessions, ShardParts, StagedRecords
+from coordinator.group.ports import MOST_TRIES
 from coordinator.group.records import AnyRecord
 from coordinator.group.streams.group import (
     StreamsGroup,
@@ -358,7 +358,7 @@ class StreamsSessions(MemberSessions[StreamsMember]):
             is_undecided=parts.undecided.is_of,
             session=STREAMS_SESSION,
             rebalance=STREAMS_REBALANCE,
-            timeout_ms_of=lambda group_id: parts.streams_config_of(group_id).session_timeout_ms,
+            timeouts_of=parts.streams_config_of,
             gives_up=lambda member: member.state is StreamsMemberState.UNREVOKED_TASKS,
         )
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
+from broker.environment.scheduler import TimerQueue
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.parts import SharePorts
@@ -14,7 +15,6 @@ from coordinator.group.records import AnyRecord, decode_record
 from coordinator.group.shard import GroupShard
 from coordinator.ports import CoordinatorRecord, WhenCommitted
 from coordinator.settings import ConsumerTimeouts, GroupSettings, ShareTimeouts, StreamsConfig
-from coordinator.timer_queue import TimerQueue
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import (
     HeartbeatRequest,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.shares.share_settings import duration_ms, share_settings
+from broker.shares.share_partition_manager import duration_ms, share_settings
 from coordinator.share_partition.ports import ShareSettings
 from tests.support.whole_server import configured
 

@@ -7,10 +7,9 @@ from typing import Any, TypeVar
 
 from coordinator.persister import StateBatch
 from coordinator.settings import ShareCoordinatorSettings
-from coordinator.share.records import ShareRecord, decode_record
 from coordinator.share.shard import ShareShard
 from coordinator.share.share_partition_key import SharePartitionKey
-from coordinator.share.share_partitions import Write
+from coordinator.share.share_partitions import ShareRecord, Write, decode_record
 from protocol.errors import Error, KafkaError
 from tests.unit.coordinator.runtime import FakeRuntime
 

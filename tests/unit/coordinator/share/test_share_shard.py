@@ -6,9 +6,14 @@ import pytest
 
 from coordinator.persister import StateBatch
 from coordinator.share import share_partitions as decisions
-from coordinator.share.records import HIGHEST_SNAPSHOT_EPOCH, ShareRecord, decode_record, encode_record
-from coordinator.share.share_group_offset import ShareGroupOffset
-from coordinator.share.share_partitions import MOST_BATCHES
+from coordinator.share.share_partitions import (
+    HIGHEST_SNAPSHOT_EPOCH,
+    MOST_BATCHES,
+    ShareGroupOffset,
+    ShareRecord,
+    decode_record,
+    encode_record,
+)
 from protocol.errors import CodecError, Error
 from tests.unit.coordinator.runtime import START_MS, FakeRuntime
 from tests.unit.coordinator.share.share_shards import OTHER_TOPIC, TOPIC, ShareShards, key_of

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from coordinator.persister import StateBatch
-from coordinator.share import share_group_offset as state_batches
-from coordinator.share.share_group_offset import combined
+from coordinator.share import share_partitions as state_batches
+from coordinator.share.share_partitions import combined
 
 AVAILABLE, ACKNOWLEDGED = 0, 2
 MANY = 10_000

@@ -9,16 +9,15 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from coordinator.ports import MarkerAnswers, TxnMarker
 from coordinator.settings import TransactionSettings
-from coordinator.transaction.end_transaction import Completion
 from coordinator.transaction.producer_ids import TransactionalProducer
-from coordinator.transaction.records import decode_record
-from coordinator.transaction.shard import TransactionShard
-from coordinator.transaction.states import STATE_NAMES, TransactionState
-from coordinator.transaction.transaction_metadata import (
+from coordinator.transaction.shard import Completion, TransactionShard
+from coordinator.transaction.state_manager import (
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransitMetadata,
+    decode_record,
 )
+from coordinator.transaction.states import STATE_NAMES, TransactionState
 from protocol.errors import Error, KafkaError
 from protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.runtime import FakeRuntime
@@ -166,7 +165,7 @@ class Coordinator:
 
     @property
     def completions(self) -> dict[str, Completion]:
-        return self.shard.completing.completions
+        return self.shard.completions
 
     def put(self, state: TransactionState, producer_id: int, epoch: int, **fields: object) -> None:
         """The id "x" as it is after a record of this state, whatever came before; T0 is in an open transaction."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable
 
 import pytest
 
-from coordinator.transaction.end_transaction import MAX_RETRY_BACKOFF_MS
 from coordinator.transaction.producer_ids import TransactionalProducer
-from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
+from coordinator.transaction.shard import MAX_RETRY_BACKOFF_MS
+from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from protocol.errors import Error
 from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 
@@ -197,7 +197,7 @@ def test_a_completion_that_cannot_be_logged_now_is_logged_later(error: Error) ->
     assert it.completions == {}
 
 
-@pytest.mark.limit("coordinator.transaction.end_transaction.MAX_RETRY_BACKOFF_MS")
+@pytest.mark.limit("coordinator.transaction.shard.MAX_RETRY_BACKOFF_MS")
 def test_a_completion_is_tried_again_every_second_at_least() -> None:
     it = ended()
     it.runtime.failing = Error.NOT_COORDINATOR

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from coordinator.ports import CoordinatorRecord
+from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from coordinator.transaction.states import EMPTY, EXPIRES
-from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from protocol.errors import Error
 from tests.unit.coordinator.transaction.coordinator import T0, T1, TIMEOUT_MS, Coordinator
 

@@ -6,8 +6,8 @@ import pytest
 
 from coordinator.transaction import expiry
 from coordinator.transaction.expiry import TOMBSTONES_BYTES
+from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from coordinator.transaction.states import ONGOING
-from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from protocol.errors import Error
 from tests.support.cycles import nothing_in_a_cycle
 from tests.unit.coordinator.transaction.coordinator import T0, TIMEOUT_MS, Coordinator, names
@@ -296,7 +296,7 @@ def test_a_shard_that_is_unloaded_by_the_first_abort_of_many_aborts_no_more(
     for number in range(3):
         begin(it, f"x{number}")
     it.runtime.elapsed_ms += TIMEOUT_MS + 1
-    monkeypatch.setattr(it.shard.expiry._ending, "fence_and_abort", lambda *_: it.shard.expiry.stop())
+    monkeypatch.setattr(it.shard.expiry, "_fence_and_abort", lambda *_: it.shard.expiry.stop())
     scheduled = []
     monkeypatch.setattr(it.runtime, "schedule", lambda *what: scheduled.append(what))
     it.shard.expiry.abort_timed_out()

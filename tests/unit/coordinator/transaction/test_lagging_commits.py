@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.transaction.producer_ids import TransactionalProducer
-from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
+from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from protocol.errors import Error, KafkaError
 from tests.unit.coordinator.transaction.coordinator import T0, T1, TIMEOUT_MS, Answer, Coordinator
 

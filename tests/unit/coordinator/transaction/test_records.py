@@ -6,9 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.transaction.records import UnknownVersion, decode_record, encode_key, encode_value
+from coordinator.transaction.state_manager import (
+    TransactionPartitions,
+    TransitMetadata,
+    UnknownVersion,
+    decode_record,
+    encode_key,
+    encode_value,
+)
 from coordinator.transaction.states import COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
-from coordinator.transaction.transaction_metadata import TransactionPartitions, TransitMetadata
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.transactions import PartitionsSchema, TransactionLogValue
 from protocol.wire.codec import encode

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.transaction.records import decode_record, encode_key, encode_value
+from coordinator.transaction.state_manager import decode_record, encode_key, encode_value
 from protocol.records.batch import read_header
 from protocol.records.records import Record, read_records
 from tests.support.kafka_folders import NAMES, unpack

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from coordinator.transaction.states import PREPARE_COMMIT
-from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from protocol.errors import Error
 from tests.unit.coordinator.transaction.coordinator import T0, T1, TIMEOUT_MS, Coordinator
 

@@ -9,8 +9,8 @@ from itertools import count
 
 import pytest
 
+from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from coordinator.transaction.states import COMPLETE_ABORT, COMPLETE_COMMIT, EMPTY, ONGOING, TransactionState
-from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from protocol.errors import Error
 from tests.unit.coordinator.transaction.coordinator import TIMEOUT_MS, Coordinator
 

@@ -17,9 +17,13 @@ import pytest
 
 from coordinator.ports import CoordinatorRecord, TxnMarker
 from coordinator.transaction.producer_ids import TransactionalProducer
-from coordinator.transaction.records import encode_key, encode_value
+from coordinator.transaction.state_manager import (
+    ProducerIdAndEpoch,
+    TransitMetadata,
+    encode_key,
+    encode_value,
+)
 from coordinator.transaction.states import EMPTY, EXPIRES
-from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch, TransitMetadata
 from protocol.errors import Error
 from protocol.topic_partition import TopicPartition
 from tests.unit.coordinator.runtime import START_MS, FakeRuntime

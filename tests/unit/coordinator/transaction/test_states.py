@@ -14,6 +14,7 @@ from collections.abc import Callable
 import pytest
 
 from coordinator.transaction.producer_ids import TransactionalProducer
+from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from coordinator.transaction.states import (
     ADD_PARTITIONS,
     COMPLETE_ABORT,
@@ -29,7 +30,6 @@ from coordinator.transaction.states import (
     STATE_NAMES,
     TransactionState,
 )
-from coordinator.transaction.transaction_metadata import ProducerIdAndEpoch
 from protocol.errors import Error, KafkaError
 from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
 

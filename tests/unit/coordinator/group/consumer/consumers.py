@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coordinator.group.consumer.group import ConsumerGroup
-from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import MemberMemory
-from coordinator.group.ports import Client, KnownTopic
+from coordinator.group.ports import Client, Deferred, KnownTopic
 from coordinator.group.shard import GroupShard
 from coordinator.settings import ConsumerTimeouts, StreamsConfig
 from protocol.errors import Error, KafkaError

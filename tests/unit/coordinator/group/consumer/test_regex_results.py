@@ -11,7 +11,7 @@ import pytest
 from coordinator.group.consumer import regexes as regex_results
 from coordinator.group.consumer.group import ConsumerGroup
 from coordinator.group.consumer.regexes import MOST_RECORDED_IN_PASSING
-from coordinator.group.deferred import MOST_TRIES
+from coordinator.group.ports import MOST_TRIES
 from protocol.errors import Error
 from protocol.waiting import Waiting
 from tests.support.wishes import wishes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import MemberMemory
+from coordinator.group.ports import Deferred
 from coordinator.group.shard import GroupShard
 from coordinator.group.share.group import ShareGroup
 from coordinator.settings import ShareTimeouts, StreamsConfig

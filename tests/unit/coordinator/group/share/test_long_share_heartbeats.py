@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordinator.group.deferred import Deferred
+from coordinator.group.ports import Deferred
 from coordinator.group.share import heartbeats as long_heartbeat
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (

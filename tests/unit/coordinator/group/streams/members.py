@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coordinator.group.deferred import Deferred
 from coordinator.group.member_memory import MemberMemory
+from coordinator.group.ports import Deferred
 from coordinator.group.records import StreamsGroupRecord
 from coordinator.group.shard import GroupShard
 from coordinator.group.streams.group import StreamsGroup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coordinator.group import parts as journal
-from coordinator.group.deferred import Deferred
+from coordinator.group.ports import Deferred
 from coordinator.group.streams import heartbeats as long_heartbeat
 from coordinator.group.streams.heartbeats import StreamsAnswer
 from coordinator.settings import StreamsConfig

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from coordinator.timer_queue import FORGOTTEN_BEFORE_SWEEP, TimerQueue
+from broker.environment.scheduler import FORGOTTEN_BEFORE_SWEEP, TimerQueue
 
 
 class Clockwork:
@@ -136,7 +136,7 @@ def test_what_is_left_when_the_turn_is_over_fires_in_the_next_ones_and_ahead_of_
     assert fired == [["a"], ["a", "b"], ["a", "b", "d"], ["a", "b", "d", "at once"]]
 
 
-@pytest.mark.limit("coordinator.timer_queue.FORGOTTEN_BEFORE_SWEEP")
+@pytest.mark.limit("broker.environment.scheduler.FORGOTTEN_BEFORE_SWEEP")
 def test_what_was_cancelled_does_not_pile_up(clockwork: Clockwork) -> None:
     for number in range(10 * FORGOTTEN_BEFORE_SWEEP):
         clockwork.schedule(f"{number}", 1000)
