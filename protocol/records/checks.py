@@ -48,7 +48,13 @@ from protocol.records.batch import (
 )
 from protocol.records.records import Record, build_batch, parse_records, parse_stretch, seal_batch
 from protocol.records.validation_budget import ANY, Effort, TooMuchEffortError, Unpacked
-from protocol.records.walk import RecordSizeVarintError, RecordsShape, walk_records, walk_stretches
+from protocol.records.walk import (
+    RecordSizeVarintError,
+    RecordsShape,
+    sizes_of_bodies,
+    walk_records,
+    walk_stretches,
+)
 from protocol.wire.primitives import read_varint, read_varlong, to_int64
 
 _INT64 = Struct(">q")
@@ -70,9 +76,11 @@ TARGET_CODECS = {
 
 @dataclass(frozen=True, slots=True)
 class RecordRules:
-    """What a topic's configuration says of batches; the defaults are those of Kafka 4.3."""
+    """What a topic's configuration says of batches; the defaults are those of Kafka 4.4."""
 
     max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = _INT32_MAX
+    """Of one record of a compressed batch: its body, without its length."""
     message_timestamp_type: str = "CreateTime"
     before_max_ms: int = _INT64_MAX
     after_max_ms: int = 3_600_000
@@ -201,6 +209,8 @@ def validate(
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
         if unpacked is not None:
             unpacked.size_bytes = len(payload)
+        if len(payload) > rules.max_decompressed_message_bytes:
+            _check_bodies(payload, header.records_count, rules.max_decompressed_message_bytes, effort)
     # 3. The shape of its records, and which of them may be wrong.
     shape = _walk(payload, header, effort)
     skimmed = codec == target != compression.NONE
@@ -256,6 +266,19 @@ def _walk(payload: bytes | memoryview, header: BatchHeader, effort: Effort) -> R
         raise KafkaError(Error.INVALID_RECORD if compressed else Error.UNKNOWN_SERVER_ERROR) from error
     except CorruptRecordError as error:
         raise KafkaError(Error.INVALID_RECORD) from error
+
+
+def _check_bodies(payload: bytes | memoryview, count: int, most: int, effort: Effort) -> None:
+    """Kafka looks at a record's size before it unpacks the record (DefaultRecord.readFrom). Where sizes make no sense
+    it is the walk that says so."""
+    if count > effort.suspects:
+        raise TooMuchEffortError
+    try:
+        is_too_large = any(size > most for size in sizes_of_bodies(payload, count))
+    except (CorruptRecordError, IndexError):
+        return
+    if is_too_large:
+        raise KafkaError(Error.INVALID_RECORD)
 
 
 def _largest_unread(header: BatchHeader, rules: RecordRules, now_ms: int) -> int:

@@ -92,6 +92,16 @@ def walk_stretches(data: bytes, count: int, length: int) -> Iterator[tuple[int, 
         yield pos, RecordsShape(walk.min_delta, walk.max_delta, walk.has_null_key, walk.consecutive)
 
 
+def sizes_of_bodies(data: bytes | memoryview, count: int) -> Iterator[int]:
+    """What the length of each of `count` records says: the bytes behind it. Raises as a walk does where they can't be
+    gone through, when it comes to that: `CorruptRecordError`, `IndexError`."""
+    pos = 0
+    for _ in range(count):
+        at, end = _read_record_size(data, pos)
+        yield end - at
+        pos = end
+
+
 class _Walk:
     """How far the walk has come: the next record has `index` and begins at `pos`, the last one began at `start`."""
 
