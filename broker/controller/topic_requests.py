@@ -382,6 +382,7 @@ class TopicRequests:
     ) -> tuple[list[Message], Extended]:
         if len(wanted) > MAX_RECORDS_PER_REQUEST:
             raise too_many_records()
+        topic_decisions.check_additional(image, wanted)
         decided: list[Message] = []
         results: Extended = []
         pause = Pause()
