@@ -1,4 +1,4 @@
-"""The 340 settings of a Kafka 4.4 broker, its hidden ones, those that can only be set while it runs, and our own.
+"""The 350 settings of a Kafka 4.4 broker, its hidden ones, those that can only be set while it runs, and our own.
 
 They stand by family, in rows of `name: (type, default, validator, importance, update mode)`
 (`broker.config.definitions.Row`): the node itself, logs, coordinators, security, tiered storage. What is below the rows
@@ -193,6 +193,8 @@ LOG_ROWS: dict[str, Row] = {
         "cluster-wide",
     ),
     "log.preallocate": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
+    "log.remote.copy.lag.bytes": ("LONG", "-1", "[-1,...]", "MEDIUM", "cluster-wide"),
+    "log.remote.copy.lag.ms": ("LONG", "0", "[-1,...]", "MEDIUM", "cluster-wide"),
     "log.retention.bytes": ("LONG", "-1", "", "HIGH", "cluster-wide"),
     "log.retention.check.interval.ms": ("LONG", "300000", "[1,...]", "MEDIUM", "read-only"),
     "log.retention.hours": ("INT", "168", "", "HIGH", "read-only"),
@@ -204,6 +206,7 @@ LOG_ROWS: dict[str, Row] = {
     "log.roll.ms": ("LONG", None, "", "HIGH", "cluster-wide"),
     "log.segment.bytes": ("INT", "1073741824", "[1048576,...]", "HIGH", "cluster-wide"),
     "log.segment.delete.delay.ms": ("LONG", "60000", "[0,...]", "HIGH", "cluster-wide"),
+    "max.decompressed.message.bytes": ("INT", "2147483639", "[1,...,2147483639]", "MEDIUM", "cluster-wide"),
     "message.max.bytes": ("INT", "1048588", "[0,...]", "HIGH", "cluster-wide"),
     "min.insync.replicas": ("INT", "1", "[1,...]", "HIGH", "cluster-wide"),
     "num.partitions": ("INT", "1", "[1,...]", "MEDIUM", "read-only"),
@@ -221,6 +224,8 @@ INTERNAL_LOG_ROWS: dict[str, Row] = {
 COORDINATOR_ROWS: dict[str, Row] = {
     "add.partitions.to.txn.retry.backoff.max.ms": ("INT", "100", "[0,...]", "HIGH", "read-only"),
     "add.partitions.to.txn.retry.backoff.ms": ("INT", "20", "[1,...]", "HIGH", "read-only"),
+    "errors.deadletterqueue.auto.create.topics.enable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
+    "errors.deadletterqueue.topic.name.prefix": ("STRING", "dlq.", "", "MEDIUM", "cluster-wide"),
     "group.consumer.assignment.interval.ms": ("INT", "1000", "[0,...]", "MEDIUM", "cluster-wide"),
     "group.consumer.assignors": ("LIST", "uniform,range", "distinct, non-empty", "MEDIUM", "read-only"),
     "group.consumer.heartbeat.interval.ms": ("INT", "5000", "[1,...]", "MEDIUM", "read-only"),
@@ -276,6 +281,7 @@ COORDINATOR_ROWS: dict[str, Row] = {
     "group.share.record.lock.duration.ms": ("INT", "30000", "[1000,...,3600000]", "MEDIUM", "read-only"),
     "group.share.session.timeout.ms": ("INT", "45000", "[1,...]", "MEDIUM", "read-only"),
     "group.streams.assignment.interval.ms": ("INT", "1000", "[0,...]", "MEDIUM", "cluster-wide"),
+    "group.streams.assignors": ("LIST", "sticky", "distinct, non-empty", "MEDIUM", "read-only"),
     "group.streams.heartbeat.interval.ms": ("INT", "5000", "[1,...]", "MEDIUM", "read-only"),
     "group.streams.initial.rebalance.delay.ms": ("INT", "3000", "[0,...]", "MEDIUM", "read-only"),
     "group.streams.max.assignment.interval.ms": ("INT", "15000", "[0,...]", "MEDIUM", "read-only"),
@@ -287,7 +293,9 @@ COORDINATOR_ROWS: dict[str, Row] = {
     "group.streams.min.heartbeat.interval.ms": ("INT", "5000", "[1,...]", "MEDIUM", "read-only"),
     "group.streams.min.session.timeout.ms": ("INT", "45000", "[1,...]", "MEDIUM", "read-only"),
     "group.streams.num.standby.replicas": ("INT", "0", "[0,...]", "MEDIUM", "read-only"),
+    "group.streams.rack.aware.assignment.tags": ("LIST", "", "distinct", "LOW", "read-only"),
     "group.streams.session.timeout.ms": ("INT", "45000", "[1,...]", "MEDIUM", "read-only"),
+    "group.streams.topology.description.plugin.class": ("CLASS", None, "", "MEDIUM", "read-only"),
     "offset.metadata.max.bytes": ("INT", "4096", "", "HIGH", "read-only"),
     "offsets.commit.timeout.ms": ("INT", "5000", "[1,...]", "HIGH", "read-only"),
     "offsets.load.buffer.size": ("INT", "5242880", "[1,...]", "HIGH", "read-only"),
@@ -343,7 +351,16 @@ COORDINATOR_ROWS: dict[str, Row] = {
 
 # Kafka hides these (ConfigDef.defineInternal): accepted, described only where set.
 INTERNAL_COORDINATOR_ROWS: dict[str, Row] = {
+    "group.consumer.assignor.offload.enable": ("BOOLEAN", "true", "", "MEDIUM", "cluster-wide"),
     "group.consumer.regex.refresh.interval.ms": ("INT", "600000", "[10000,...]", "MEDIUM", "read-only"),
+    "group.share.assignor.offload.enable": ("BOOLEAN", "true", "", "MEDIUM", "cluster-wide"),
+    "group.share.dlq.manager.class.name": (
+        "STRING",
+        "org.apache.kafka.server.share.dlq.DefaultShareGroupDLQManager",
+        "",
+        "MEDIUM",
+        "read-only",
+    ),
     "group.share.initialize.retry.interval.ms": ("INT", "30000", "[1,...]", "LOW", "read-only"),
     "group.share.persister.class.name": (
         "STRING",
@@ -352,6 +369,12 @@ INTERNAL_COORDINATOR_ROWS: dict[str, Row] = {
         "MEDIUM",
         "read-only",
     ),
+    "group.streams.acceptable.recovery.lag": ("LONG", "10000", "[0,...]", "MEDIUM", "read-only"),
+    "group.streams.assignor.offload.enable": ("BOOLEAN", "true", "", "MEDIUM", "cluster-wide"),
+    "group.streams.max.warmup.replicas": ("INT", "20", "[0,...]", "MEDIUM", "read-only"),
+    "group.streams.min.task.offset.interval.ms": ("INT", "15000", "[1,...]", "MEDIUM", "read-only"),
+    "group.streams.num.warmup.replicas": ("INT", "2", "[0,...]", "MEDIUM", "read-only"),
+    "group.streams.task.offset.interval.ms": ("INT", "60000", "[1,...]", "MEDIUM", "read-only"),
     "producer.id.expiration.check.interval.ms": ("INT", "600000", "[1,...]", "LOW", "read-only"),
     "share.coordinator.cold.partition.snapshot.interval.ms": ("INT", "300000", "[1,...]", "LOW", "read-only"),
     "share.coordinator.state.topic.prune.interval.ms": ("INT", "300000", "[1,...]", "LOW", "read-only"),
@@ -395,6 +418,8 @@ SECURITY_ROWS: dict[str, Row] = {
     "sasl.login.retry.backoff.ms": ("LONG", "100", "", "LOW", "read-only"),
     "sasl.mechanism.controller.protocol": ("STRING", "GSSAPI", "", "HIGH", "read-only"),
     "sasl.mechanism.inter.broker.protocol": ("STRING", "GSSAPI", "", "MEDIUM", "per-broker"),
+    "sasl.oauthbearer.allow.unverified.audience": ("BOOLEAN", "false", "", "MEDIUM", "read-only"),
+    "sasl.oauthbearer.allow.unverified.issuer": ("BOOLEAN", "false", "", "MEDIUM", "read-only"),
     "sasl.oauthbearer.assertion.algorithm": (
         "STRING",
         "RS256",

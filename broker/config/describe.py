@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from broker.config.broker_config import SHOWN_AS_GIVEN
-from broker.config.broker_definitions import BROKER_ROWS, INTERNAL_BROKER_ROWS, broker_definition, synonyms_of
+from broker.config.broker_definitions import BROKER_ROWS, broker_definition, synonyms_of
 from broker.config.definitions import ConfigEntry, ConfigSource, ConfigSynonym, ConfigType, value_text
 from broker.config.topic_config import TOPIC_SYNONYMS, topic_definition, topic_values
 
@@ -28,12 +28,26 @@ def describe_topic(
         if name in TOPIC_SYNONYMS:
             broker_name = TOPIC_SYNONYMS[name][0][0]
             synonyms = _synonyms(config, broker_name, synonyms_of(broker_name), sensitive=False)
-        text = value_text(value)
+        text = overrides[name] if definition.internal else value_text(value)
         if name in overrides:
             synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.TOPIC_CONFIG))
         source = synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
         entries.append(ConfigEntry(name, text, source, False, False, definition.type, tuple(synonyms)))
-    return entries
+    return entries + unknown_entries(overrides, names, topic_definition, ConfigSource.TOPIC_CONFIG)
+
+
+def unknown_entries(
+    overrides: Mapping[str, str],
+    names: Collection[str] | None,
+    known: Callable[[str], object],
+    source: ConfigSource,
+) -> list[ConfigEntry]:
+    """What the log says of a resource and this broker has no definition of: it may be a password."""
+    return [
+        ConfigEntry(name, None, source, True, False, ConfigType.UNKNOWN, (ConfigSynonym(name, None, source),))
+        for name in overrides
+        if known(name) is None and (not names or name in names)
+    ]
 
 
 def describe_broker(config: BrokerConfig, names: Collection[str] | None = None) -> list[ConfigEntry]:
@@ -69,7 +83,7 @@ def _broker_entry(config: BrokerConfig, name: str, *, every_source: bool) -> Con
         value = None
     elif not every_source:
         value = config.dynamic_cluster[name]
-    elif definition is None:
+    elif definition is None or definition.internal:
         value = config.text_given(name)
     else:
         value = value_text(config.get(name))
@@ -101,9 +115,7 @@ def _synonyms(
     defaults: dict[str, str] = {}
     for other in synonym_names:
         definition = broker_definition(other)
-        text = (
-            None if definition is None or other in INTERNAL_BROKER_ROWS else config.default_text(definition)
-        )
+        text = None if definition is None else config.default_text(definition)
         if text is not None and other not in SHOWN_AS_GIVEN:
             defaults[other] = text
     found = [

@@ -18,6 +18,7 @@ TOPIC: dict[str, str] = {
     "compression.zstd.level": "How hard zstd tries, up to 22, where compression.type is zstd.",
     "delete.retention.ms": "How long the deletion of a key (a record without a value) stays in a compacted log, in "
     "milliseconds. A consumer that reads from the start has that long to see it.",
+    "errors.deadletterqueue.group.enable": "Whether share groups may write rejected records to the topic (KIP-1191).",
     "file.delete.delay.ms": "How long a file that isn't needed any more stays on the disk, in milliseconds.",
     "flush.messages": "After how many records the log is synced to the disk. Without it the operating system decides: "
     "a record survives the broker's death, not the machine's.",
@@ -31,6 +32,8 @@ TOPIC: dict[str, str] = {
     "local.retention.bytes": "With tiered storage: how many bytes stay on this broker; -2 means retention.bytes.",
     "local.retention.ms": "With tiered storage: how long records stay on this broker; -2 means retention.ms.",
     "max.compaction.lag.ms": "After how many milliseconds at the latest a record can be compacted.",
+    "max.decompressed.message.bytes": "The largest record of a compressed batch, in bytes, once it is decompressed. "
+    "Below the size of what is stored already, lookups by timestamp and compaction fail.",
     "max.message.bytes": "The largest batch that is accepted, in bytes, as it was compressed.",
     "message.timestamp.after.max.ms": "How far ahead of the broker's clock a record's timestamp may be, in "
     "milliseconds. Not looked at with LogAppendTime.",
@@ -43,6 +46,9 @@ TOPIC: dict[str, str] = {
     "min.insync.replicas": "How many replicas have to have a record before a producer with acks=all has its answer. "
     "Never more than there are replicas.",
     "preallocate": "Whether a new segment's file gets its full size at once.",
+    "remote.copy.lag.bytes": "With tiered storage: after how many newer bytes a segment is copied to it; -1 means "
+    "local.retention.bytes.",
+    "remote.copy.lag.ms": "With tiered storage: after how long a segment is copied to it; -1 means local.retention.ms.",
     "remote.log.copy.disable": "With tiered storage: whether nothing more is copied to it.",
     "remote.log.delete.on.disable": "With tiered storage: whether its data goes when it is turned off.",
     "remote.storage.enable": "Whether segments go to tiered storage too.",
@@ -78,6 +84,9 @@ BROKER: dict[str, str] = {
     "cordoned.log.dirs": "Log directories that get no new partitions; * for all.",
     "default.replication.factor": "How many replicas a topic has, where its creator doesn't say.",
     "delete.topic.enable": "Whether topics can be deleted.",
+    "errors.deadletterqueue.auto.create.topics.enable": "Whether a share group's dead letter queue comes into being "
+    "when it is needed.",
+    "errors.deadletterqueue.topic.name.prefix": "How the name of a dead letter queue has to begin.",
     "fetch.max.bytes": "The most that a Fetch is answered with, in bytes; a single larger batch is still sent.",
     "group.consumer.assignors": "The assignors of the consumer protocol (KIP-848), the first one by default.",
     "group.consumer.migration.policy": "Whether groups may go over between the classic and the consumer protocol.",
@@ -155,6 +164,9 @@ GROUP: dict[str, str] = {
     "consumer.assignment.interval.ms": "How much time lies between two assignments of a group at least.",
     "consumer.heartbeat.interval.ms": "How often a member of a consumer group (KIP-848) is told to send a heartbeat.",
     "consumer.session.timeout.ms": "After how long without a heartbeat a member of a consumer group is put out.",
+    "errors.deadletterqueue.copy.record.enable": "Whether a dead letter queue gets rejected records as they are, or "
+    "only headers that say where they are.",
+    "errors.deadletterqueue.topic.name": "The topic that a share group's rejected records go to; empty: none.",
     "share.assignment.interval.ms": "How much time lies between two assignments of a group at least.",
     "share.auto.offset.reset": "Where a share group begins: latest, earliest, or by_duration:PnDTnHnMn.nS before now.",
     "share.delivery.count.limit": "How often a record is delivered to a share group before it counts as spoilt.",
@@ -166,9 +178,11 @@ GROUP: dict[str, str] = {
     "share.renew.acknowledge.enable": "Whether a member of a share group may renew the lock of a record.",
     "share.session.timeout.ms": "After how long without a heartbeat a member of a share group is put out.",
     "streams.assignment.interval.ms": "How much time lies between two assignments of a group at least.",
+    "streams.assignor.name": "The assignor of a streams group, one of group.streams.assignors; by default the first.",
     "streams.heartbeat.interval.ms": "How often a member of a streams group (KIP-1071) is told to send a heartbeat.",
     "streams.initial.rebalance.delay.ms": "How long an empty streams group waits for more members.",
     "streams.num.standby.replicas": "How many standby copies each stateful task of a streams group has.",
+    "streams.rack.aware.assignment.tags": "By which tags of its clients a streams group's standby tasks are spread.",
     "streams.session.timeout.ms": "After how long without a heartbeat a member of a streams group is put out.",
 }
 

@@ -18,9 +18,10 @@ from broker.config.definitions import (
     Value,
     definition_of,
     parse_value,
+    trimmed,
     value_text,
 )
-from broker.config.describe import broker_synonyms
+from broker.config.describe import broker_synonyms, unknown_entries
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
@@ -54,12 +55,36 @@ GROUP_ROWS: dict[str, Row] = {
     "streams.num.standby.replicas": ("INT", "0", "[0,...]", "MEDIUM", "cluster-wide"),
     "streams.initial.rebalance.delay.ms": ("INT", "3000", "[0,...]", "MEDIUM", "cluster-wide"),
     "streams.assignment.interval.ms": ("INT", "1000", "[0,...]", "MEDIUM", "cluster-wide"),
+    "streams.rack.aware.assignment.tags": ("LIST", "", "distinct", "LOW", "cluster-wide"),
+    "streams.assignor.name": ("STRING", None, "", "MEDIUM", "cluster-wide"),
+    "errors.deadletterqueue.topic.name": ("STRING", "", "", "MEDIUM", "cluster-wide"),
+    "errors.deadletterqueue.copy.record.enable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
 }
 
-WITHOUT_SYNONYM = ("share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable")
+# Kafka hides these (ConfigDef.defineInternal): accepted, described only where set.
+INTERNAL_GROUP_ROWS: dict[str, Row] = {
+    "consumer.assignor.offload.enable": ("BOOLEAN", "true", "", "MEDIUM", "cluster-wide"),
+    "share.assignor.offload.enable": ("BOOLEAN", "true", "", "MEDIUM", "cluster-wide"),
+    "streams.assignor.offload.enable": ("BOOLEAN", "true", "", "MEDIUM", "cluster-wide"),
+    "streams.task.offset.interval.ms": ("INT", "60000", "[1,...]", "MEDIUM", "cluster-wide"),
+    "streams.num.warmup.replicas": ("INT", "2", "[0,...]", "MEDIUM", "cluster-wide"),
+    "streams.acceptable.recovery.lag": ("LONG", "10000", "[0,...]", "MEDIUM", "cluster-wide"),
+}
+
+WITHOUT_SYNONYM = (
+    "share.auto.offset.reset",
+    "share.isolation.level",
+    "share.renew.acknowledge.enable",
+    "errors.deadletterqueue.topic.name",
+    "errors.deadletterqueue.copy.record.enable",
+)
+
+_DLQ_TOPIC = "errors.deadletterqueue.topic.name"
+_TAGS = "streams.rack.aware.assignment.tags"
+_ASSIGNOR, _ASSIGNORS = "streams.assignor.name", "group.streams.assignors"
 
 # In the order of Kafka's checks: setting → the broker's settings that bound it from below and above.
-GROUP_BOUNDS: dict[str, tuple[str | None, str]] = {
+GROUP_BOUNDS: dict[str, tuple[str | None, str | None]] = {
     f"{kind}.{setting}": (f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}")
     for kind, settings in {
         "consumer": ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms"),
@@ -80,19 +105,29 @@ GROUP_BOUNDS: dict[str, tuple[str | None, str]] = {
         "group.streams.min.assignment.interval.ms",
         "group.streams.max.assignment.interval.ms",
     ),
+    "streams.task.offset.interval.ms": ("group.streams.min.task.offset.interval.ms", None),
+    "streams.num.warmup.replicas": (None, "group.streams.max.warmup.replicas"),
 }
+
+
+def group_row(name: str) -> Row | None:
+    """The row of a group's setting, a hidden one included; None for a name that isn't known."""
+    return GROUP_ROWS.get(name) or INTERNAL_GROUP_ROWS.get(name)
 
 
 def synonym_of(name: str) -> str | None:
     """The broker's setting that stands behind a group's."""
+    if name == _ASSIGNOR:
+        return _ASSIGNORS
     return None if name in WITHOUT_SYNONYM else f"group.{name}"
 
 
 def group_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
-    """All settings in force for a group. What the log says and is legal no more is brought within the bounds."""
+    """All settings in force for a group, and hidden ones where it has them. What the log says and is legal no more is
+    brought within the bounds (GroupConfig.evaluate)."""
     values = group_defaults(config)
     for name, text in overrides.items():
-        if name not in GROUP_ROWS:
+        if group_row(name) is None:
             continue
         try:
             values[name] = parsed_group_value(name, text)
@@ -100,7 +135,8 @@ def group_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str
             continue
         if name in GROUP_BOUNDS:
             lowest, highest = GROUP_BOUNDS[name]
-            value = min(group_number(values, name), config.get_int(highest))
+            value = group_number(values, name)
+            value = value if highest is None else min(value, config.get_int(highest))
             values[name] = value if lowest is None else max(value, config.get_int(lowest))
     return values
 
@@ -146,24 +182,28 @@ def describe_group(
     """A group's settings for DescribeConfigs; only those in `names` where there are any."""
     entries = []
     values = group_defaults(config) | {
-        name: parsed_group_value(name, text) for name, text in overrides.items() if name in GROUP_ROWS
+        name: parsed_group_value(name, text)
+        for name, text in overrides.items()
+        if group_row(name) is not None
     }
     for name, value in values.items():
         if names and name not in names:
             continue
-        definition = definition_of(name, GROUP_ROWS[name])
+        row = group_row(name)
+        assert row is not None
+        definition = definition_of(name, row)
         behind = synonym_of(name)
         if behind is None:
             synonyms = [ConfigSynonym(name, definition.default, ConfigSource.DEFAULT_CONFIG)]
         else:
             synonyms = broker_synonyms(config, behind)
-        text = value_text(value)
+        text = overrides[name] if name in INTERNAL_GROUP_ROWS else value_text(value)
         if name in overrides:
             synonyms.insert(0, ConfigSynonym(name, text, ConfigSource.GROUP_CONFIG))
         entries.append(
             ConfigEntry(name, text, synonyms[0].source, False, False, definition.type, tuple(synonyms))
         )
-    return entries
+    return entries + unknown_entries(overrides, names, group_row, ConfigSource.GROUP_CONFIG)
 
 
 def group_defaults(config: BrokerConfig) -> dict[str, Value]:
@@ -171,6 +211,7 @@ def group_defaults(config: BrokerConfig) -> dict[str, Value]:
     for name in GROUP_ROWS:
         behind = synonym_of(name)
         values[name] = _default_of_its_own(name) if behind is None else config.get(behind)
+    values[_ASSIGNOR] = config.get_list(_ASSIGNORS)[0]
     return values
 
 
@@ -182,7 +223,9 @@ def _default_of_its_own(name: str) -> Value:
 
 
 def parsed_group_value(name: str, text: str) -> Value:
-    value = parse_value(definition_of(name, GROUP_ROWS[name]), text)
+    row = group_row(name)
+    assert row is not None
+    value = parse_value(definition_of(name, row), text)
     if name == "share.auto.offset.reset" and not _is_reset(str(value)):
         raise ConfigError(f"Invalid value {text} for configuration {name}: {_RESET} is expected", name)
     return value
@@ -215,29 +258,72 @@ def group_number(values: Mapping[str, Value], name: str) -> int:
 
 
 def check_group_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> None:
-    """Names, values, and the broker's bounds for them. Raises KafkaError(INVALID_CONFIG)."""
+    """Names, values, and the broker's bounds for them: of those that are given alone, whatever the broker's own are.
+
+    Raises KafkaError(INVALID_CONFIG).
+    """
     for name in overrides:
-        if name not in GROUP_ROWS:
+        if group_row(name) is None:
             raise _invalid(f"Unknown group config name: {name}")
-    values = group_defaults(config)
+    tags = _split(overrides.get(_TAGS, ""))
+    if len(set(tags)) != len(tags):  # asked of the text: what is read has each element once
+        raise _invalid(f"{_TAGS} must not contain duplicate tag keys.")
     try:
-        for name in GROUP_ROWS:
-            if name in overrides:
-                values[name] = parsed_group_value(name, overrides[name])
+        values = {
+            name: parsed_group_value(name, overrides[name])
+            for name in (*GROUP_ROWS, *INTERNAL_GROUP_ROWS)
+            if name in overrides
+        }
     except ConfigError as error:
         raise _invalid(str(error)) from None
-    for name, (lowest, highest) in GROUP_BOUNDS.items():
-        if name.endswith("assignment.interval.ms") and name not in overrides:
-            continue
-        value = group_number(values, name)
-        if lowest is not None and value < config.get_int(lowest):
-            raise _invalid(f"{name} must be greater than or equal to {lowest}")
-        if value > config.get_int(highest):
-            raise _invalid(f"{name} must be less than or equal to {highest}")
+    for name, bounds in GROUP_BOUNDS.items():
+        if name in values:
+            _check_bounds(config, name, group_number(values, name), *bounds)
+    if _ASSIGNOR in values and values[_ASSIGNOR] not in config.get_list(_ASSIGNORS):
+        registered = ", ".join(config.get_list(_ASSIGNORS))
+        raise _invalid(
+            f"{_ASSIGNOR} '{values[_ASSIGNOR]}' is not a registered task assignor. "
+            f"Registered assignors are: [{registered}]."
+        )
     for kind in ("consumer", "share", "streams"):
         session, heartbeat = f"{kind}.session.timeout.ms", f"{kind}.heartbeat.interval.ms"
-        if group_number(values, session) <= group_number(values, heartbeat):
-            raise _invalid(f"{session} must be greater than {heartbeat}")
+        given = [name for name in (session, heartbeat) if name in values]
+        if given:
+            in_force = {name: config.get(f"group.{name}") for name in (session, heartbeat)} | values
+            if group_number(in_force, session) <= group_number(in_force, heartbeat):
+                raise _invalid(f"{session} must be greater than {heartbeat}")
+    _check_dead_letter_queue(str(values.get(_DLQ_TOPIC, "")))
+
+
+def _check_bounds(
+    config: BrokerConfig, name: str, value: int, lowest: str | None, highest: str | None
+) -> None:
+    least = None if lowest is None else config.get_int(lowest)
+    most = None if highest is None else config.get_int(highest)
+    if (least is None or value >= least) and (most is None or value <= most):
+        return
+    if least is None:
+        raise _invalid(f"{name} must be less than or equal to {most}")
+    if most is None:
+        raise _invalid(f"{name} must be greater than or equal to {least}")
+    raise _invalid(f"{name} must be in the range {least} to {most} inclusive.")
+
+
+def _check_dead_letter_queue(topic: str) -> None:
+    """Kafka refuses names of internal topics alone (KIP-1191). Here no name can be set: nothing is written to such a
+    topic yet, and a record that was rejected would be gone."""
+    if topic.startswith("__"):
+        raise _invalid(f"{_DLQ_TOPIC}: DLQ topic name must not start with '__'")
+    if topic:
+        raise _invalid(
+            f"{_DLQ_TOPIC}: this broker doesn't write dead letter queues yet: a rejected record would be lost"
+        )
+
+
+def _split(text: str) -> list[str]:
+    """A list's elements as they are written, empty ones and repetitions too."""
+    stripped = trimmed(text)
+    return [part.strip(" \t\n\x0b\f\r") for part in stripped.split(",")] if stripped else []
 
 
 def _invalid(message: str) -> KafkaError:

@@ -42,7 +42,10 @@ def check_alterations(alterations: Sequence[Alteration]) -> None:
     known = logger_levels()
     for name, operation, level in alterations:
         if operation not in (SET, DELETE, APPEND, SUBTRACT):
-            raise KafkaError(Error.UNKNOWN_SERVER_ERROR)
+            raise KafkaError(
+                Error.INVALID_REQUEST,
+                f"Unknown operation type {operation} is not allowed for the BROKER_LOGGER resource",
+            )
         if operation not in (SET, DELETE):
             raise KafkaError(
                 Error.INVALID_REQUEST, f"Operation {operation} is not allowed for the BROKER_LOGGER resource"

@@ -206,6 +206,7 @@ def check_reconfiguration(now: BrokerConfig, after: BrokerConfig) -> None:
         _check_threads(name, now.get_int(name), after.get_int(name))
     if changed & _LOG_SETTINGS:
         _check_local_retention(after)
+        _check_remote_copy_lag(after)
     if any(_concerns_listeners(name) for name in changed):
         for listener in now.listeners:
             _check_fixed_settings(listener.name, now, after)
@@ -299,6 +300,20 @@ def _check_local_retention(after: BrokerConfig) -> None:
         if local > whole:
             raise invalid_value(
                 name, str(local), f"Value must not be more than {whole_name} property value: {whole}"
+            )
+
+
+def _check_remote_copy_lag(after: BrokerConfig) -> None:
+    """A segment is copied to tiered storage before it goes from here (KIP-1241)."""
+    for name, local_name, whole in (
+        ("log.remote.copy.lag.ms", "log.local.retention.ms", _retention_ms(after)),
+        ("log.remote.copy.lag.bytes", "log.local.retention.bytes", after.get_int("log.retention.bytes")),
+    ):
+        lag, local = after.get_int(name), after.get_int(local_name)
+        kept = whole if local == -2 else local
+        if lag > 0 and 0 <= kept < lag:
+            raise invalid_value(
+                name, str(lag), f"Value must not exceed {local_name} (effective value: {kept})"
             )
 
 

@@ -70,6 +70,8 @@ _AT_LEAST = "greater than or equal to"
 _AT_MOST = "less than or equal to"
 _BELOW = "less than"
 
+_TAGS = "group.streams.rack.aware.assignment.tags"
+
 _RETENTION = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
 
 
@@ -95,6 +97,10 @@ def check_consistency(get: Callable[[str], Value], touched: Collection[str]) -> 
     if assignors in touched and len(_strings(get(assignors))) != 1:
         found = len(_strings(get(assignors)))
         raise ConfigError(f"{assignors} must contain exactly one assignor, but found {found}", assignors)
+    assignors = "group.streams.assignors"
+    for name in _strings(get(assignors)) if assignors in touched else ():
+        if name != "sticky":  # Kafka's only one; a class of a user's own is to us not there
+            raise invalid_value(assignors, name, "Class cannot be found")
 
 
 def _holds(left: float, relation: str, right: float) -> bool:
@@ -111,6 +117,9 @@ def _relations() -> Iterator[tuple[str, str, str]]:
             yield f"{group}.{what}", _AT_MOST, f"{group}.max.{what}"
         yield f"{group}.heartbeat.interval.ms", _BELOW, f"{group}.session.timeout.ms"
     yield "group.streams.num.standby.replicas", _AT_MOST, "group.streams.max.standby.replicas"
+    interval = "group.streams.task.offset.interval.ms"
+    yield interval, _AT_LEAST, "group.streams.min.task.offset.interval.ms"
+    yield "group.streams.num.warmup.replicas", _AT_MOST, "group.streams.max.warmup.replicas"
 
 
 def _check_logs(get: Callable[[str], Value], touched: Collection[str]) -> None:
@@ -311,6 +320,12 @@ def _agree(proposal: Proposal) -> None:
     check_consistency(proposal.after.get, proposal.wanted)
 
 
+def _have_each_tag_once(proposal: Proposal) -> None:
+    tags = [tag.strip() for tag in (proposal.config.text_given(_TAGS) or "").split(",")]
+    if len(set(tags)) != len(tags):  # asked of the text: what is read has each element once
+        raise ConfigError(f"{_TAGS} must not contain duplicate tag keys.", _TAGS)
+
+
 def _find_their_controllers(proposal: Proposal) -> None:
     check_quorum(proposal.config)
 
@@ -361,7 +376,7 @@ def _suit_a_subscription(proposal: Proposal) -> None:
 
 
 CHECKS: dict[Occasion, tuple[Callable[[Proposal], None], ...]] = {
-    Occasion.START: (_agree, _find_their_controllers),
+    Occasion.START: (_agree, _have_each_tag_once, _find_their_controllers),
     Occasion.REPLAY: (_can_be_altered, _are_hosts, _are_legal_by_now),
     Occasion.ALTER_BROKER: (
         _can_be_altered,

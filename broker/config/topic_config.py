@@ -1,4 +1,4 @@
-"""A topic's configuration: its 33 settings and `internal.segment.bytes`, what is legal, and what is in force.
+"""A topic's configuration: its 37 settings and `internal.segment.bytes`, what is legal, and what is in force.
 
 What is in force is the topic's own settings over the broker's over the defaults. A topic's own are called overrides
 here: they are the ConfigRecords of the metadata log, by name, as text. The rows are in the order in which Kafka
@@ -42,6 +42,7 @@ TOPIC_ROWS: dict[str, Row] = {
     "retention.bytes": ("LONG", "-1", "", "MEDIUM", "cluster-wide"),
     "retention.ms": ("LONG", "604800000", "[-1,...]", "MEDIUM", "cluster-wide"),
     "max.message.bytes": ("INT", "1048588", "[0,...]", "MEDIUM", "cluster-wide"),
+    "max.decompressed.message.bytes": ("INT", "2147483639", "[1,...,2147483639]", "MEDIUM", "cluster-wide"),
     "index.interval.bytes": ("INT", "4096", "[0,...]", "MEDIUM", "cluster-wide"),
     "delete.retention.ms": ("LONG", "86400000", "[0,...]", "MEDIUM", "cluster-wide"),
     "min.compaction.lag.ms": ("LONG", "0", "[0,...]", "MEDIUM", "cluster-wide"),
@@ -77,7 +78,10 @@ TOPIC_ROWS: dict[str, Row] = {
     "local.retention.ms": ("LONG", "-2", "[-2,...]", "MEDIUM", "cluster-wide"),
     "local.retention.bytes": ("LONG", "-2", "[-2,...]", "MEDIUM", "cluster-wide"),
     "remote.log.copy.disable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
+    "remote.copy.lag.ms": ("LONG", "0", "[-1,...]", "MEDIUM", "cluster-wide"),
+    "remote.copy.lag.bytes": ("LONG", "-1", "[-1,...]", "MEDIUM", "cluster-wide"),
     "remote.log.delete.on.disable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
+    "errors.deadletterqueue.group.enable": ("BOOLEAN", "false", "", "MEDIUM", "cluster-wide"),
 }
 
 INTERNAL_TOPIC_ROWS: dict[str, Row] = {
@@ -98,6 +102,7 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
         ("log.retention.hours", _HOUR_MS),
     ),
     "max.message.bytes": (("message.max.bytes", 1),),
+    "max.decompressed.message.bytes": (("max.decompressed.message.bytes", 1),),
     "index.interval.bytes": (("log.index.interval.bytes", 1),),
     "delete.retention.ms": (("log.cleaner.delete.retention.ms", 1),),
     "min.compaction.lag.ms": (("log.cleaner.min.compaction.lag.ms", 1),),
@@ -117,6 +122,8 @@ TOPIC_SYNONYMS: dict[str, tuple[tuple[str, int], ...]] = {
     "message.timestamp.after.max.ms": (("log.message.timestamp.after.max.ms", 1),),
     "local.retention.ms": (("log.local.retention.ms", 1),),
     "local.retention.bytes": (("log.local.retention.bytes", 1),),
+    "remote.copy.lag.ms": (("log.remote.copy.lag.ms", 1),),
+    "remote.copy.lag.bytes": (("log.remote.copy.lag.bytes", 1),),
 }
 """A topic's setting -> the broker's (name, factor to the topic's unit), the strongest first."""
 
@@ -138,7 +145,7 @@ one turn of the loop, some 200 batches of one small record."""
 
 
 def broker_log_defaults(config: BrokerConfig) -> dict[str, Value]:
-    """All 33 settings of a topic that has none of its own."""
+    """All 37 settings of a topic that has none of its own."""
     values: dict[str, Value] = {}
     for name in TOPIC_ROWS:
         for broker_name, factor in TOPIC_SYNONYMS.get(name, ()):
@@ -156,7 +163,7 @@ def broker_log_defaults(config: BrokerConfig) -> dict[str, Value]:
 
 
 def topic_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Value]:
-    """The settings in force for a topic: all 33, and `internal.segment.bytes` where the topic has it.
+    """The settings in force for a topic: all 37, and `internal.segment.bytes` where the topic has it.
 
     Overrides come from the log, where an earlier version may have let pass what is out of range today: they
     are taken as they are. A name that isn't known, or a text that makes no value, counts for nothing.
@@ -177,7 +184,7 @@ def topic_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str
 
 
 def effective_topic_configs(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """What CreateTopics v5+ lists of a new topic: all 33 by name, and hidden ones where the topic has them.
+    """What CreateTopics v5+ lists of a new topic: all 37 by name, and hidden ones where the topic has them.
 
     Unlike DescribeConfigs, which shows values as they were understood (`true`, `1.0E-6`), Kafka shows them
     here as they were written (` TRUE `, `.000001`), and lists no synonyms.
@@ -245,6 +252,7 @@ def log_config_of_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> L
         flush_ms=number("flush.ms"),
         index_interval_bytes=min(number("index.interval.bytes"), MOST_BETWEEN_INDEX_ENTRIES),
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
+        max_decompressed_message_bytes=number("max.decompressed.message.bytes"),
         max_message_bytes=number("max.message.bytes"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),

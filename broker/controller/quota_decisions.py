@@ -167,6 +167,8 @@ def _parts(entity: Entity) -> list[records.EntityData]:
 def _check_value(keys: Mapping[str, int | None], key: str, value: float) -> None:
     if key not in keys:
         raise KafkaError(Error.INVALID_REQUEST, f"Invalid configuration key {key}")
+    if not math.isfinite(value):
+        raise KafkaError(Error.INVALID_REQUEST, f"Quota {key} must be a finite number")
     if value <= 0:
         raise KafkaError(Error.INVALID_REQUEST, f"Quota {key} must be greater than 0")
     most = keys[key]

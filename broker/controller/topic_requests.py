@@ -326,6 +326,19 @@ def check_total(topics: Iterable[CreatableTopic], default_partitions: int) -> No
         )
 
 
+def check_additional(image: ClusterImage, topics: Iterable[CreatePartitionsTopic]) -> None:
+    """As `check_total`, of partitions that are added; what will be refused anyway doesn't count."""
+    total = 0
+    for wanted in topics:
+        topic = image.topics.get(wanted.name)
+        if topic is not None:
+            total += max(0, wanted.count - len(topic.partitions))
+    if total > MAX_PARTITIONS_PER_REQUEST:
+        raise KafkaError(
+            Error.POLICY_VIOLATION, "Excessively large number of additional partitions per request."
+        )
+
+
 def removed_topic(topic: TopicImage) -> list[Message]:
     return [records.RemoveTopicRecord(topic_id=topic.topic_id)]
 
@@ -636,6 +649,7 @@ class TopicRequests:
     ) -> tuple[list[Message], Extended]:
         if len(wanted) > MAX_RECORDS_PER_REQUEST:
             raise too_many_records()
+        check_additional(image, wanted)
         decided: list[Message] = []
         results: Extended = []
         pause = Pause()

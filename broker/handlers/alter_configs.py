@@ -28,9 +28,13 @@ async def handle(
     context: RequestContext,
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse:
+    rights = ConfigRights(node.authorizer, context, security.Operation.ALTER_CONFIGS)
+
     def check(resource: AlterConfigsResource) -> bool:
         kind, name = resource.resource_type, resource.resource_name
         check_request([Alteration(each.name, AlterConfigOp.SET, each.value) for each in resource.configs])
+        if kind == BROKER_RESOURCE:
+            rights.require(kind, name)
         check_resource(node.node_id, kind, name, loggers=False)
         if kind == BROKER_RESOURCE:
             stored = node.metadata.image.configs.get((kind, name), {})
@@ -48,7 +52,6 @@ async def handle(
         assert isinstance(told, AlterConfigsResponse)
         asked.answered(told.responses)
         return AlterConfigsResponse(responses=asked.responses)
-    rights = ConfigRights(node.authorizer, context, security.Operation.ALTER_CONFIGS)
     return await replaced_here(asked, node, rights, request)
 
 

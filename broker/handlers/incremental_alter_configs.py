@@ -43,13 +43,8 @@ async def handle(
         kind, name = resource.resource_type, resource.resource_name
         alterations = _alterations(resource)
         check_request(alterations)
-        if kind == BROKER_LOGGER_RESOURCE:
-            refusal = rights.refusal(kind, name)
-            if refusal is not None:
-                try:
-                    raise refusal
-                finally:
-                    del refusal  # its traceback holds this frame
+        if kind in (BROKER_LOGGER_RESOURCE, BROKER_RESOURCE):
+            rights.require(kind, name)
         check_resource(node.node_id, kind, name, loggers=True)
         if kind == BROKER_LOGGER_RESOURCE:
             logger_levels.check_alterations(alterations)

@@ -211,6 +211,7 @@ class HostedTopic:
         self.config = config
         self.rules = RecordRules(
             max_message_bytes=config.max_message_bytes,
+            max_decompressed_message_bytes=config.max_decompressed_message_bytes,
             message_timestamp_type=config.message_timestamp_type,
             before_max_ms=config.message_timestamp_before_max_ms,
             after_max_ms=config.message_timestamp_after_max_ms,

@@ -290,3 +290,12 @@ class ConfigRights:
         if self._authorizer.allows(self._context, self._operation, resource_type, name):
             return None
         return denied(resource_type)
+
+    def require(self, config_resource_type: int, name: str) -> None:
+        """Raises what `refusal` says, where it says anything."""
+        refusal = self.refusal(config_resource_type, name)
+        if refusal is not None:
+            try:
+                raise refusal
+            finally:
+                del refusal  # its traceback holds this frame

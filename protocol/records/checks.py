@@ -75,9 +75,11 @@ TARGET_CODECS = {
 
 @dataclass(frozen=True, slots=True)
 class RecordRules:
-    """What a topic's configuration says of batches; the defaults are those of Kafka 4.3."""
+    """What a topic's configuration says of batches; the defaults are those of Kafka 4.4."""
 
     max_message_bytes: int = 1_048_588
+    max_decompressed_message_bytes: int = _INT32_MAX
+    """Of one record of a compressed batch: its body, without its length."""
     message_timestamp_type: str = "CreateTime"
     before_max_ms: int = _INT64_MAX
     after_max_ms: int = 3_600_000
@@ -228,6 +230,8 @@ def validate(
             raise KafkaError(Error.UNKNOWN_SERVER_ERROR) from error
         if unpacked is not None:
             unpacked.size_bytes = len(payload)
+        if len(payload) > rules.max_decompressed_message_bytes:
+            _check_bodies(payload, header.records_count, rules.max_decompressed_message_bytes, effort)
     # 3. The shape of its records, and which of them may be wrong.
     try:
         shape = walk_records(payload, count, effort)
@@ -263,6 +267,19 @@ def validate(
     ):
         return _new_tuple(CheckedBatch, (batch, header))  # as nearly always
     return _store(batch, header, rules, now_ms, largest)
+
+
+def _check_bodies(payload: bytes | memoryview, count: int, most: int, effort: Effort) -> None:
+    """Kafka looks at a record's size before it unpacks the record (DefaultRecord.readFrom). Where sizes make no sense
+    it is the walk that says so."""
+    if count > effort.suspects:
+        raise TooMuchEffortError
+    try:
+        is_too_large = any(size > most for size in sizes_of_bodies(payload, count))
+    except (CorruptRecordError, IndexError):
+        return
+    if is_too_large:
+        raise KafkaError(Error.INVALID_RECORD)
 
 
 def _largest_unread(header: BatchHeader, rules: RecordRules, now_ms: int) -> int:
@@ -433,6 +450,16 @@ def walk_stretches(data: bytes, count: int, length: int) -> Iterator[tuple[int, 
         walk.min_delta, walk.max_delta, walk.has_null_key = 1 << 63, -1 << 63, False
         walk.go_on(min(count, walk.index + length))
         yield pos, RecordsShape(walk.min_delta, walk.max_delta, walk.has_null_key, walk.consecutive)
+
+
+def sizes_of_bodies(data: bytes | memoryview, count: int) -> Iterator[int]:
+    """What the length of each of `count` records says: the bytes behind it. Raises as a walk does where they can't be
+    gone through, when it comes to that: `CorruptRecordError`, `IndexError`."""
+    pos = 0
+    for _ in range(count):
+        at, end = _read_record_size(data, pos)
+        yield end - at
+        pos = end
 
 
 class _Walk:

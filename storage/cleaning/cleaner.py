@@ -68,7 +68,9 @@ def _clean_segments(
             try:
                 for segment in group:
                     transactions.add(index.collect(segment.base_offset, ends[segment]))
-                    reading = SegmentBatches(files, plan.directory, segment)
+                    reading = SegmentBatches(
+                        files, plan.directory, segment, plan.settings.max_decompressed_message_bytes
+                    )
                     try:
                         yield from copying.copy(reading, target)
                     finally:
@@ -116,7 +118,9 @@ class MapBuilding:
             if end <= plan.first_dirty_offset:
                 continue
             self._transactions.add(index.collect(segment.base_offset, end))
-            reading = SegmentBatches(self._files, plan.directory, segment)
+            reading = SegmentBatches(
+                self._files, plan.directory, segment, plan.settings.max_decompressed_message_bytes
+            )
             try:
                 full = yield from self._take_segment(reading)
             finally:

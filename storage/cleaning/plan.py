@@ -43,6 +43,7 @@ class CleaningSettings(NamedTuple):
     segment_index_bytes: int
     index_interval_bytes: int
     delete_retention_ms: int
+    max_decompressed_message_bytes: int
 
 
 class CleaningPlan(NamedTuple):

@@ -25,6 +25,7 @@ from protocol.records.batch import (
     crc32c,
     read_header,
 )
+from protocol.records.checks import sizes_of_bodies
 from protocol.records.records import ABORT, COMMIT, read_control_type, read_records
 from storage.cleaning.plan import SegmentSizes, UncleanableError
 from storage.files import LOG_SUFFIX, TXN_INDEX_SUFFIX, File, Files, file_path, offset_of
@@ -37,10 +38,12 @@ _INT32 = Struct(">i")
 class SegmentBatches:
     """Goes once through a segment that nobody writes to."""
 
-    def __init__(self, files: Files, directory: str, segment: SegmentSizes) -> None:
+    def __init__(self, files: Files, directory: str, segment: SegmentSizes, most_body_bytes: int) -> None:
+        """`most_body_bytes`: of a record of a compressed batch, larger ones can't be cleaned."""
         self._files = files
         self._file = File(file_path(directory, segment.base_offset, LOG_SUFFIX))
         self._segment = segment
+        self._most_body_bytes = most_body_bytes
         self._position = 0
 
     def __iter__(self) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -84,8 +87,22 @@ class SegmentBatches:
         if not header.attributes & compression.CODEC_MASK:
             return bytes(batch[BATCH_OVERHEAD:])
         try:
-            return bytes(compression.decompress(header.compression, batch[BATCH_OVERHEAD:]))
+            payload = bytes(compression.decompress(header.compression, batch[BATCH_OVERHEAD:]))
         except (compression.DecompressionError, compression.CodecUnavailableError) as failure:
+            raise self.error(f"the records at offset {header.base_offset}: {failure}") from failure
+        if len(payload) > self._most_body_bytes:
+            self._check_bodies(header, payload)
+        return payload
+
+    def _check_bodies(self, header: BatchHeader, payload: bytes) -> None:
+        try:
+            for size in sizes_of_bodies(payload, header.records_count):
+                if size > self._most_body_bytes:
+                    raise self.error(
+                        f"the records at offset {header.base_offset}: one of {size} bytes is larger than "
+                        f"max.decompressed.message.bytes={self._most_body_bytes}"
+                    )
+        except (CorruptRecordError, IndexError) as failure:
             raise self.error(f"the records at offset {header.base_offset}: {failure}") from failure
 
     def control_type(self, header: BatchHeader, batch: memoryview) -> int | None:

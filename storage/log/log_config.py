@@ -1,8 +1,11 @@
-"""What a topic's configuration says to its partitions' logs, in the units and with the defaults of Kafka 4.3."""
+"""What a topic's configuration says to its partitions' logs, in the units and with the defaults of Kafka 4.4."""
 
 from dataclasses import dataclass, field
 
 LONG_MAX = 2**63 - 1
+
+LARGEST_RECORD_BODY_BYTES = 2**31 - 1 - 8
+"""What Java can hold in one array, and so no limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,8 @@ class LogConfig:
     flush_ms: int = LONG_MAX
     index_interval_bytes: int = 4096
     max_compaction_lag_ms: int = LONG_MAX
+    max_decompressed_message_bytes: int = LARGEST_RECORD_BODY_BYTES
+    """Of one record of a compressed batch: its body, which is what its length counts."""
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = LONG_MAX

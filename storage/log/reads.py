@@ -7,7 +7,8 @@ Source: org.apache.kafka.storage LocalLog.read, LogSegment.read.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from itertools import repeat
 from struct import Struct
 from typing import NamedTuple, TypeAlias, cast
 
@@ -24,6 +25,7 @@ from protocol.records.batch import (
     CorruptRecordError,
     walk_batches,
 )
+from protocol.records.checks import sizes_of_bodies
 from protocol.records.compression import CodecUnavailableError, DecompressionError
 from protocol.records.records import parse_stretch
 from protocol.records.validation_budget import ANY, Effort, TooMuchEffortError
@@ -336,13 +338,16 @@ class BatchSearch(NamedTuple):
     header: BatchHeader
     timestamp_ms: int
     start_offset: int
+    most_body_bytes: int
+    """Of a record of a compressed batch: `max.decompressed.message.bytes`."""
     place: str
 
     def __await__(self) -> Generator[BatchSearch, TimestampOffset | None, TimestampOffset | None]:
         return (yield self)
 
     def find(self, effort: Effort = ANY) -> TimestampOffset | None:
-        """Raises KafkaError (CORRUPT_MESSAGE); TooMuchEffortError."""
+        """Raises KafkaError (CORRUPT_MESSAGE; INVALID_RECORD for a record larger than the topic takes by now, no
+        further than the one that is looked for); TooMuchEffortError."""
         header = self.header
         if header.records_count > effort.records:
             raise TooMuchEffortError
@@ -352,7 +357,13 @@ class BatchSearch(NamedTuple):
                 payload = compression.decompress(header.compression, payload, effort)
             # of a view nothing is copied: a record's value may be all of the batch
             data = cast("bytes", memoryview(payload))
-            for record in parse_stretch(header, data, 0, header.records_count):
+            count = header.records_count
+            sizes: Iterable[int] = repeat(0)
+            if header.compression != compression.NONE and len(data) > self.most_body_bytes:
+                sizes = sizes_of_bodies(data, count)
+            for size, record in zip(sizes, parse_stretch(header, data, 0, count), strict=False):
+                if size > self.most_body_bytes:
+                    raise KafkaError(Error.INVALID_RECORD)
                 if record.timestamp >= self.timestamp_ms and record.offset >= self.start_offset:
                     return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
         except CodecUnavailableError:
@@ -431,7 +442,7 @@ async def search_for_timestamp(log: LogState, timestamp_ms: int) -> TimestampOff
             is_reached = True
             if header.last_offset < start_offset:
                 continue
-            offset = await _search_of(segment, (position, header), timestamp_ms, start_offset)
+            offset = await _search_of(log, segment, (position, header), timestamp_ms, start_offset)
             if offset is not None:
                 return offset
             _check_is_there(log, segment)
@@ -475,7 +486,7 @@ async def search_for_max_timestamp(log: LogState) -> TimestampOffset | None:
         return None
     segment, position, header = best
     _check_is_there(log, segment)
-    return await _search_of(segment, (position, header), header.max_timestamp, 0)
+    return await _search_of(log, segment, (position, header), header.max_timestamp, 0)
 
 
 async def _latest_batch(log: LogState, segment: Segment, passed: _Passed) -> tuple[int, BatchHeader] | None:
@@ -507,8 +518,19 @@ def _check_is_there(log: LogState, segment: Segment) -> None:
 
 
 def _search_of(
-    segment: Segment, found: tuple[int, BatchHeader], timestamp_ms: int, start_offset: int
+    log: LogState,
+    segment: Segment,
+    found: tuple[int, BatchHeader],
+    timestamp_ms: int,
+    start_offset: int,
 ) -> BatchSearch:
     position, header = found
     batch = segment.files.read(segment.log, header.size_bytes, position)
-    return BatchSearch(batch, header, timestamp_ms, start_offset, f"{segment.log.path} at {position}")
+    return BatchSearch(
+        batch,
+        header,
+        timestamp_ms,
+        start_offset,
+        log.config.max_decompressed_message_bytes,
+        f"{segment.log.path} at {position}",
+    )

@@ -81,6 +81,7 @@ def cleaning_plan(
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
             delete_retention_ms=config.delete_retention_ms,
+            max_decompressed_message_bytes=config.max_decompressed_message_bytes,
         ),
     )
 

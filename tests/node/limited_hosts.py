@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from broker.controller.controller_result import ControllerResult
+from broker.controller.image import ClusterImage
 from broker.handlers import alter_client_quotas, incremental_alter_configs
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.endpoints import HostNames
@@ -15,7 +17,9 @@ from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
+from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
 from tests.compare.plain import message_from
+from tests.support.submitting import unexpected
 from tests.support.whole_server import handled
 
 OVERRIDES = "max.connections.per.ip.overrides"
@@ -53,6 +57,17 @@ def set_quota(
     context: Any = SimpleNamespace(api_version=1, client_id="c", principal=ANONYMOUS)
     (entry,) = handled(node, alter_client_quotas, context, message_from(APIS[49].request, fields, 1)).entries
     return Error(entry.error_code)
+
+
+def store_quota(node: Server, name: str | None, value: float, *, kind: str = "ip", key: str = RATE) -> None:
+    """As the log of an earlier version may have it, which took what is no number."""
+    part = EntityData(entity_type=kind, entity_name=name)
+    record = ClientQuotaRecord(entity=[part], key=key, value=value)
+
+    async def decide(image: ClusterImage) -> ControllerResult[None]:
+        return ControllerResult([record], lambda error: None)
+
+    node.controller.submit(decide, lambda answer: None, unexpected)
 
 
 def admits(limits: ConnectionLimits, host: str) -> int:

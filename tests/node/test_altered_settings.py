@@ -357,6 +357,7 @@ def test_a_loggers_level_is_set_and_given_back() -> None:
         (Alteration("root", SET, "LOUD"), Error.INVALID_CONFIG),
         (Alteration("root", DELETE, None), Error.INVALID_REQUEST),
         (Alteration("root", 2, "INFO"), Error.INVALID_REQUEST),
+        (Alteration("root", 4, "INFO"), Error.INVALID_REQUEST),
     ],
 )
 def test_a_logger_is_not_altered_where_that_makes_no_sense(alteration: Alteration, error: Error) -> None:

@@ -158,7 +158,7 @@ async def test_the_settings_of_a_new_topic_are_kept_from_who_may_not_see_them(tm
         [],
     )
     assert a.topic_id == node.metadata.image.topics["a"].topic_id
-    assert (b.topic_config_error_code, b.num_partitions, len(b.configs)) == (Error.NONE, 1, 33)
+    assert (b.topic_config_error_code, b.num_partitions, len(b.configs)) == (Error.NONE, 1, 37)
 
 
 def deletion(*names: str, ids: tuple[bytes, ...] = ()) -> dict[str, Any]:
@@ -277,19 +277,35 @@ async def test_settings_are_altered_by_who_may(
     assert node.metadata.next_offset == before
 
 
-async def test_a_broker_looks_at_its_settings_before_anybody_asks_who_may_alter_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "of",
+    [
+        ("", ("log.retention.ms", "x")),
+        ("77", ("log.retention.ms", "5")),
+        ("x", ("no.such", "5")),
+    ],
+)
+@pytest.mark.parametrize("incremental", [True, False])
+async def test_a_broker_asks_who_may_alter_its_settings_before_it_looks_at_them(
+    tmp_path: Path, of: tuple[str, tuple[str, str]], incremental: bool
+) -> None:
     node, authorizer = await guarded(tmp_path)
     authorizer.deny(Operation.ALTER_CONFIGS, CLUSTER)
-    fields = {"resources": [resource(BROKER_CONFIG, "", ("log.retention.ms", "x"))], "validate_only": False}
-    (result,) = ask(node, incremental_alter_configs, 44, 1, fields).responses
-    assert result.error_code == Error.INVALID_REQUEST
-    kept = resource(
-        BROKER_CONFIG, "", ("min.insync.replicas", ""), operation=1
-    )  # what eligible replicas forbid
-    (result,) = ask(
-        node, incremental_alter_configs, 44, 1, {"resources": [kept], "validate_only": False}
-    ).responses
+    name, setting = of
+    handler, key, version = (incremental_alter_configs, 44, 1) if incremental else (alter_configs, 33, 2)
+    asked = resource(BROKER_CONFIG, name, setting, operation=0 if incremental else None)
+    (result,) = ask(node, handler, key, version, {"resources": [asked], "validate_only": False}).responses
     assert result.error_code == DENIED_CLUSTER
+
+
+async def test_a_request_that_makes_no_sense_is_refused_to_everybody(tmp_path: Path) -> None:
+    node, authorizer = await guarded(tmp_path)
+    authorizer.deny(Operation.ALTER_CONFIGS, CLUSTER)
+    twice = resource(BROKER_CONFIG, "", ("log.retention.ms", "5"), ("log.retention.ms", "6"))
+    (result,) = ask(
+        node, incremental_alter_configs, 44, 1, {"resources": [twice], "validate_only": False}
+    ).responses
+    assert result.error_code == Error.INVALID_REQUEST
 
 
 async def test_loggers_are_set_by_who_may_alter_the_clusters_settings(tmp_path: Path) -> None:

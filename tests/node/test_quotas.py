@@ -358,3 +358,17 @@ async def test_an_entity_has_a_bound_on_its_parts(node: Server, more: int) -> No
     else:
         assert told == [(Error.NONE, None, 1)] * 2
     assert node.quotas.enforced == (not more)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+async def test_a_quota_has_to_be_a_finite_number(node: Server, value: float) -> None:
+    entry = AlterEntryData(
+        entity=[AlteredPart(entity_type="client-id", entity_name="c")],
+        ops=[OpData(key="producer_byte_rate", value=value)],
+    )
+    answered = await Client(Straight(node)).answer(AlterClientQuotasRequest(entries=[entry]), 1)
+    (refused,) = answered.entries
+    assert (refused.error_code, refused.error_message) == (
+        Error.INVALID_REQUEST,
+        "Quota producer_byte_rate must be a finite number",
+    )

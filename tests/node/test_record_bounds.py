@@ -11,7 +11,7 @@ import pytest
 
 from broker.controller import controller, metadata_log
 from broker.controller.controller import MAX_RECORDS_PER_REQUEST
-from broker.controller.topic_requests import NewPartitions
+from broker.controller.topic_requests import MAX_PARTITIONS_PER_REQUEST, NewPartitions
 from broker.handlers import (
     alter_client_quotas,
     delete_topics,
@@ -194,8 +194,28 @@ async def test_partitions_past_the_bound_are_never_made(
         return make(self, index, replicas)
 
     monkeypatch.setattr(NewPartitions, "record", counted)
-    assert grow(node, ("a", 2**31 - 1), only=True) == {"a": Error.UNKNOWN_SERVER_ERROR}
-    assert len(made) == MAX_RECORDS_PER_REQUEST + 1
+    assert grow(node, ("a", 2**31 - 1), only=True) == {"a": Error.POLICY_VIOLATION}
+    assert made == []
+
+
+@pytest.mark.limit("broker.controller.topic_requests.MAX_PARTITIONS_PER_REQUEST")
+async def test_more_additional_partitions_than_may_be_are_refused_to_every_topic(node: Server) -> None:
+    most = MAX_PARTITIONS_PER_REQUEST
+    create(node, ("a", 1), ("b", 2))
+    assert grow(node, ("a", most), ("b", 4), ("nowhere", 5), only=True) == {
+        "a": Error.POLICY_VIOLATION,
+        "b": Error.POLICY_VIOLATION,
+        "nowhere": Error.POLICY_VIOLATION,
+    }
+    assert grow(node, ("a", most), ("b", 3), ("nowhere", most), only=True) == {
+        "a": Error.NONE,
+        "b": Error.NONE,
+        "nowhere": Error.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert grow(node, ("a", most + 1), ("b", 1), only=True) == {
+        "a": Error.NONE,
+        "b": Error.INVALID_PARTITIONS,
+    }
 
 
 async def test_the_quota_is_asked_before_assignments_are_looked_at(node: Server) -> None:

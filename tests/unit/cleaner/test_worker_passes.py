@@ -29,7 +29,7 @@ PLAN = CleaningPlan(
     max_keys=1,
     producers=array("q", [7, 8, 1, 0, 10, -1]),
     keep_txn_index=False,
-    settings=CleaningSettings(1, 1, 1, 1),
+    settings=CleaningSettings(1, 1, 1, 1, 1),
 )
 
 

@@ -229,6 +229,23 @@ def test_what_asks_for_nothing_special_is_not_refused(values: dict[str, str]) ->
             "Disabling the 'classic' protocol is not supported.",
         ),
         (
+            {"group.streams.assignors": "sticky,mine"},
+            "Invalid value mine for configuration group.streams.assignors: Class cannot be found",
+        ),
+        (
+            {"group.streams.task.offset.interval.ms": "14999"},
+            "group.streams.task.offset.interval.ms must be greater than or equal to "
+            "group.streams.min.task.offset.interval.ms",
+        ),
+        (
+            {"group.streams.num.warmup.replicas": "21"},
+            "group.streams.num.warmup.replicas must be less than or equal to group.streams.max.warmup.replicas",
+        ),
+        (
+            {"group.streams.rack.aware.assignment.tags": "a, b,a"},
+            "group.streams.rack.aware.assignment.tags must not contain duplicate tag keys.",
+        ),
+        (
             {"group.share.assignors": "a,b"},
             "group.share.assignors must contain exactly one assignor, but found 2",
         ),

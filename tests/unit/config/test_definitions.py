@@ -9,7 +9,8 @@ import pytest
 from broker.config import broker_definitions
 from broker.config import topic_config as topic_definitions
 from broker.config.broker_definitions import broker_definition, synonyms_of, without_listener
-from broker.config.definitions import ConfigDef, ConfigType, parse_value, validate
+from broker.config.definitions import ConfigDef, ConfigType, definition_of, parse_value, validate
+from broker.config.group_config import GROUP_ROWS
 from broker.config.topic_config import topic_definition
 
 DATA = Path(__file__).parent / "data"
@@ -59,9 +60,23 @@ def test_a_topic_setting_is_as_kafka_documents_it(row: list[str]) -> None:
     assert documented(definition) == valid
 
 
+@pytest.mark.parametrize("row", table("group_configs.tsv"), ids=lambda row: row[0])
+def test_a_groups_setting_is_as_kafka_documents_it(row: list[str]) -> None:
+    name, type_name, default, valid, importance = row
+    definition = definition_of(name, GROUP_ROWS[name])
+    assert (definition.type.name, definition.default, definition.importance) == (
+        type_name,
+        None if default == "null" else default,
+        importance,
+    )
+    if name != "share.auto.offset.reset":  # which has a check of its own
+        assert documented(definition) == valid
+
+
 def test_there_are_no_settings_that_kafka_does_not_have() -> None:
     assert sorted(broker_definitions.BROKER_ROWS) == sorted(row[0] for row in table("broker_configs.tsv"))
     assert sorted(topic_definitions.TOPIC_ROWS) == sorted(row[0] for row in table("topic_configs.tsv"))
+    assert sorted(GROUP_ROWS) == sorted(row[0] for row in table("group_configs.tsv"))
 
 
 def test_every_default_is_legal() -> None:

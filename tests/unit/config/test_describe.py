@@ -114,11 +114,31 @@ def test_the_hidden_segment_size_shows_only_where_it_is_set() -> None:
     assert topic("internal.segment.bytes", {"internal.segment.bytes": "1000"}).source is TOPIC
 
 
+def test_what_is_not_known_of_a_topic_shows_without_a_value() -> None:
+    entries = by_name(describe_topic(config(), {"foo.bar": "2"}))
+    expected = (ConfigSynonym("foo.bar", None, TOPIC),)
+    assert entries["foo.bar"] == ConfigEntry(
+        "foo.bar", None, TOPIC, True, False, ConfigType.UNKNOWN, expected
+    )
+    assert describe_topic(config(), {"foo.bar": "2"}, ["segment.ms"]) == describe_topic(
+        config(), {}, ["segment.ms"]
+    )
+
+
+def test_a_hidden_broker_setting_shows_as_it_is_written_and_has_its_default_behind_it() -> None:
+    name = "group.share.assignor.offload.enable"
+    broker = config()
+    set_dynamic(broker, cluster={name: "FALSE"})
+    entry = broker_entry(name, broker)
+    assert (entry.value, entry.source, entry.read_only) == ("FALSE", CLUSTER, False)
+    assert synonyms(entry) == [(name, "FALSE", CLUSTER), (name, "true", DEFAULT)]
+
+
 def test_only_the_names_asked_for_are_described() -> None:
     assert [entry.name for entry in describe_topic(config(), {}, ["retention.ms", "nope"])] == [
         "retention.ms"
     ]
-    assert len(describe_topic(config(), {}, [])) == 33
+    assert len(describe_topic(config(), {}, [])) == 37
     assert [entry.name for entry in describe_broker(config(), ["node.id"])] == ["node.id"]
 
 
@@ -129,7 +149,7 @@ def broker_entry(name: str, broker: BrokerConfig | None = None) -> ConfigEntry:
     return by_name(describe_broker(broker or config()))[name]
 
 
-def test_a_broker_lists_kafkas_340_settings() -> None:
+def test_a_broker_lists_kafkas_350_settings() -> None:
     assert {entry.name for entry in describe_broker(config({}))} == set(BROKER_ROWS)
 
 

@@ -134,6 +134,9 @@ def test_followers_threads_count_from_their_old_setting_where_only_that_is_given
         [("log.local.retention.ms", SET, "6"), ("log.retention.ms", SET, "5")],
         [("log.local.retention.bytes", SET, "-1"), ("log.retention.bytes", SET, "5")],
         [("log.local.retention.bytes", SET, "6"), ("log.retention.bytes", SET, "5")],
+        [("log.remote.copy.lag.ms", SET, "604800001")],
+        [("log.remote.copy.lag.ms", SET, "6"), ("log.local.retention.ms", SET, "5")],
+        [("log.remote.copy.lag.bytes", SET, "6"), ("log.retention.bytes", SET, "5")],
     ],
 )
 def test_no_more_is_kept_here_than_in_all(changes: list[Change]) -> None:
@@ -145,6 +148,10 @@ def test_no_more_is_kept_here_than_in_all(changes: list[Change]) -> None:
     [
         [("log.local.retention.ms", SET, "604800000")],
         [("log.local.retention.ms", SET, "-2")],
+        [("log.remote.copy.lag.ms", SET, "604800000")],
+        [("log.remote.copy.lag.ms", SET, "-1")],
+        [("log.remote.copy.lag.bytes", SET, "6")],
+        [("log.remote.copy.lag.bytes", SET, "5"), ("log.retention.bytes", SET, "5")],
         [("log.local.retention.ms", SET, "-1"), ("log.retention.ms", SET, "-2")],
         [("log.local.retention.bytes", SET, "-1")],
         [("log.local.retention.bytes", SET, "5")],

@@ -254,10 +254,10 @@ def created(broker: BrokerConfig, overrides: dict[str, str]) -> dict[str, tuple[
     return {entry.name: (entry.value, entry.source) for entry in effective_topic_configs(broker, overrides)}
 
 
-def test_a_new_topic_lists_all_33_settings_by_name() -> None:
+def test_a_new_topic_lists_all_37_settings_by_name() -> None:
     entries = effective_topic_configs(config(), {})
     assert [entry.name for entry in entries] == sorted(TOPIC_ROWS)
-    assert len(entries) == 33
+    assert len(entries) == 37
     assert {(entry.is_sensitive, entry.read_only) for entry in entries} == {(False, False)}
 
 

@@ -17,6 +17,7 @@ from protocol.records.checks import (
     validate,
 )
 from protocol.records.records import build_batch, read_records
+from protocol.records.validation_budget import LITTLE, TooMuchEffortError
 from tests.support.record_bytes import NOW_MS, batch, record
 
 PLAIN = batch([record(0), record(1)])
@@ -287,3 +288,32 @@ def test_the_level_of_the_topic_is_used() -> None:
 def test_a_batch_in_the_topics_codec_is_not_packed_again() -> None:
     data = batch([record(0)], attributes=compression.GZIP)
     assert _validate(data, compression_type="gzip", compression_level=9).batch == data
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_compressed_record_may_be_as_large_as_the_topic_takes(codec: int) -> None:
+    records = [record(0), record(1, value=bytes(1000)), record(2)]
+    body = len(records[1]) - 2  # behind its size
+    _validate(batch(records, attributes=codec), max_decompressed_message_bytes=body)
+    sent = batch(records, attributes=codec)
+    assert _error(sent, max_decompressed_message_bytes=body - 1) == Error.INVALID_RECORD
+
+
+@pytest.mark.parametrize("target", ["producer", "gzip"])
+def test_a_record_that_came_uncompressed_may_be_larger(target: str) -> None:
+    _validate(batch([record(0)]), max_decompressed_message_bytes=1, compression_type=target)
+
+
+def test_the_size_of_a_compressed_record_counts_before_its_time_and_its_key() -> None:
+    sent = batch([record(0, key=None), record(1, value=bytes(100))], attributes=1)
+    with pytest.raises(KafkaError) as caught:
+        _validate(sent, max_decompressed_message_bytes=50, compacted=True)
+    assert not isinstance(caught.value, RecordValidationError)
+
+
+def test_many_compressed_records_are_measured_where_it_harms_nobody() -> None:
+    sent = batch([record(index) for index in range(4_001)], attributes=1)
+    rules = RecordRules(max_decompressed_message_bytes=100)
+    with pytest.raises(TooMuchEffortError):
+        validate(memoryview(sent), rules, NOW_MS, "clicks", 3, LITTLE)
+    validate(memoryview(sent), rules, NOW_MS, "clicks", 3)

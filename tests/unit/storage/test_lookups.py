@@ -1,6 +1,7 @@
 """Offsets by time."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from protocol.errors import Error, KafkaError
 from protocol.records import compression
 from protocol.records.batch import BatchHeader
+from protocol.records.records import build_batch
 from protocol.records.validation_budget import LITTLE, TooMuchEffortError
 from storage.log import reads as lookups
 from storage.log.partition_log import PartitionLog, TimestampOffset
@@ -264,3 +266,25 @@ def test_a_flipped_bit_of_an_index_leads_no_search_astray(tmp_path: Path, index:
         found = [log.offset_for_timestamp(95 + 10 * number) for number in range(20)]
         assert found == [TimestampOffset(100 + 10 * number, number, 0) for number in range(20)], bit
         log.close()
+
+
+@pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
+def test_a_compressed_record_larger_than_the_topic_takes_by_now_ends_the_search(
+    tmp_path: Path, codec: int
+) -> None:
+    """No further than the one that is looked for. Uncompressed ones may be any."""
+    written = open_log(tmp_path, index_interval_bytes=0)
+    values = [(10, b"k", b"v", ()), (20, b"k", bytes(100), ()), (30, b"k", b"v", ())]
+    append(written, build_batch(values, codec=codec))
+    written.config = replace(written.config, max_decompressed_message_bytes=108)
+    assert written.offset_for_timestamp(30) == TimestampOffset(30, 2, 0)
+    written.config = replace(written.config, max_decompressed_message_bytes=107)
+    assert written.offset_for_timestamp(10) == TimestampOffset(10, 0, 0)
+    if codec == compression.NONE:
+        assert written.offset_for_timestamp(15) == TimestampOffset(20, 1, 0)
+        assert written.offset_of_max_timestamp() == TimestampOffset(30, 2, 0)
+        return
+    for search in (lambda: written.offset_for_timestamp(15), written.offset_of_max_timestamp):
+        with pytest.raises(KafkaError) as refused:
+            search()
+        assert refused.value.error is Error.INVALID_RECORD

@@ -6,7 +6,11 @@ from storage.cleaning.cleaner import MAX_SEGMENTS_IN_GROUP, group_segments
 from storage.cleaning.plan import CleaningSettings, SegmentSizes
 
 SETTINGS = CleaningSettings(
-    segment_bytes=100, segment_index_bytes=50, index_interval_bytes=4096, delete_retention_ms=0
+    segment_bytes=100,
+    segment_index_bytes=50,
+    index_interval_bytes=4096,
+    delete_retention_ms=0,
+    max_decompressed_message_bytes=1,
 )
 
 

@@ -1,5 +1,6 @@
 """What makes a partition uncleanable, and what only looks odd."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +136,26 @@ def test_a_batch_of_thousands_of_records_is_gone_through_piece_by_piece(tmp_path
     assert clean_log(log).stats.records_written == 3000
     assert offsets(log) == list(range(6000, 9000))
     assert not header_at(log, 8000).attributes & DELETE_HORIZON_BIT
+
+
+def test_a_compressed_record_larger_than_the_topic_takes_by_now_isnt_cleaned(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    for value in (b"v", bytes(100)):
+        append(log, build_batch([(NOW_MS, b"a", value, ())], codec=1))
+    closed(log)
+    log.config = replace(log.config, max_decompressed_message_bytes=107)
+    with pytest.raises(UncleanableError, match=r"one of 108 bytes is larger than max\.decompressed\.message"):
+        clean_log(log)
+    log.config = replace(log.config, max_decompressed_message_bytes=108)
+    clean_log(log)
+    assert offsets(log)[0] == 1
+
+
+def test_an_uncompressed_record_may_be_larger_than_the_topic_takes_compressed(tmp_path: Path) -> None:
+    log = compacted_log(tmp_path)
+    for value in (b"v", bytes(100)):
+        append(log, build_batch([(NOW_MS, b"a", value, ())]))
+    closed(log)
+    log.config = replace(log.config, max_decompressed_message_bytes=1)
+    clean_log(log)
+    assert offsets(log)[0] == 1
