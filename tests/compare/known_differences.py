@@ -52,8 +52,8 @@ _STREAMS_JOIN = {
     "member_id": "one",
     "member_epoch": 2,
     "heartbeat_interval_ms": 5_000,
-    "acceptable_recovery_lag": 0,
-    "task_offset_interval_ms": 0,
+    "acceptable_recovery_lag_legacy": 0,
+    "task_offset_interval_ms": 60_000,
     "status": [
         {
             "status_code": 1,

@@ -21,6 +21,7 @@ from ..streams_requests import (
     streams_beat,
     streams_join,
     subtopology,
+    task_offsets,
     tasks_in,
     topic_info,
     topology,
@@ -32,6 +33,7 @@ STEPS = 60
 SEEDS = 8
 MEMBERS = ("anna", "bert", "cleo", "dora", "emil", "fred")
 PROCESSES = {"anna": "p", "bert": "p", "cleo": "q", "dora": "q", "emil": "r", "fred": "s"}
+INSTANCES = ("i", "j", None, None)
 
 Assigned = tuple[dict[str, list[int]], dict[str, list[int]]]
 
@@ -41,6 +43,7 @@ class Known:
 
     def __init__(self) -> None:
         self.epoch = 0
+        self.instance: str | None = None
         self.tasks: Assigned = ({}, {})
 
 
@@ -85,17 +88,23 @@ class History:
                 describe_streams(self.play, self.case("the group"), self.group)
         self.play.note(self.case("records"), records_of(self.play, self.group, self.topic, self.other))
 
-    def ask(self, what: str, member: str, fields: dict[str, Any]) -> None:
+    def ask(self, what: str, member: str, fields: dict[str, Any]) -> Any:
         answer = self.play.ask(self.case(what), "StreamsGroupHeartbeat", 0, fields)
         if answer.error_code == 0:
             known = self.members.setdefault(member, Known())
             known.epoch = answer.member_epoch
             known.tasks = tasks_in(answer) or known.tasks
+        return answer
 
     def somebody_joins(self) -> None:
         member = self.chance.choice(MEMBERS)
-        fields = streams_join(self.group, member, self.topology, PROCESSES[member])
-        self.ask("a join", member, fields)
+        instance = self.chance.choice(INSTANCES)
+        fields = streams_join(self.group, member, self.topology, PROCESSES[member], instance_id=instance)
+        answer = self.ask("a join", member, fields)
+        if answer.error_code == 0 and instance is not None:
+            for each in [each for each in self.members if self.members[each].instance == instance]:
+                self.members[each].instance = None
+            self.members[member].instance = instance
 
     def somebody(self) -> tuple[str, Known] | None:
         if not self.members:
@@ -110,10 +119,16 @@ class History:
         member, known = found
         active, standby = known.tasks
         says: dict[str, Any] = {"active": active, "standby": standby}
+        told = {each: {number: self.chance.randrange(9) for number in range(2)} for each in "012"}
+        more = self.chance.choice(
+            ({}, {}, {"task_offsets": task_offsets(told)}, {"instance_id": known.instance})
+        )
         self.ask(
             "a heartbeat",
             member,
-            streams_beat(self.group, member, known.epoch, **self.chance.choice((says, says, says, {}))),
+            streams_beat(
+                self.group, member, known.epoch, **self.chance.choice((says, says, says, {})), **more
+            ),
         )
 
     def somebody_changes(self) -> None:
@@ -133,8 +148,9 @@ class History:
     def somebody_leaves(self) -> None:
         found = self.somebody()
         if found is not None:
-            member, _ = found
-            fields = streams_beat(self.group, member, -1)
+            member, known = found
+            epoch = self.chance.choice((-1, -2)) if known.instance is not None else -1
+            fields = streams_beat(self.group, member, epoch, instance_id=known.instance)
             self.play.ask(self.case("a leave"), "StreamsGroupHeartbeat", 0, fields)
             del self.members[member]
 
