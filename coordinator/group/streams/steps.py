@@ -294,7 +294,7 @@ class TaskTargetStep:
             detail = "Assignment delayed due to the configured initial rebalance delay."
             decision.tell(StatusCode.ASSIGNMENT_DELAYED, detail)
             return
-        decision.target = decision.target_so_far or _target_before(group, decision.new.member_id)
+        decision.target = _target_in_force(group, decision.replaced_id or decision.new.member_id)
         if group.assignment_epoch >= decision.epoch:
             self._remember(decision, group.targets)
             return
@@ -324,7 +324,8 @@ class TaskTargetStep:
         self, decision: StreamsDecision, targets: Mapping[str, TargetTasks] | JavaMap[str, TargetTasks]
     ) -> None:
         """Kafka refines assignments, and remembers what it made of one for as long as that is in force, whoever leaves;
-        it makes nothing of it yet (`AssignmentRefiner`)."""
+        it makes nothing of it yet (`AssignmentRefiner`). A conscious difference: whoever asks for a static member's
+        instance and is refused takes that member's part of it in Kafka 4.4.0, which gives up all its tasks then."""
         group, epoch = decision.group, decision.target_epoch
         if self._groups.get(group.group_id) is not group or not decision.config.num_warmup_replicas:
             return
@@ -404,11 +405,11 @@ def _was_refined(decision: StreamsDecision, epoch: int, refined: Mapping[str, Ta
     decision.group.refined, decision.group.refined_epoch = refined, epoch
 
 
-def _target_before(group: StreamsGroup, member_id: str) -> TargetTasks:
-    """Of somebody whom the assignment in force doesn't know, or no more."""
-    if group.refined_epoch != group.assignment_epoch:
-        return NO_TARGET_TASKS
-    return group.refined.get(member_id, NO_TARGET_TASKS)
+def _target_in_force(group: StreamsGroup, member_id: str) -> TargetTasks:
+    """As it was made, whose order members are told; as its record says it where that isn't remembered. Also of somebody
+    who has left since, and is back."""
+    refined = group.refined.get(member_id) if group.refined_epoch == group.assignment_epoch else None
+    return group.target_of(member_id) if refined is None else refined
 
 
 class _Found:

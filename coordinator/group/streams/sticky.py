@@ -299,4 +299,12 @@ def _sets(tasks: Sequence[Task]) -> TaskSets:
     found: TaskSets = JavaMap()
     for subtopology_id, partition in each:
         found.compute_if_absent(subtopology_id, JavaSet()).add(partition)
-    return found
+    return _copied(found)
+
+
+def _copied(tasks: TaskSets) -> TaskSets:
+    """As Kafka's `TargetAssignmentBuilder` does: entry by entry, in a table that grows by that."""
+    copied: TaskSets = JavaMap()
+    for subtopology_id, partitions in tasks.items():
+        copied[subtopology_id] = partitions
+    return copied

@@ -98,7 +98,8 @@ class History:
 
     def somebody_joins(self) -> None:
         member = self.chance.choice(MEMBERS)
-        instance = self.chance.choice(INSTANCES)
+        taken = [known.instance for known in self.members.values()]
+        instance = self.chance.choice([each for each in INSTANCES if each is None or each not in taken])
         fields = streams_join(self.group, member, self.topology, PROCESSES[member], instance_id=instance)
         answer = self.ask("a join", member, fields)
         if answer.error_code == 0 and instance is not None:

@@ -226,6 +226,16 @@ def test_a_large_group_takes_a_static_member_back_as_well() -> None:
     assert groups.group.static_members == {"one": "uno", "two": "two"}
 
 
+def test_whoever_is_refused_an_instance_takes_nothing_from_its_owner() -> None:
+    """A conscious difference: see `TaskTargetStep`."""
+    groups = unknown()
+    groups.enter("one", "p", instance="i")
+    assert Error(groups.enter("new", "r", instance="i").error_code) is UNRELEASED
+    assert groups.refused("new", 3, instance="i") is FENCED
+    groups.settle()
+    assert groups.holds("one") == {"0": [3, 4, 5]}
+
+
 def test_who_takes_anothers_place_before_the_next_assignment_has_its_part_and_the_other_nothing() -> None:
     groups = away()
     groups.config = StreamsConfig(initial_rebalance_delay_ms=0, assignment_interval_ms=10_000)
