@@ -33,6 +33,7 @@ STEPS = 60
 SEEDS = 8
 MEMBERS = ("anna", "bert", "cleo", "dora", "emil", "fred")
 PROCESSES = {"anna": "p", "bert": "p", "cleo": "q", "dora": "q", "emil": "r", "fred": "s"}
+OFFSETS_PARTITIONS = 3
 INSTANCES = ("i", "j", None, None)
 
 Assigned = tuple[dict[str, list[int]], dict[str, list[int]]]
@@ -69,7 +70,8 @@ class History:
         return f"{self.seed}.{self.step}.{self.count} {what}"
 
     def run(self) -> None:
-        coordinator_is_there(self.play, self.group)
+        beside = [self.play.name(f"beside{number}") for number in range(OFFSETS_PARTITIONS)]
+        coordinator_is_there(self.play, self.group, *beside)
         self.play.quietly("StreamsGroupHeartbeat", 0, streams_join(self.group, "anna", self.topology, "p"))
         until_internal_topics_are_there(self.play, streams_beat(self.group, "anna", 2))
         for self.step in range(STEPS):
@@ -85,8 +87,16 @@ class History:
                 )
             )()
             if self.step % 5 == 0:
+                self.something_is_written()
                 describe_streams(self.play, self.case("the group"), self.group)
         self.play.note(self.case("records"), records_of(self.play, self.group, self.topic, self.other))
+
+    def something_is_written(self) -> None:
+        """To each partition of `__consumer_offsets`: what a heartbeat that wrote nothing has found out of the topology
+        Kafka doesn't show before that."""
+        for number in range(OFFSETS_PARTITIONS):
+            fields = commit(self.play.name(f"beside{number}"), (self.topic, 0, self.step))
+            self.play.quietly("OffsetCommit", 9, fields)
 
     def ask(self, what: str, member: str, fields: dict[str, Any]) -> Any:
         answer = self.play.ask(self.case(what), "StreamsGroupHeartbeat", 0, fields)
