@@ -237,8 +237,6 @@ class StreamsHeartbeats:
         group = self._group(request, records, effects)
         owned = OwnedTasks(request.active_tasks, request.standby_tasks, request.warmup_tasks)
         old, replaced = _member(group, request, owned, records)
-        if replaced is not None:
-            effects.append(partial(self.sessions.cancel_all, request.group_id, replaced.member_id))
         brought_bytes = brought_by_streams_heartbeat(request, client, group, old, self._parts.topics)
         if brought_bytes > 0:
             self._parts.member_memory.check(brought_bytes, self._parts.runtime.now_ms())
@@ -246,6 +244,9 @@ class StreamsHeartbeats:
         is_static = request.instance_id is not None
         decision = StreamsDecision(group, config, owned, old, new, replaced, is_static, records)
         decision.effects += effects
+        if replaced is not None:
+            end = partial(self.sessions.cancel_all, request.group_id, replaced.member_id)
+            decision.once_written.append(end)
         return decision
 
     def _is_little(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> bool:

@@ -175,16 +175,19 @@ class TopologyStep:
             decision.effects.append(partial(log.info, said, group.group_id, decision.epoch, validated_epoch))
 
     def _hear_offsets(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> None:
+        """Of a group that isn't there yet they aren't kept: another one takes its place, as in Kafka."""
         if request.task_offsets is None and request.task_end_offsets is None:
             return
+        group, member_id = decision.group, decision.new.member_id
         decision.offsets = decision.offsets.updated(request.task_offsets, request.task_end_offsets)
-        group = decision.group
+        if self._groups.get(group.group_id) is not group:
+            return
         if (
-            self._groups.get(group.group_id) is group
-        ):  # else another one takes its place, which knows none, as in Kafka
-            decision.effects.append(
-                partial(group.task_offsets.__setitem__, decision.new.member_id, decision.offsets)
-            )
+            member_id in group.members
+        ):  # a static one that comes back loses them with the records, as in Kafka
+            decision.effects.append(partial(_keep_offsets, group, member_id, decision.offsets))
+        else:
+            decision.once_written.append(lambda: _keep_offsets(decision.group, member_id, decision.offsets))
 
     def _topology(self, decision: StreamsDecision, sent: groups_streams.Topology | None) -> StreamsTopology:
         """The group's, or the first one, which it keeps until it ends."""
@@ -229,6 +232,10 @@ class TopologyStep:
         """A group that wasn't there yet looks once more at its next heartbeat, as in Kafka."""
         decision.group.configured = configured
         decision.group.was_refreshed(self._runtime.now_ms(), decision.epoch)
+
+
+def _keep_offsets(group: StreamsGroup, member_id: str, offsets: TaskOffsets) -> None:
+    group.task_offsets[member_id] = offsets
 
 
 def _is_to_be_assigned_anew(old: StreamsMember, new: StreamsMember) -> bool:

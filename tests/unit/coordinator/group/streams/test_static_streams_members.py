@@ -11,6 +11,7 @@ import pytest
 from coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from coordinator.settings import StreamsConfig
 from protocol.errors import Error
+from protocol.messages.groups_streams import TaskOffset
 from tests.unit.coordinator.group.streams.members import StreamsMembers, subtopology, told, topology
 
 MEMBER, TARGET_EPOCH, TARGET, CURRENT, GROUP = 19, 20, 21, 22, 17
@@ -176,6 +177,20 @@ def test_the_time_limit_of_who_was_replaced_ends() -> None:
     groups.report("uno")
     groups.runtime.pass_ms(2_000)
     assert {*groups.group.members} == {"two", "uno"}
+
+
+def test_who_couldnt_be_replaced_is_put_out_in_time_all_the_same() -> None:
+    groups = away()
+    groups.runtime.failing = Error.NOT_COORDINATOR
+    offsets = [TaskOffset(subtopology_id="0", partition=0, offset=1)]
+    assert groups.enter("uno", "p", instance="i", offsets=offsets).error_code == Error.NOT_COORDINATOR
+    groups.runtime.failing = None
+    assert groups.group.static_members == {"i": "one"}
+    assert groups.group.task_offsets == {}
+    groups.runtime.pass_ms(44_000)
+    groups.report("two")
+    groups.runtime.pass_ms(2_000)
+    assert [*groups.group.members] == ["two"]
 
 
 def test_a_member_that_becomes_another_instance_lets_the_first_one_go() -> None:
