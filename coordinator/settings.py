@@ -55,7 +55,11 @@ class ShareTimeouts(NamedTuple):
     assignment_interval_ms: int = 1_000  # share.assignment.interval.ms
 
 
+STICKY = "sticky"
+"""The one assignor that there is for `group.streams.assignors`."""
+
 STANDBYS = "num.standby.replicas"
+RACK_TAGS = "rack.aware.assignment.tags"
 """What the assignor is configured by, as the group's record names it."""
 
 
@@ -67,10 +71,17 @@ class StreamsConfig(NamedTuple):
     assignment_interval_ms: int = 1_000  # streams.assignment.interval.ms
     initial_rebalance_delay_ms: int = 3_000  # streams.initial.rebalance.delay.ms
     num_standby_replicas: int = 0  # streams.num.standby.replicas
+    rack_tags: tuple[str, ...] = ()  # streams.rack.aware.assignment.tags
+    num_warmup_replicas: int = 2  # streams.num.warmup.replicas
+    task_offset_interval_ms: int = 60_000  # streams.task.offset.interval.ms
+    acceptable_recovery_lag: int = 10_000  # streams.acceptable.recovery.lag: in records
 
     @property
     def assignment_configs(self) -> dict[str, str]:
-        return {STANDBYS: str(self.num_standby_replicas)}
+        configs = {STANDBYS: str(self.num_standby_replicas)}
+        if self.rack_tags:
+            configs[RACK_TAGS] = ",".join(self.rack_tags)
+        return configs
 
 
 # --- share states (Kafka: `ShareCoordinatorConfig`) -----------------------------------------------------------

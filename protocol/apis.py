@@ -152,11 +152,12 @@ APIS: Final[dict[int, Api]] = {
         Api(85, "WriteShareGroupState", 0, 1, 0, "share_state"),
         Api(86, "DeleteShareGroupState", 0, 0, 0, "share_state"),
         Api(87, "ReadShareGroupStateSummary", 0, 1, 0, "share_state"),
-        Api(88, "StreamsGroupHeartbeat", 0, 0, 0, "groups_streams"),
-        Api(89, "StreamsGroupDescribe", 0, 0, 0, "groups_streams"),
+        Api(88, "StreamsGroupHeartbeat", 0, 1, 0, "groups_streams"),
+        Api(89, "StreamsGroupDescribe", 0, 1, 0, "groups_streams"),
         Api(90, "DescribeShareGroupOffsets", 0, 1, 0, "groups_share"),
         Api(91, "AlterShareGroupOffsets", 0, 0, 0, "groups_share"),
         Api(92, "DeleteShareGroupOffsets", 0, 0, 0, "groups_share"),
+        Api(93, "StreamsGroupTopologyDescriptionUpdate", 0, 0, 0, "groups_streams"),
         Api(94, "UnregisterController", 0, 0, 0, "cluster_admin"),
     )
 }

@@ -12,10 +12,11 @@ Source: `GroupCoordinatorService`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.config.broker_definitions import broker_definition
 from broker.config.group_config import group_timeouts, streams_config
 from broker.controller.image import GROUP_RESOURCE
 from broker.controller.registration import serves_share_groups
@@ -402,7 +403,8 @@ class Groups:
     def streams_config_of(self, group_id: str) -> StreamsConfig:
         """The same of a streams group."""
         overrides = self._metadata.image.configs.get((GROUP_RESOURCE, group_id), {})
-        return StreamsConfig(*streams_config(self._config, overrides))
+        newer = newer_streams_settings(self._config, overrides)
+        return StreamsConfig(*streams_config(self._config, overrides), **newer)
 
     def _share_timeouts_of(self, group_id: str) -> ShareTimeouts:
         """As `_timeouts_of`, of a share group."""
@@ -410,6 +412,35 @@ class Groups:
 
         overrides = self._metadata.image.configs.get((GROUP_RESOURCE, group_id), {})
         return ShareTimeouts(*group_timeouts(self._config, "share", overrides))
+
+
+NEWER_STREAMS_SETTINGS = {
+    "rack_tags": "rack.aware.assignment.tags",
+    "num_warmup_replicas": "num.warmup.replicas",
+    "task_offset_interval_ms": "task.offset.interval.ms",
+    "acceptable_recovery_lag": "acceptable.recovery.lag",
+}
+"""What Kafka 4.4 has for streams groups besides: by the names of `StreamsConfig`."""
+
+
+def newer_streams_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, Any]:
+    """Those that a group has, or that the broker knows."""
+    found: dict[str, Any] = {field: config.get(name) for field, name in _known_to_broker()}
+    for field, name in NEWER_STREAMS_SETTINGS.items():
+        text = overrides.get(f"streams.{name}")
+        if text is None:
+            continue
+        if field == "rack_tags":
+            found[field] = tuple(tag.strip() for tag in text.split(",") if tag.strip())
+        elif text.strip().isdecimal():
+            found[field] = int(text)
+    return found
+
+
+@cache
+def _known_to_broker() -> list[tuple[str, str]]:
+    names = {field: f"group.streams.{name}" for field, name in NEWER_STREAMS_SETTINGS.items()}
+    return [(field, name) for field, name in names.items() if broker_definition(name) is not None]
 
 
 def group_settings(config: BrokerConfig) -> GroupSettings:

@@ -1,4 +1,7 @@
-"""StreamsGroupDescribe (89), version 0 (KIP-1071)."""
+"""StreamsGroupDescribe (89), versions 0 and 1 (KIP-1071).
+
+No plugin keeps descriptions of topologies (KIP-1331): who asks for one is told so.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,31 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
     from coordinator.group.shard import GroupShard
 
+NOT_STORED = 1
+"""There is no description of the topology, though it was asked for (Kafka: `StreamsGroupTopologyDescriptionStatus`)."""
+
 HIDDEN_STREAMS_TOPICS = "The described group uses topics that the client is not authorized to describe."
 
 
 async def handle(
     node: GroupPorts, context: RequestContext, request: StreamsGroupDescribeRequest
 ) -> StreamsGroupDescribeResponse:
+    api = _API
+    if request.include_topology_description:
+        api = api._replace(describe=_describe_without_description)
     return await described_groups(
-        node.groups, node.authorizer, context, request, _API, is_served=node.groups.serves_streams_groups
+        node.groups, node.authorizer, context, request, api, is_served=node.groups.serves_streams_groups
     )
 
 
 def _describe(shard: GroupShard, group_id: str) -> DescribedGroup:
     return shard.describe_streams_group(group_id)
+
+
+def _describe_without_description(shard: GroupShard, group_id: str) -> DescribedGroup:
+    group = _describe(shard, group_id)
+    group.topology_description_status = NOT_STORED
+    return group
 
 
 def _topics(group: DescribedGroup) -> list[str]:

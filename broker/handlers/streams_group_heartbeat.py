@@ -1,8 +1,9 @@
-"""StreamsGroupHeartbeat (88), version 0 (KIP-1071).
+"""StreamsGroupHeartbeat (88), versions 0 and 1 (KIP-1071).
 
-As in Kafka 4.3 there are no static members, no offsets of tasks, no warm-up tasks, no expressions for source topics and
-no updates of a topology: INVALID_REQUEST. Conscious differences: `user_endpoints.py` in `coordinator/group/streams`,
-and what a member is told again in `heartbeats.py` there.
+As in Kafka 4.4 there are no expressions for source topics and no updates of a topology: INVALID_REQUEST. Nobody is
+asked for a description of the topology, since there is no plugin that would keep it (KIP-1331). Conscious differences:
+where which partitions are to be asked for, and what a member is told again, both in `heartbeats.py` of
+`coordinator/group/streams`.
 """
 
 from __future__ import annotations
@@ -91,14 +92,6 @@ def _check_topics(topology: Topology, authorizer: Authorizer, context: RequestCo
 
 def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
     """What this version of Kafka doesn't do yet. Raises KafkaError (INVALID_REQUEST)."""
-    if request.instance_id is not None:
-        raise invalid("Static membership is not yet supported.")
-    if request.task_offsets is not None:
-        raise invalid("TaskOffsets are not supported yet.")
-    if request.task_end_offsets is not None:
-        raise invalid("TaskEndOffsets are not supported yet.")
-    if request.warmup_tasks:
-        raise invalid("WarmupTasks are not supported yet.")
     if request.topology is not None:
         for subtopology in request.topology.subtopologies:
             if subtopology.source_topic_regex:
@@ -110,6 +103,7 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
     epoch, topology = request.member_epoch, request.topology
     check_text("MemberId", request.member_id)
     check_text("GroupId", request.group_id)
+    check_text("InstanceId", request.instance_id)
     check_text("RackId", request.rack_id)
     if epoch == JOIN_EPOCH:
         if request.rebalance_timeout_ms == -1:
@@ -121,7 +115,8 @@ def _check(request: StreamsGroupHeartbeatRequest) -> None:
             raise invalid("Topology must be non-null when (re-)joining.")
         _check_changelogs(topology)
     elif epoch == LEAVE_STATIC_EPOCH:
-        raise invalid("InstanceId can't be null.")
+        if request.instance_id is None:
+            raise invalid("InstanceId can't be null.")
     elif epoch < LEAVE_STATIC_EPOCH:
         raise invalid(f"MemberEpoch is {epoch}, but must be greater than or equal to -2.")
     kinds = (request.active_tasks, request.standby_tasks, request.warmup_tasks)

@@ -40,6 +40,7 @@ CONSUMER_BYTES = 2_000  # of each of its members
 NAME_BYTES = 300  # of each topic that a member or an expression subscribes to, beside its name
 ASSIGNED_TOPIC_BYTES = 1_400  # of each topic of which a consumer group has assigned partitions
 PARTITION_BYTES = 600  # of each of these: whose it is to be, whose it is, since when
+OFFSET_BYTES = 600  # of each task whose offset a member tells
 TASK_BYTES = 2_000  # of each task of a streams group: whose it is to be, whose it is, since when
 TOPOLOGY_TOPIC_BYTES = 1_500  # of each topic of a topology, beside its name, and of each of its configs
 BETWEEN_COUNTS_MS = 1_000  # where little came meanwhile: who is refused may ask again and again
@@ -199,6 +200,13 @@ def brought_by_streams_heartbeat(
     brought_bytes = sum([_texts_bytes(now) - _texts_bytes(before) for now, before in said if now is not None])
     if tags is not None:
         brought_bytes += sum([_texts_bytes(tag.key, tag.value) for tag in tags]) - _tags_bytes(member)
+    known_offsets = group.offsets_of(member.member_id)
+    for told, known in (
+        (request.task_offsets, known_offsets.offsets),
+        (request.task_end_offsets, known_offsets.end_offsets),
+    ):
+        if told is not None:
+            brought_bytes += OFFSET_BYTES * (len(told) - sum([len(sums) for sums in known.values()]))
     if member.member_id in group.members:
         return brought_bytes
     brought_bytes += CONSUMER_BYTES + _texts_bytes(member.member_id)
@@ -257,7 +265,7 @@ def _streams_bytes(group: StreamsGroup) -> int:
             for kind in (target.active, target.standby):
                 held_bytes += TASK_BYTES * sum([len(partitions) for partitions in kind.values()])
         group.counted = (group.changes, held_bytes)
-    return held_bytes
+    return held_bytes + OFFSET_BYTES * sum([told.total for told in group.task_offsets.values()])
 
 
 # ---- of share groups

@@ -59,6 +59,16 @@ def tasks(of: Tasks | None) -> list[Fields] | None:
     return [{"subtopology_id": each, "partitions": list(partitions)} for each, partitions in of.items()]
 
 
+def task_offsets(*told: Mapping[str, Mapping[int, int]]) -> list[Fields]:
+    """Subtopology → partition → offset, one after the other."""
+    return [
+        {"subtopology_id": subtopology_id, "partition": partition, "offset": offset}
+        for each in told
+        for subtopology_id, sums in each.items()
+        for partition, offset in sums.items()
+    ]
+
+
 def streams_beat(
     group: str,
     member: str,
@@ -96,8 +106,12 @@ def tasks_in(answer: Any) -> tuple[dict[str, list[int]], dict[str, list[int]]] |
     return active, standby
 
 
-def describe_streams(play: Play, case: str, *groups: str) -> None:
-    play.ask(case, "StreamsGroupDescribe", 0, {"group_ids": list(groups)})
+def describe_streams(play: Play, case: str, *groups: str, version: int = 0) -> None:
+    """With the description of the topology, where the version knows any."""
+    fields: Fields = {"group_ids": list(groups)}
+    if version:
+        fields["include_topology_description"] = True
+    play.ask(case, "StreamsGroupDescribe", version, fields)
 
 
 def until_internal_topics_are_there(play: Play, fields: Fields) -> Any:

@@ -219,6 +219,25 @@ async def test_a_group_has_settings_of_its_own(groups: Server) -> None:
     assert (await beat(node, heartbeat(0))).heartbeat_interval_ms == 7_000
 
 
+async def test_a_group_has_settings_of_kafka_4_4_of_its_own(groups: Server) -> None:
+    """Read by themselves: see `newer_streams_settings`."""
+    own = {
+        "streams.rack.aware.assignment.tags": " rack, zone,",
+        "streams.num.warmup.replicas": "0",
+        "streams.task.offset.interval.ms": "20000",
+        "streams.acceptable.recovery.lag": "7",
+    }
+    groups.metadata.image.configs[GROUP, "g"] = own
+    config = groups.groups.streams_config_of("g")
+    assert config == StreamsConfig(
+        initial_rebalance_delay_ms=0,
+        rack_tags=("rack", "zone"),
+        num_warmup_replicas=0,
+        task_offset_interval_ms=20_000,
+        acceptable_recovery_lag=7,
+    )
+
+
 async def test_what_speaks_against_one_is_told_by_the_next_heartbeats(groups: Server) -> None:
     node = groups
     await beat(

@@ -8,7 +8,11 @@ from typing import Any, cast
 
 from broker.coordination.groups import Groups
 from broker.coordination.internal_topics import InternalTopics
-from broker.handlers import streams_group_describe, streams_group_heartbeat
+from broker.handlers import (
+    streams_group_describe,
+    streams_group_heartbeat,
+    streams_group_topology_description_update,
+)
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
 from broker.network.dispatch import with_ports
@@ -17,7 +21,12 @@ from broker.network.turns import Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.shard import GroupShard
 from protocol.errors import MOST_MESSAGE_CHARACTERS, Error
-from protocol.messages.groups_streams import StreamsGroupDescribeRequest, StreamsGroupHeartbeatRequest
+from protocol.messages.groups_streams import (
+    StreamsGroupDescribeRequest,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupTopologyDescriptionUpdateRequest,
+    TaskIds,
+)
 from protocol.messages.topics import CreatableTopic
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.manual_clock import ManualClock
@@ -60,18 +69,29 @@ class OneStreamsShard:
         )
         return with_ports(streams_group_heartbeat.handle, node)(_context(request), request)
 
-    def describe(self, *groups: str) -> Any:
-        request = StreamsGroupDescribeRequest(group_ids=[*groups])
+    def describe(self, *groups: str, description: bool = False) -> Any:
+        request = StreamsGroupDescribeRequest(group_ids=[*groups], include_topology_description=description)
         node = SimpleNamespace(groups=self, authorizer=self.authorizer, turns=_turns())
         answer = with_ports(streams_group_describe.handle, node)(_context(request), request)
         return answer.answer() if isinstance(answer, Later) else answer
+
+    def update(self, request: StreamsGroupTopologyDescriptionUpdateRequest) -> tuple[int, str | None]:
+        node = SimpleNamespace(groups=self, authorizer=self.authorizer)
+        answer = with_ports(streams_group_topology_description_update.handle, node)(
+            _context(request), request
+        )
+        return answer.error_code, answer.error_message
 
 
 def _turns() -> Turns:
     return Turns(cast(Any, SimpleNamespace(call_soon=lambda call: call())))
 
 
-def _context(request: StreamsGroupHeartbeatRequest | StreamsGroupDescribeRequest) -> RequestContext:
+def _context(
+    request: StreamsGroupHeartbeatRequest
+    | StreamsGroupDescribeRequest
+    | StreamsGroupTopologyDescriptionUpdateRequest,
+) -> RequestContext:
     return RequestContext(CONNECTION, type(request).API_KEY, 0, 1, "client")
 
 
@@ -142,6 +162,59 @@ def test_a_streams_group_with_topics_that_may_not_be_described_is_hidden() -> No
             ("secret", Error.GROUP_AUTHORIZATION_FAILED, None),
             ("g", Error.TOPIC_AUTHORIZATION_FAILED, None),
         ]
+
+
+def test_a_description_of_a_topology_that_is_asked_for_isnt_stored() -> None:
+    groups = OneStreamsShard()
+    groups.beat(join())
+    assert [each.topology_description_status for each in groups.describe("g").groups] == [0]
+    described = groups.describe("g", "none", description=True).groups
+    assert [(each.error_code, each.topology_description_status) for each in described] == [
+        (Error.NONE, 1),
+        (Error.GROUP_ID_NOT_FOUND, 0),
+    ]
+    assert [each.assignor_name for each in described] == ["sticky", None]
+
+
+def test_nobody_hands_in_a_description_of_a_topology() -> None:
+    """There is no plugin that would keep it; whether the request makes sense isn't looked at."""
+    groups = OneStreamsShard()
+    request = StreamsGroupTopologyDescriptionUpdateRequest(group_id="g")
+    assert groups.update(request) == (
+        Error.UNSUPPORTED_VERSION,
+        "The broker has no streams group topology description plugin configured.",
+    )
+    groups.authorizer.deny(READ, GROUP, "g")
+    assert groups.update(request) == (Error.GROUP_AUTHORIZATION_FAILED, None)
+    groups.serves_streams_groups = False
+    assert groups.update(request) == (Error.UNSUPPORTED_VERSION, None)
+
+
+def test_a_blank_instance_is_none_and_a_short_leave_needs_one() -> None:
+    for epoch, instance, text in (
+        (0, "", "InstanceId can't be empty."),
+        (0, " ", "InstanceId can't be empty."),
+        (-2, None, "InstanceId can't be null."),
+        (-3, "i", "MemberEpoch is -3, but must be greater than or equal to -2."),
+    ):
+        groups = OneStreamsShard()
+        request = join()
+        request.member_epoch, request.instance_id = epoch, instance
+        refused = groups.beat(request)
+        assert (refused.error_code, refused.error_message) == (Error.INVALID_REQUEST, text)
+        assert refused.acceptable_recovery_lag == -1
+
+
+def test_offsets_and_warmups_are_taken() -> None:
+    groups = OneStreamsShard()
+    groups.beat(join())
+    request = StreamsGroupHeartbeatRequest(group_id="g", member_id="one", member_epoch=2)
+    request.active_tasks, request.standby_tasks = [], []
+    request.warmup_tasks = [TaskIds(subtopology_id="0", partitions=[1])]
+    request.task_offsets = request.task_end_offsets = []
+    assert groups.beat(request).error_code == Error.NONE
+    request.warmup_tasks = [TaskIds(subtopology_id="0", partitions=[2])]
+    assert groups.beat(request).error_code == Error.INVALID_REQUEST
 
 
 def test_streams_groups_that_are_off_are_not_there() -> None:

@@ -8,7 +8,8 @@ found them wrote no record, Kafka's snapshots show them once anything is written
 from __future__ import annotations
 
 from coordinator.group.streams.group import StreamsGroup, StreamsMember
-from coordinator.group.streams.tasks import TargetTasks, described_tasks
+from coordinator.group.streams.tasks import described_offsets, described_tasks
+from coordinator.settings import STICKY
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_streams import (
     DescribedAssignment,
@@ -28,7 +29,8 @@ def describe_streams_group(group: StreamsGroup) -> DescribedGroup:
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         topology=_topology(group),
-        members=[_member(member, group.target_of(member.member_id)) for member in group.members.values()],
+        members=[_member(group, member) for member in group.members.values()],
+        assignor_name=STICKY,
     )
 
 
@@ -41,8 +43,9 @@ def _topology(group: StreamsGroup) -> DescribedTopology:
     return group.topology.described()
 
 
-def _member(member: StreamsMember, target: TargetTasks) -> DescribedMember:
+def _member(group: StreamsGroup, member: StreamsMember) -> DescribedMember:
     endpoint, assigned = member.endpoint, member.assigned
+    target, offsets = group.target_of(member.member_id), group.offsets_of(member.member_id)
     return DescribedMember(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -54,6 +57,8 @@ def _member(member: StreamsMember, target: TargetTasks) -> DescribedMember:
         process_id=member.process_id,
         user_endpoint=None if endpoint is None else Endpoint(host=endpoint.host, port=endpoint.port),
         client_tags=[KeyValue(key=key, value=value) for key, value in member.tags.items()],
+        task_offsets=described_offsets(offsets.offsets),
+        task_end_offsets=described_offsets(offsets.end_offsets),
         assignment=DescribedAssignment(
             active_tasks=described_tasks(assigned.active),
             standby_tasks=described_tasks(assigned.standby),

@@ -2,7 +2,7 @@
 
 A member is never changed: `replace` makes another one. Records make the group, but for what is in memory alone, as in
 Kafka: the topology beside the topics that are there, the epoch of the endpoints, who asked for a shutdown, whether the
-first assignment waits for more members.
+first assignment waits for more members, how far members are with their state.
 
 Source: `StreamsGroup`, `StreamsGroupMember`, `StreamsCoordinatorRecordHelpers`, `GroupMetadataManager.replay`.
 """
@@ -13,7 +13,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from coordinator.group.consumer.states import JOIN_EPOCH, LEAVE_EPOCH, MemberEpochRelation
+from coordinator.group.consumer.states import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    MemberEpochRelation,
+)
 from coordinator.group.kinds import RetentionStart
 from coordinator.group.modern.group import NO_EPOCH, AssignedGroup
 from coordinator.group.offsets.commit import CommitRequest, Committer, NewOffset
@@ -21,12 +26,15 @@ from coordinator.group.records import AnyRecord, StreamsGroupRecord
 from coordinator.group.streams import tasks
 from coordinator.group.streams.states import STREAMS_GROUP_STATES, StreamsGroupState, StreamsMemberState
 from coordinator.group.streams.tasks import (
+    NO_OFFSETS,
     NO_TARGET_TASKS,
     NO_TASKS,
+    ActiveTasks,
     MemberTasks,
     OwnedTasks,
     TargetTasks,
     TaskHolders,
+    TaskOffsets,
     target_task_ids,
     task_sets,
 )
@@ -82,6 +90,26 @@ class StreamsMember:
     state: StreamsMemberState = StreamsMemberState.STABLE
     assigned: MemberTasks = NO_TASKS
     pending: MemberTasks = NO_TASKS
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it is a static member that has left for a while."""
+        return self.epoch == LEAVE_STATIC_EPOCH
+
+    def left_for_a_while(self) -> StreamsMember:
+        """A static member that leaves with epoch −2 keeps what it is assigned, as if it had had it always."""
+        active: ActiveTasks = JavaMap()
+        for subtopology_id, epochs in self.assigned.active.items():
+            since = active[subtopology_id] = JavaMap()
+            for partition in epochs:
+                since[partition] = 0
+        return replace(
+            self, epoch=LEAVE_STATIC_EPOCH, assigned=self.assigned._replace(active=active), pending=NO_TASKS
+        )
+
+    def taken_over_by(self, member_id: str) -> StreamsMember:
+        """The static member under the id with which it comes back."""
+        return replace(self, member_id=member_id, epoch=0, previous_epoch=0)
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is StreamsMemberState.STABLE and self.epoch == assignment_epoch
@@ -193,12 +221,12 @@ class StreamsMember:
 
 
 def group_epoch_record(
-    group_id: str, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
+    group: StreamsGroup, epoch: int, metadata_hash: int, validated_epoch: int, configs: Mapping[str, str]
 ) -> StreamsGroupRecord:
     """`validated_epoch`: of the topology whose topics all fit, −1 without one; `configs`: what the next assignment goes
-    by."""
+    by. What is known of the topology's description stays."""
     return StreamsGroupRecord(
-        StreamsGroupMetadataKey(group_id=group_id),
+        StreamsGroupMetadataKey(group_id=group.group_id),
         StreamsGroupMetadataValue(
             epoch=epoch,
             metadata_hash=metadata_hash,
@@ -206,6 +234,8 @@ def group_epoch_record(
             last_assignment_configs=[
                 LastAssignmentConfig(key=key, value=configs[key]) for key in sorted(configs)
             ],
+            stored_description_topology_epoch=group.stored_description_epoch,
+            failed_description_topology_epoch=group.failed_description_epoch,
         ),
     )
 
@@ -272,6 +302,18 @@ def streams_member_tombstones(group_id: str, member_id: str) -> list[AnyRecord]:
     ]
 
 
+def streams_member_replaced(
+    group_id: str, old: StreamsMember, new: StreamsMember, target: TargetTasks
+) -> list[AnyRecord]:
+    """A static member has come back under another id, or under its own."""
+    return [
+        *streams_member_tombstones(group_id, old.member_id),
+        streams_member_record(group_id, new),
+        target_tasks_record(group_id, new.member_id, target),
+        current_tasks_record(group_id, new),
+    ]
+
+
 def streams_group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[AnyRecord]:
     """The end of a group with these members."""
     ids = [*member_ids]
@@ -300,10 +342,16 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         "configured",
         "counted",
         "endpoint_epoch",
+        "failed_description_epoch",
         "holders",
         "is_delayed",
+        "refined",
+        "refined_epoch",
         "shutdown_requested_by",
+        "static_members",
+        "stored_description_epoch",
         "targets",
+        "task_offsets",
         "topology",
         "validated_epoch",
     )
@@ -315,7 +363,16 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         """Of the topology whose topics all fit and are there; 0 in a group that has no record of it yet, as Kafka's."""
         self.assignment_configs: Mapping[str, str] = {}
         self.targets: dict[str, TargetTasks] = {}
+        self.static_members: dict[str, str] = {}
+        """The ids of members by those of their instances."""
+        self.stored_description_epoch = self.failed_description_epoch = NO_EPOCH
+        """For which topologies a plugin of Kafka's has stored a description, and refused one (KIP-1331)."""
         self.holders = TaskHolders()
+        self.task_offsets: dict[str, TaskOffsets] = {}
+        self.refined: Mapping[str, TargetTasks] = {}
+        """What members were assigned by the assignment `refined_epoch`, some of whom may have left since; whoever of
+        them comes back before the next one is assigned that again."""
+        self.refined_epoch = NO_EPOCH
         self.configured: ConfiguredTopology | None = None
         self.endpoint_epoch = 0
         self.shutdown_requested_by: str | None = None
@@ -334,17 +391,23 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         made.topology, made.validated_epoch = self.topology, self.validated_epoch
         made.assignment_configs = self.assignment_configs
         made.targets = dict(self.targets)
+        made.static_members = dict(self.static_members)
+        made.stored_description_epoch = self.stored_description_epoch
+        made.failed_description_epoch = self.failed_description_epoch
         made.holders = self.holders.copy()
         made.counted = self.counted
         made.follow(self)
         return made
 
     def follow(self, other: StreamsGroup) -> None:
-        """What isn't durable is as of the other one from here on; nobody has left by the records in between."""
+        """What isn't durable is as of the other one from here on. By the records in between nobody has left but static
+        members whose place another one has taken."""
         self.configured = other.configured
         self.endpoint_epoch = other.endpoint_epoch
         self.shutdown_requested_by = other.shutdown_requested_by
         self.is_delayed = other.is_delayed
+        self.task_offsets = {each: told for each, told in other.task_offsets.items() if each in self.members}
+        self.refined, self.refined_epoch = other.refined, other.refined_epoch
         self.refresh_deadline_ms, self.refresh_epoch = other.refresh_deadline_ms, other.refresh_epoch
 
     # --- what it is -----------------------------------------------------------------------------------------
@@ -365,6 +428,13 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
                 Error.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
             )
         return member
+
+    def static_member(self, instance_id: str) -> StreamsMember | None:
+        member_id = self.static_members.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def offsets_of(self, member_id: str) -> TaskOffsets:
+        return self.task_offsets.get(member_id, NO_OFFSETS)
 
     def has_settled(self, member: StreamsMember, now_ms: int) -> bool:
         """Whether nothing is to be decided for a member that says nothing new: it has what it is to have, and no
@@ -461,13 +531,20 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         self.members[member.member_id] = member
         if old is not None:
             self._release(old)
+            if old.instance_id is not None:
+                self.static_members.pop(old.instance_id, None)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
         self.holders.hold(member.assigned, member.process_id)
         self.holders.hold(member.pending, member.process_id)
 
     def remove(self, member_id: str) -> None:
         old = self.members.pop(member_id)
+        self.task_offsets.pop(member_id, None)
         if old is not None:
             self._release(old)
+            if old.instance_id is not None:
+                self.static_members.pop(old.instance_id, None)
         if self.is_empty:
             self.shutdown_requested_by = None
 
@@ -497,6 +574,8 @@ def _group(group: StreamsGroup, key: Any, value: Any) -> None:
     group.metadata_hash = value.metadata_hash
     group.validated_epoch = value.validated_topology_epoch
     group.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
+    group.stored_description_epoch = value.stored_description_topology_epoch
+    group.failed_description_epoch = value.failed_description_topology_epoch
 
 
 def _topology(group: StreamsGroup, key: Any, value: Any) -> None:

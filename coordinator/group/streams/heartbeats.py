@@ -17,7 +17,13 @@ from functools import partial
 from typing import NamedTuple
 
 from coordinator.group.classic.rebalancing import Rebalancing
-from coordinator.group.consumer.states import ACCEPTED, JOIN_EPOCH, LEAVE_EPOCH, MemberEpochRelation
+from coordinator.group.consumer.states import (
+    ACCEPTED,
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    MemberEpochRelation,
+)
 from coordinator.group.member_memory import brought_by_streams_heartbeat
 from coordinator.group.parts import DeferredHeartbeat, MemberSessions, ShardParts
 from coordinator.group.ports import Client, Deferred, KnownTopics
@@ -26,8 +32,11 @@ from coordinator.group.streams.group import (
     StreamsGroup,
     StreamsMember,
     UserEndpoint,
+    current_tasks_record,
     group_epoch_record,
+    streams_member_replaced,
     streams_member_tombstones,
+    target_tasks_epoch_record,
 )
 from coordinator.group.streams.states import StatusCode
 from coordinator.group.streams.steps import (
@@ -37,10 +46,10 @@ from coordinator.group.streams.steps import (
     TaskTargetStep,
     TopologyStep,
 )
-from coordinator.group.streams.tasks import OwnedTasks, told_tasks
-from coordinator.group.streams.topology import ConfiguredSubtopology, ConfiguredTopology
-from coordinator.java.maps import JavaMap
-from coordinator.settings import StreamsConfig
+from coordinator.group.streams.tasks import OwnedTasks, TaskSets, told_tasks
+from coordinator.group.streams.topology import ConfiguredSubtopology
+from coordinator.java.maps import JavaMap, JavaSet
+from coordinator.settings import RACK_TAGS, StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_streams import (
     Endpoint,
@@ -79,14 +88,26 @@ class StreamsLeaving:
         self._sessions = sessions
 
     def leave(self, request: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
-        """A heartbeat of epoch −1. Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID."""
+        """A heartbeat of epoch −1, or −2: a static member comes back.
+
+        Raises KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
+        """
         group = self._store.streams_group(request.group_id)
         if request.shutdown_application:  # also of somebody whom the group doesn't know, as in Kafka
             group.request_shutdown(request.member_id)
-        member = group.member(request.member_id)
-        log.info("group %s: %s leaves", group.group_id, member.member_id)
-        self._fence(group, member.member_id)
-        return StreamsGroupHeartbeatResponse(member_id=member.member_id, member_epoch=request.member_epoch)
+        if request.instance_id is None:
+            member = group.member(request.member_id)
+        else:
+            member = _of_instance(group, request.instance_id, request.member_id)
+        if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
+            log.info("group %s: %s leaves for a while", group.group_id, member.member_id)
+            self._journal.write([current_tasks_record(group.group_id, member.left_for_a_while())])
+        else:
+            log.info("group %s: %s leaves", group.group_id, member.member_id)
+            self._fence(group, member.member_id)
+        return StreamsGroupHeartbeatResponse(
+            member_id=member.member_id, member_epoch=request.member_epoch, status=[]
+        )
 
     def fence_late(self, group_id: str, member_id: str, reason: str) -> None:
         """A member's time is over. Raises KafkaError where that can't be recorded."""
@@ -100,15 +121,14 @@ class StreamsLeaving:
         """Raises KafkaError where that can't be recorded."""
         group_id = group.group_id
         records = streams_member_tombstones(group_id, member_id)
+        epoch = group.epoch + 1
         records.append(
             group_epoch_record(
-                group_id,
-                group.epoch + 1,
-                group.metadata_hash,
-                group.validated_epoch,
-                group.assignment_configs,
+                group, epoch, group.metadata_hash, group.validated_epoch, group.assignment_configs
             )
         )
+        if len(group.members) == 1:  # nobody is left to be assigned anything (KAFKA-20442)
+            records.append(target_tasks_epoch_record(group_id, epoch, 0))
         self._journal.write(records)
         self._sessions.cancel_all(group_id, member_id)
 
@@ -120,18 +140,18 @@ class StreamsLeaving:
 # answers UNKNOWN_SERVER_ERROR.
 
 
-def partitions_by_endpoint(
-    group: StreamsGroup, asking: StreamsMember, configured: ConfiguredTopology, topics: KnownTopics
-) -> list[EndpointToPartitions]:
+def partitions_by_endpoint(decision: StreamsDecision, topics: KnownTopics) -> list[EndpointToPartitions]:
     """Of all members that have an endpoint; who asks comes last."""
+    asking, configured = decision.new, decision.configured
     if not configured.subtopologies:
         return []
-    members = [member for member_id, member in group.members.items() if member_id != asking.member_id]
+    gone = (asking.member_id, decision.replaced_id)
+    members = [member for member_id, member in decision.group.members.items() if member_id not in gone]
     return [
         EndpointToPartitions(
             user_endpoint=Endpoint(host=member.endpoint.host, port=member.endpoint.port),
             active_partitions=_partitions(member.assigned.active.items(), configured.subtopologies, topics),
-            standby_partitions=_partitions(member.assigned.standby.items(), configured.subtopologies, topics),
+            standby_partitions=_partitions(_copies(member).items(), configured.subtopologies, topics),
         )
         for member in (*members, asking)
         if member.endpoint is not None
@@ -143,20 +163,28 @@ def _partitions(
     subtopologies: Mapping[str, ConfiguredSubtopology],
     topics: KnownTopics,
 ) -> list[TopicPartition]:
-    """All that these tasks read. A topic with fewer partitions than there are tasks has its first ones named."""
+    """All that these tasks read, of topics of which they read anything."""
     found = []
     for subtopology_id, task_ids in tasks:
-        partitions = [*task_ids]
+        partitions = sorted(task_ids)
         subtopology = subtopologies.get(subtopology_id)
         for name in () if subtopology is None else subtopology.inputs():
             topic = topics.by_name(name)
             if topic is None:
                 continue
-            shown = partitions
-            if topic.partition_count < len(partitions):
-                shown = sorted(partitions)[: topic.partition_count]
-            found.append(TopicPartition(topic=name, partitions=shown))
+            read = [partition for partition in partitions if partition < topic.partition_count]
+            if read:
+                found.append(TopicPartition(topic=name, partitions=read))
     return found
+
+
+def _copies(member: StreamsMember) -> TaskSets:
+    """Standby and warm-up tasks."""
+    copies: TaskSets = JavaMap()
+    for kind in (member.assigned.standby, member.assigned.warmup):
+        for subtopology_id, partitions in kind.items():
+            copies.compute_if_absent(subtopology_id, JavaSet()).update(partitions)
+    return copies
 
 
 # --- heartbeats -----------------------------------------------------------------------------------------------
@@ -184,7 +212,7 @@ class StreamsHeartbeats:
     ) -> StreamsAnswer | Deferred[StreamsAnswer]:
         """The answer, or a heartbeat that is much to decide. Raises KafkaError; the group is as before then."""
         config = self._parts.streams_config_of(request.group_id)
-        if request.member_epoch == LEAVE_EPOCH:
+        if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return StreamsAnswer(self._leaving.leave(request), {}, config.heartbeat_interval_ms)
         is_known = self._store.find(request.group_id) is not None
         decision = self._begun(client, request, config)
@@ -207,20 +235,24 @@ class StreamsHeartbeats:
         effects: list[Callable[[], None]] = []
         group = self._group(request, records, effects)
         owned = OwnedTasks(request.active_tasks, request.standby_tasks, request.warmup_tasks)
-        old = _member(group, request, owned)
+        old, replaced = _member(group, request, owned, records)
         brought_bytes = brought_by_streams_heartbeat(request, client, group, old, self._parts.topics)
         if brought_bytes > 0:
             self._parts.member_memory.check(brought_bytes, self._parts.runtime.now_ms())
         new = old if has_many_tags(request) else _as_requested(old, client, request)
-        decision = StreamsDecision(group, config, owned, old, new, records)
+        is_static = request.instance_id is not None
+        decision = StreamsDecision(group, config, owned, old, new, replaced, is_static, records)
         decision.effects += effects
+        if replaced is not None:
+            end = partial(self.sessions.cancel_all, request.group_id, replaced.member_id)
+            decision.once_written.append(end)
         return decision
 
     def _is_little(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> bool:
         if has_many_tags(request):
             return False
         group = decision.group
-        says_nothing = request.topology is None and decision.new == decision.old
+        says_nothing = request.topology is None and decision.new == decision.old and not told_offsets(request)
         is_as_configured = decision.assignment_configs == group.assignment_configs
         knows_all = is_as_configured and group.endpoint_epoch == request.endpoint_information_epoch
         if says_nothing and knows_all and group.has_settled(decision.old, self._parts.runtime.now_ms()):
@@ -238,10 +270,10 @@ class StreamsHeartbeats:
         """The answer once the decision is taken. Nothing but the decision is changed. Raises KafkaError."""
         if has_many_tags(request):
             decision.new = _as_requested(decision.old, client, request)
-        self._topology.take(decision, request.topology)
+        self._topology.take(decision, request)
         self._target.take(decision)
         self._reconciliation.take(decision)
-        answer = self._answered(decision, request, is_known=is_known)
+        answer = self._answered(decision, client, request, is_known=is_known)
         decision.is_decided = True
         return answer
 
@@ -267,7 +299,8 @@ class StreamsHeartbeats:
                 records += classic.tombstones()
                 effects.append(partial(self._rebalancing.forget, group_id))
             group = StreamsGroup(group_id)
-        if joins and len(group.members) >= self._max_size:  # also one that is a member already, as in Kafka
+        is_member = request.member_id in group.members or request.instance_id in group.static_members
+        if joins and len(group.members) >= self._max_size and not is_member:
             raise KafkaError(
                 Error.GROUP_MAX_SIZE_REACHED,
                 f"The streams group has reached its maximum capacity of {self._max_size} members.",
@@ -275,28 +308,36 @@ class StreamsHeartbeats:
         return group
 
     def _answered(
-        self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest, *, is_known: bool
+        self,
+        decision: StreamsDecision,
+        client: Client,
+        request: StreamsGroupHeartbeatRequest,
+        *,
+        is_known: bool,
     ) -> StreamsAnswer:
         group, new, configured = decision.group, decision.new, decision.configured
+        config = decision.config
         response = StreamsGroupHeartbeatResponse(
             member_id=new.member_id,
             member_epoch=new.epoch,
-            heartbeat_interval_ms=decision.config.heartbeat_interval_ms,
+            heartbeat_interval_ms=config.heartbeat_interval_ms,
+            task_offset_interval_ms=config.task_offset_interval_ms,
+            acceptable_recovery_lag=config.acceptable_recovery_lag,
             status=decision.statuses,
         )
         endpoint_epoch = group.endpoint_epoch
-        is_new = request.member_epoch == JOIN_EPOCH or new.assigned != decision.old.assigned
+        is_other = new.assigned != decision.old.assigned
+        if new.endpoint != decision.old.endpoint or (is_other and new.endpoint is not None):
+            endpoint_epoch += 1
         # An answer may have been lost. Kafka doesn't tell it again, and a member that has nothing to give up stays
         # without those tasks.
+        is_new = request.member_epoch == JOIN_EPOCH or is_other
         if is_new or decision.owned.lack_some_of(new.assigned):
             response.active_tasks = told_tasks(new.assigned.active)
             response.standby_tasks = told_tasks(new.assigned.standby)
             response.warmup_tasks = told_tasks(new.assigned.warmup)
-            endpoint_epoch += is_new and new.endpoint is not None
         if endpoint_epoch != request.endpoint_information_epoch:
-            response.partitions_by_user_endpoint = partitions_by_endpoint(
-                group, new, configured, self._parts.topics
-            )
+            response.partitions_by_user_endpoint = partitions_by_endpoint(decision, self._parts.topics)
         response.endpoint_information_epoch = endpoint_epoch if is_known else 0
         problem = configured.problem
         if problem is not None:
@@ -311,8 +352,21 @@ class StreamsHeartbeats:
                 f"Streams group member {requested_by} encountered a fatal error and requested a shutdown for "
                 "the entire application.",
             )
+        missing = _missing_tags(decision.assignment_configs, new)
+        if missing and client.api_version >= 1:
+            decision.tell(
+                StatusCode.MISSING_CLIENT_TAGS,
+                f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing)}]. "
+                "Configure them via 'client.tag.<tagKey>' in your Streams config.",
+            )
         decision.effects.append(partial(_remember, group, endpoint_epoch, requested_by))
-        return StreamsAnswer(response, configured.to_create, decision.config.heartbeat_interval_ms)
+        return StreamsAnswer(response, configured.to_create, config.heartbeat_interval_ms)
+
+
+def _missing_tags(assignment_configs: Mapping[str, str], member: StreamsMember) -> list[str]:
+    """The keys of tags that a member is to have by the group's settings, and hasn't."""
+    required = assignment_configs.get(RACK_TAGS)
+    return [tag for tag in required.split(",") if tag not in member.tags] if required else []
 
 
 def _remember(group: StreamsGroup, endpoint_epoch: int, requested_by: str | None) -> None:
@@ -323,12 +377,36 @@ def _remember(group: StreamsGroup, endpoint_epoch: int, requested_by: str | None
         group.request_shutdown(requested_by)
 
 
-def _member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, owned: OwnedTasks) -> StreamsMember:
-    """The member as the group knows it, or a new one. Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
-    member_id, epoch = request.member_id, request.member_epoch
+def _member(
+    group: StreamsGroup,
+    request: StreamsGroupHeartbeatRequest,
+    owned: OwnedTasks,
+    records: list[AnyRecord],
+) -> tuple[StreamsMember, StreamsMember | None]:
+    """The member as the group knows it, or a new one; and the static member that it takes the place of, where that has
+    another id.
+
+    Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH; UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID.
+    """
+    member_id, epoch, instance_id = request.member_id, request.member_epoch, request.instance_id
     if epoch == JOIN_EPOCH:
-        return group.members.get(member_id) or StreamsMember(member_id)
-    member = group.member(member_id)
+        before = None if instance_id is None else group.static_member(instance_id)
+        if before is None:
+            return group.members.get(member_id) or StreamsMember(member_id), None
+        if not before.is_away:
+            raise KafkaError(
+                Error.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
+                f"instance id is owned by {before.member_id} member.",
+            )
+        member = before.taken_over_by(member_id)
+        target = group.target_of(before.member_id)
+        records += streams_member_replaced(group.group_id, before, member, target)
+        return member, None if before.member_id == member_id else before
+    if instance_id is None:
+        member = group.member(member_id)
+    else:
+        member = _of_instance(group, instance_id, member_id)
     relation = member.relation_of(epoch, owned)
     if not ACCEPTED[relation]:
         kind = "greater" if relation is MemberEpochRelation.NEWER else "smaller"
@@ -337,24 +415,39 @@ def _member(group: StreamsGroup, request: StreamsGroupHeartbeatRequest, owned: O
             f"The streams group member has a {kind} member epoch ({epoch}) than the one known by the group "
             f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
         )
+    return member, None
+
+
+def _of_instance(group: StreamsGroup, instance_id: str, member_id: str) -> StreamsMember:
+    """Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        raise KafkaError(
+            Error.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}.",
+        )
     return member
 
 
 def _as_requested(
     member: StreamsMember, client: Client, request: StreamsGroupHeartbeatRequest
 ) -> StreamsMember:
-    """The member as the request says it; null leaves a part as it was. Raises KafkaError (UNKNOWN_SERVER_ERROR) for a
-    tag that is there twice."""
+    """The member as the request says it; null leaves a part as it was, but for the endpoint of one that joins. Raises
+    KafkaError (UNKNOWN_SERVER_ERROR) for a tag that is there twice."""
     endpoint, topology, timeout_ms = request.user_endpoint, request.topology, request.rebalance_timeout_ms
+    known_endpoint = None if request.member_epoch == JOIN_EPOCH else member.endpoint
     return replace(
         member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == -1 else timeout_ms,
         client_id=client.client_id,
         client_host=client.host,
         topology_epoch=member.topology_epoch if topology is None else topology.epoch,
         process_id=member.process_id if request.process_id is None else request.process_id,
-        endpoint=member.endpoint if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
+        endpoint=known_endpoint if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
         tags=member.tags if request.client_tags is None else _tags(request.client_tags),
     )
 
@@ -376,6 +469,7 @@ MOST_DECIDED_IN_PASSING = 10_000
 _PER_TASK, _PER_TOPIC, _PER_MEMBER = 50, 80, 30
 _PER_SETTING = 5
 """Of a topic that the application has for itself."""
+_PER_OFFSET = 2
 _PER_TAG, _CHARACTERS = 10, 10
 """Of a tag: itself, and so many characters of its key, which is hashed."""
 
@@ -389,10 +483,15 @@ def has_many_tags(request: StreamsGroupHeartbeatRequest) -> bool:
     return work > MOST_DECIDED_IN_PASSING
 
 
+def told_offsets(request: StreamsGroupHeartbeatRequest) -> int:
+    """How many there are."""
+    return len(request.task_offsets or ()) + len(request.task_end_offsets or ())
+
+
 def is_little(decision: StreamsDecision, request: StreamsGroupHeartbeatRequest, topics: KnownTopics) -> bool:
     """Whether it is decided in passing: by what the group and the request hold, at a cost far below that."""
     group = decision.group
-    work = (len(group.members) + 1) * _PER_MEMBER
+    work = (len(group.members) + 1) * _PER_MEMBER + told_offsets(request) * _PER_OFFSET
     sent = request.topology
     if sent is not None:
         for subtopology in sent.subtopologies:

@@ -35,7 +35,13 @@ from coordinator.group.streams.group import (
     target_tasks_record,
     topology_record,
 )
-from coordinator.group.streams.states import TASK_STEPS, StatusCode, StreamsMemberState, TaskStep
+from coordinator.group.streams.states import (
+    TASK_STEPS,
+    StatusCode,
+    StreamsGroupState,
+    StreamsMemberState,
+    TaskStep,
+)
 from coordinator.group.streams.sticky import TaskMemberSpec, assign_sticky
 from coordinator.group.streams.tasks import (
     NO_TARGET_TASKS,
@@ -44,15 +50,18 @@ from coordinator.group.streams.tasks import (
     OwnedTasks,
     TargetTasks,
     TaskHolders,
+    TaskOffsets,
     TaskSets,
+    has_task,
     own_any,
+    same_tasks,
 )
 from coordinator.group.streams.topology import ConfiguredTopology, StreamsTopology, configure, topology_value
 from coordinator.java.maps import JavaMap, JavaSet
 from coordinator.settings import STANDBYS, StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages import groups_streams
-from protocol.messages.groups_streams import Status, TaskIds
+from protocol.messages.groups_streams import Status, StreamsGroupHeartbeatRequest, TaskIds
 from protocol.waiting import compute
 
 log = logging.getLogger("barnabas.groups")
@@ -71,6 +80,10 @@ class StreamsDecision(Effects):
     owned: OwnedTasks
     old: StreamsMember
     new: StreamsMember
+    replaced: StreamsMember | None = None
+    """The static member in whose place `old` is, under another id."""
+    is_static: bool = False
+    """Whether the member says which instance it is."""
     records: list[AnyRecord] = field(default_factory=list)
     statuses: list[Status] = field(default_factory=list)
     """What the answer says of the application, in Kafka's order."""
@@ -82,13 +95,27 @@ class StreamsDecision(Effects):
     is_delayed: bool = field(init=False, default=False)
     """Whether the group's first assignment waits for more members."""
     target_epoch: int = field(init=False)
+    is_refined: bool = field(init=False, default=False)
+    """Whether the group is assigned as before, for a member that has something else by now."""
     target: TargetTasks = field(init=False, default=NO_TARGET_TASKS)
     """The member's part of the target assignment."""
+    offsets: TaskOffsets = field(init=False)
+    """How far the member is with its state."""
 
     def __post_init__(self) -> None:
         self.epoch = self.group.epoch
         self.target_epoch = self.group.assignment_epoch
         self.assignment_configs = self.config.assignment_configs
+        self.offsets = self.group.offsets_of(self.new.member_id)
+
+    @property
+    def replaced_id(self) -> str | None:
+        return None if self.replaced is None else self.replaced.member_id
+
+    @property
+    def target_so_far(self) -> TargetTasks | None:
+        """None for a member that no assignment knows."""
+        return self.group.targets.get(self.replaced_id or self.new.member_id)
 
     def take_effect(self) -> None:
         """Once, before the records are written. What is refused leaves all as it is."""
@@ -113,13 +140,14 @@ class TopologyStep:
         self._topics = parts.topics
         self._hashes = parts.hashes
 
-    def take(self, decision: StreamsDecision, sent: groups_streams.Topology | None) -> None:
-        """`sent`: what a member brings that joins. Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, and
-        UNKNOWN_SERVER_ERROR for a topology with numbers that make no sense."""
-        group = decision.group
-        bump = decision.new != decision.old
-        if bump:
+    def take(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> None:
+        """Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, and UNKNOWN_SERVER_ERROR for a topology with
+        numbers that make no sense."""
+        group, sent = decision.group, request.topology
+        bump = False
+        if decision.new != decision.old:
             decision.records.append(streams_member_record(group.group_id, decision.new))
+            bump = not decision.is_static or _is_to_be_assigned_anew(decision.old, decision.new)
         topology = self._topology(decision, sent)
         metadata_hash, decision.configured, is_other = self._configured(decision, topology)
         validated_epoch = NOT_VALIDATED
@@ -127,12 +155,16 @@ class TopologyStep:
             validated_epoch = topology.epoch
             for owned in decision.owned:
                 _check_tasks(decision.configured, owned or ())
+        self._hear_offsets(decision, request)
         bump = bump or is_other or validated_epoch != group.validated_epoch
-        if bump or decision.assignment_configs != group.assignment_configs:
+        bump = bump or decision.assignment_configs != group.assignment_configs
+        if not bump and _has_something_else(group, decision.new):
+            decision.is_refined = True
+        if bump or decision.is_refined:
             decision.epoch = group.epoch + 1
             decision.records.append(
                 group_epoch_record(
-                    group.group_id,
+                    group,
                     decision.epoch,
                     metadata_hash,
                     validated_epoch,
@@ -141,6 +173,21 @@ class TopologyStep:
             )
             said = "group %s is at epoch %d, its topology at %d"
             decision.effects.append(partial(log.info, said, group.group_id, decision.epoch, validated_epoch))
+
+    def _hear_offsets(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> None:
+        """Of a group that isn't there yet they aren't kept: another one takes its place, as in Kafka."""
+        if request.task_offsets is None and request.task_end_offsets is None:
+            return
+        group, member_id = decision.group, decision.new.member_id
+        decision.offsets = decision.offsets.updated(request.task_offsets, request.task_end_offsets)
+        if self._groups.get(group.group_id) is not group:
+            return
+        if (
+            member_id in group.members
+        ):  # a static one that comes back loses them with the records, as in Kafka
+            decision.effects.append(partial(_keep_offsets, group, member_id, decision.offsets))
+        else:
+            decision.once_written.append(lambda: _keep_offsets(decision.group, member_id, decision.offsets))
 
     def _topology(self, decision: StreamsDecision, sent: groups_streams.Topology | None) -> StreamsTopology:
         """The group's, or the first one, which it keeps until it ends."""
@@ -187,6 +234,28 @@ class TopologyStep:
         decision.group.was_refreshed(self._runtime.now_ms(), decision.epoch)
 
 
+def _keep_offsets(group: StreamsGroup, member_id: str, offsets: TaskOffsets) -> None:
+    group.task_offsets[member_id] = offsets
+
+
+def _is_to_be_assigned_anew(old: StreamsMember, new: StreamsMember) -> bool:
+    """Whether a static member says something else of what assignments go by."""
+    return (
+        old.topology_epoch != new.topology_epoch
+        or old.rack_id != new.rack_id
+        or old.tags != new.tags
+        or old.process_id != new.process_id
+    )
+
+
+def _has_something_else(group: StreamsGroup, member: StreamsMember) -> bool:
+    """Whether a member of a stable group has other tasks than the assignment says."""
+    return (
+        not same_tasks(group.target_of(member.member_id), member.assigned)
+        and group.state is StreamsGroupState.STABLE
+    )
+
+
 def _check_tasks(configured: ConfiguredTopology, owned: Sequence[TaskIds]) -> None:
     """Raises KafkaError (INVALID_REQUEST) for tasks that there are none of."""
     for each in owned:
@@ -228,31 +297,69 @@ class TaskTargetStep:
             decision.is_delayed = True
             decision.once_written.append(partial(self._delay, group.group_id, delay_ms))
         if decision.is_delayed:
+            self._remember(decision, {})
             detail = "Assignment delayed due to the configured initial rebalance delay."
             decision.tell(StatusCode.ASSIGNMENT_DELAYED, detail)
             return
-        decision.target = group.target_of(decision.new.member_id)
+        decision.target = _target_in_force(group, decision.replaced_id or decision.new.member_id)
         if group.assignment_epoch >= decision.epoch:
+            self._remember(decision, group.targets)
+            return
+        if decision.is_refined and group.assignment_epoch >= group.epoch:
+            decision.records.append(
+                target_tasks_epoch_record(group.group_id, decision.epoch, group.assignment_timestamp_ms)
+            )
+            decision.target_epoch = decision.epoch
+            self._remember(decision, group.targets)
             return
         if not group.may_be_assigned(config.assignment_interval_ms, self._runtime.now_ms()):
+            self._remember(decision, group.targets)
             detail = "Assignment delayed due to the configured assignment interval."
             decision.tell(StatusCode.ASSIGNMENT_DELAYED, detail)
             return
-        targets = _targets(group, decision.new, decision.configured, decision.assignment_configs)
-        decision.records += self._records(group, decision.epoch, targets)
+        targets = _targets(group, decision, decision.configured, decision.assignment_configs)
+        known_targets = group.targets
+        if decision.replaced_id is not None and decision.target_so_far is not None:
+            known_targets = known_targets | {decision.new.member_id: decision.target_so_far}
+        decision.records += self._records(group.group_id, known_targets, decision.epoch, targets)
         decision.effects.append(partial(log.info, "group %s: assignment %d", group.group_id, decision.epoch))
         decision.target_epoch = decision.epoch
         decision.target = targets[decision.new.member_id]
+        self._remember(decision, targets)
+
+    def _remember(
+        self, decision: StreamsDecision, targets: Mapping[str, TargetTasks] | JavaMap[str, TargetTasks]
+    ) -> None:
+        """Kafka refines assignments, and remembers what it made of one for as long as that is in force, whoever leaves;
+        it makes nothing of it yet (`AssignmentRefiner`). A conscious difference: whoever asks for a static member's
+        instance and is refused takes that member's part of it in Kafka 4.4.0, which gives up all its tasks then."""
+        group, epoch = decision.group, decision.target_epoch
+        if self._groups.get(group.group_id) is not group or not decision.config.num_warmup_replicas:
+            return
+        if group.refined_epoch != epoch:
+            refined = dict(targets.items())
+        elif decision.replaced is not None:
+            refined = dict(group.refined)
+        else:
+            return
+        if decision.replaced is not None and decision.target_epoch == group.assignment_epoch:
+            refined.pop(decision.replaced.member_id, None)
+            refined[decision.new.member_id] = decision.target
+        decision.once_written.append(partial(_was_refined, decision, epoch, refined))
 
     def _records(
-        self, group: StreamsGroup, epoch: int, targets: JavaMap[str, TargetTasks]
+        self,
+        group_id: str,
+        known: Mapping[str, TargetTasks],
+        epoch: int,
+        targets: JavaMap[str, TargetTasks],
     ) -> list[AnyRecord]:
         records: list[AnyRecord] = [
-            target_tasks_record(group.group_id, member_id, target)
+            target_tasks_record(group_id, member_id, target)
             for member_id, target in targets.items()
-            if target != group.targets.get(member_id)
+            if target != known.get(member_id)
         ]
-        records.append(target_tasks_epoch_record(group.group_id, epoch, self._runtime.now_ms()))
+        records.append(target_tasks_epoch_record(group_id, epoch, self._runtime.now_ms()))
         return records
 
     # --- the first one --------------------------------------------------------------------------------------
@@ -289,7 +396,8 @@ class TaskTargetStep:
 
     def _staged(self, group: StreamsGroup, configured: ConfiguredTopology) -> StagedRecords:
         targets = _targets(group, None, configured, group.assignment_configs)
-        return self._journal.staged(group, self._records(group, group.epoch, targets))
+        records = self._records(group.group_id, group.targets, group.epoch, targets)
+        return self._journal.staged(group, records)
 
     def _write(self, group: StreamsGroup, staged: StagedRecords) -> None:
         try:
@@ -298,6 +406,17 @@ class TaskTargetStep:
             log.warning("group %s can't be assigned now: %s", group.group_id, error)
         else:
             log.info("group %s: assignment %d, with all who came meanwhile", group.group_id, group.epoch)
+
+
+def _was_refined(decision: StreamsDecision, epoch: int, refined: Mapping[str, TargetTasks]) -> None:
+    decision.group.refined, decision.group.refined_epoch = refined, epoch
+
+
+def _target_in_force(group: StreamsGroup, member_id: str) -> TargetTasks:
+    """As it was made, whose order members are told; as its record says it where that isn't remembered. Also of somebody
+    who has left since, and is back."""
+    refined = group.refined.get(member_id) if group.refined_epoch == group.assignment_epoch else None
+    return group.target_of(member_id) if refined is None else refined
 
 
 class _Found:
@@ -317,16 +436,18 @@ class _Found:
 
 def _targets(
     group: StreamsGroup,
-    new: StreamsMember | None,
+    decision: StreamsDecision | None,
     configured: ConfiguredTopology,
     assignment_configs: Mapping[str, str],
 ) -> JavaMap[str, TargetTasks]:
-    """Of the members as they will be, with the one that joins; nothing for all while the topics don't fit."""
+    """Of the members as they will be by the decision, with the one that joins; nothing for all while the topics don't
+    fit. Kafka has other assignors, and racks, for those who bring some: there is none that goes by tags."""
     specs: JavaMap[str, TaskMemberSpec] = JavaMap()
     for member_id, member in group.members.items():
-        specs[member_id] = TaskMemberSpec(member.process_id, group.target_of(member_id))
-    if new is not None:
-        specs[new.member_id] = TaskMemberSpec(new.process_id, group.target_of(new.member_id))
+        if decision is None or member_id != decision.replaced_id:
+            specs[member_id] = _spec(member, group.offsets_of(member_id))
+    if decision is not None:
+        specs[decision.new.member_id] = _spec(decision.new, decision.offsets)
     assigned: Mapping[str, TargetTasks] = {}
     if configured.is_ready:
         standbys = int(assignment_configs.get(STANDBYS, "0"))
@@ -335,6 +456,10 @@ def _targets(
     for member_id in specs:
         targets[member_id] = assigned.get(member_id, NO_TARGET_TASKS)
     return targets
+
+
+def _spec(member: StreamsMember, offsets: TaskOffsets) -> TaskMemberSpec:
+    return TaskMemberSpec(member.process_id, member.assigned.active, member.assigned.standby, offsets.offsets)
 
 
 # --- time limits of members -----------------------------------------------------------------------------------
@@ -446,33 +571,78 @@ class _ActiveDifference(NamedTuple):
 
 
 class _CopyDifference(NamedTuple):
-    """The same of standby or warm-up tasks."""
+    """The same of standby or warm-up tasks, and those that it has."""
 
+    has: TaskSets
     kept: TaskSets
     revoked: TaskSets
     added: TaskSets
     some_are_held: bool
 
 
+class _Held(NamedTuple):
+    """What stands in a member's way. What it has itself as another kind doesn't; what others of its process have does,
+    and whoever has the task as an active one."""
+
+    member: StreamsMember
+    holders: TaskHolders
+
+    def active(self, subtopology_id: str, partition: int) -> bool:
+        return (
+            self.holders.active_process(subtopology_id, partition) is not None
+            or self._as_standby(subtopology_id, partition)
+            or self._as_warmup(subtopology_id, partition)
+        )
+
+    def standby(self, subtopology_id: str, partition: int) -> bool:
+        process_id = self.member.process_id
+        is_active = self.holders.active_process(subtopology_id, partition) == process_id
+        return (
+            (is_active and not has_task(self.member.assigned.active, subtopology_id, partition))
+            or self.holders.has_standby(process_id, subtopology_id, partition)
+            or self._as_warmup(subtopology_id, partition)
+        )
+
+    def warmup(self, subtopology_id: str, partition: int) -> bool:
+        process_id = self.member.process_id
+        return (
+            self.holders.active_process(subtopology_id, partition) == process_id
+            or self._as_standby(subtopology_id, partition)
+            or self.holders.has_warmup(process_id, subtopology_id, partition)
+        )
+
+    def _as_standby(self, subtopology_id: str, partition: int) -> bool:
+        is_here = self.holders.has_standby(self.member.process_id, subtopology_id, partition)
+        return is_here and not has_task(self.member.assigned.standby, subtopology_id, partition)
+
+    def _as_warmup(self, subtopology_id: str, partition: int) -> bool:
+        is_here = self.holders.has_warmup(self.member.process_id, subtopology_id, partition)
+        return is_here and not has_task(self.member.assigned.warmup, subtopology_id, partition)
+
+
 def _next(member: StreamsMember, epoch: int, situation: TaskSituation) -> StreamsMember:
     target_epoch, target, reported, holders = situation
-    process_id = member.process_id
-
-    def active_is_held(subtopology_id: str, partition: int) -> bool:
-        is_active = holders.active_process(subtopology_id, partition) is not None
-        return is_active or holders.has_copy(process_id, subtopology_id, partition)
-
-    def copy_is_held(subtopology_id: str, partition: int) -> bool:
-        is_active = holders.active_process(subtopology_id, partition) == process_id
-        return is_active or holders.has_copy(process_id, subtopology_id, partition)
-
-    active = _active_difference(member.assigned.active, target.active, target_epoch, active_is_held)
-    standby = _copy_difference(member.assigned.standby, target.standby, copy_is_held)
-    warmup = _copy_difference(member.assigned.warmup, target.warmup, copy_is_held)
+    held = _Held(member, holders)
+    active = _active_difference(member.assigned.active, target.active, target_epoch, held.active)
+    standby = _copy_difference(member.assigned.standby, target.standby, held.standby)
+    warmup = _copy_difference(member.assigned.warmup, target.warmup, held.warmup)
+    _becomes(member.assigned.active, None, standby)
+    _becomes(member.assigned.standby, standby, warmup)
+    _becomes(member.assigned.warmup, warmup, standby)
+    for copies in (standby, warmup):
+        for subtopology_id, partition in _each_of(copies.has):
+            if has_task(target.active, subtopology_id, partition):
+                _take(copies.revoked, subtopology_id, partition)
     kept = MemberTasks(active.kept, standby.kept, warmup.kept)
     revoked = MemberTasks(active.revoked, standby.revoked, warmup.revoked)
     owned = reported.kinds
-    if not revoked.is_empty and (owned is None or own_any(owned, revoked)):
+    has_to_give_up = not revoked.is_empty and (owned is None or own_any(owned, revoked))
+    for copies in (standby, warmup):  # a copy goes with the step that makes the task active
+        for subtopology_id, partition in _each_of(copies.has):
+            is_granted = not has_to_give_up and has_task(active.added, subtopology_id, partition)
+            if has_task(target.active, subtopology_id, partition) and not is_granted:
+                copies.kept.compute_if_absent(subtopology_id, JavaSet()).add(partition)
+    if has_to_give_up:
         return member.at_epoch(epoch, StreamsMemberState.UNREVOKED_TASKS, kept, revoked)
     assigned = kept
     if any(len(difference.added) for difference in (active, standby, warmup)):
@@ -534,7 +704,34 @@ def _copy_difference(has: TaskSets, target: TaskSets, is_held: IsHeld) -> _CopyD
         for found, partitions in ((kept, keeps), (revoked, revokes), (added, adds)):
             if len(partitions):
                 found[subtopology_id] = partitions
-    return _CopyDifference(kept, revoked, added, some_are_held)
+    return _CopyDifference(has, kept, revoked, added, some_are_held)
+
+
+def _becomes(has: ActiveTasks | TaskSets, left: _CopyDifference | None, to: _CopyDifference) -> None:
+    """What the member has of one kind, and is to have as a copy, it gets at once; `left`: the kind that it was of, a
+    copy, too, which it need not give up for that."""
+    for subtopology_id, partition in _each_of(has):
+        if has_task(to.added, subtopology_id, partition):
+            _take(to.added, subtopology_id, partition)
+            to.kept.compute_if_absent(subtopology_id, JavaSet()).add(partition)
+            if left is not None:
+                _take(left.revoked, subtopology_id, partition)
+
+
+def _each_of(tasks: ActiveTasks | TaskSets) -> list[tuple[str, int]]:
+    return [
+        (subtopology_id, partition)
+        for subtopology_id, partitions in tasks.items()
+        for partition in partitions
+    ]
+
+
+def _take(tasks: TaskSets, subtopology_id: str, partition: int) -> None:
+    partitions = tasks.get(subtopology_id)
+    if partitions is not None:
+        partitions.discard(partition)
+        if not len(partitions):
+            del tasks[subtopology_id]
 
 
 def _merged(active: _ActiveDifference) -> ActiveTasks:

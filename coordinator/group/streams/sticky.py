@@ -10,7 +10,15 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from coordinator.group.streams.tasks import NO_TARGET_TASKS, TargetTasks, TaskSets, by_name
+from coordinator.group.streams.tasks import (
+    NO_TARGET_TASKS,
+    ActiveTasks,
+    OffsetSums,
+    TargetTasks,
+    TaskSets,
+    by_name,
+    has_task,
+)
 from coordinator.group.streams.topology import ConfiguredSubtopology
 from coordinator.java.maps import JavaMap, JavaPriorityQueue, JavaSet
 
@@ -21,15 +29,25 @@ Task = tuple[str, int]
 
 
 class TaskMemberSpec(NamedTuple):
-    """A member: its process, and its target so far."""
+    """A member: its process, what it is assigned, and how far it says it is with the state of tasks."""
 
     process_id: str
-    target: TargetTasks
+    active: ActiveTasks
+    standby: TaskSets
+    offsets: OffsetSums
 
 
 class _Holder(NamedTuple):
     process: _Process
     member_id: str
+
+
+class _Candidate(NamedTuple):
+    """For a copy: one that has had it comes first, then those whose state is furthest."""
+
+    holder: _Holder
+    had_copy: bool
+    offset: int
 
 
 class _Process:
@@ -123,18 +141,20 @@ class _Assignment:
         self._processes: JavaMap[str, _Process] = JavaMap(len(members))
         self._members: dict[str, _Process] = {}
         self._was_active: dict[Task, _Holder] = {}
-        self._were_standby: dict[Task, list[_Holder]] = {}
+        candidates: dict[Task, list[_Candidate]] = {}
         for member_id, spec in members.items():
-            process = self._processes.get(spec.process_id)
-            if process is None:
-                process = self._processes[spec.process_id] = _Process()
+            process = self._processes.compute_if_absent(spec.process_id, _Process())
             process.add_member(member_id)
             self._members[member_id] = process
             holder = _Holder(process, member_id)
-            for task in _each(spec.target.active):
+            for task in _each(spec.active):
                 self._was_active[task] = holder
-            for task in _each(spec.target.standby):
-                self._were_standby.setdefault(task, []).append(holder)
+            for task, candidate in _candidates(spec, holder):
+                candidates.setdefault(task, []).append(candidate)
+        self._were_standby = {
+            task: [each.holder for each in sorted(found, key=lambda each: (not each.had_copy, -each.offset))]
+            for task, found in candidates.items()
+        }
 
     # --- active tasks ---------------------------------------------------------------------------------------
 
@@ -168,7 +188,7 @@ class _Assignment:
             for given in range(self._standbys):
                 if self._copies_to(task, self._was_active.get(task)):
                     continue
-                if self._copies_to(task, self._least_loaded(task, task), is_checked=True):
+                if self._copies_to(task, self._least_loaded(task, task)):
                     continue
                 kept.append((task, self._standbys - given))
                 break
@@ -183,10 +203,10 @@ class _Assignment:
             said = "%d of %d standby tasks are left out: there are too few processes"
             log.warning(said, left_out, self._standbys * len(self._stateful))
 
-    def _copies_to(self, task: Task, holder: _Holder | None, *, is_checked: bool = False) -> bool:
+    def _copies_to(self, task: Task, holder: _Holder | None) -> bool:
         """Whether a copy goes to who has had the task, as it does where there is room, and the process doesn't hold it
-        already. What is checked was found not to hold it, or as Kafka goes about it: see `_least_loaded`."""
-        if holder is None or (not is_checked and task in holder.process.tasks):
+        already."""
+        if holder is None or task in holder.process.tasks:
             return False
         if holder.process.counts[holder.member_id] >= self._quota.of_each:
             return False
@@ -210,22 +230,18 @@ class _Assignment:
     # --- both -----------------------------------------------------------------------------------------------
 
     def _least_loaded(self, task: Task, copied: Task | None) -> _Holder | None:
-        """Of those that have had a copy: the first, unless a later one has both a process and itself with less.
-
-        With `copied`, None where the first one's process holds that; Kafka asks the first's, whoever is chosen.
-        """
-        holders = self._were_standby.get(task)
-        if not holders:
-            return None
-        chosen = first = holders[0]
-        process_load, count = first.process.load, first.process.counts[first.member_id]
-        for holder in holders[1:]:
+        """Of those that have had a copy or a state: the first, unless a later one has both a process and itself with
+        less. With `copied`, none whose process holds that."""
+        chosen: _Holder | None = None
+        process_load, count = 0.0, 0
+        for holder in self._were_standby.get(task, ()):
             process = holder.process
-            if process.load < process_load and (copied is None or copied not in process.tasks):
-                own = process.counts[holder.member_id]
-                if own < count:
-                    chosen, process_load, count = holder, process.load, own
-        return None if copied is not None and copied in first.process.tasks else chosen
+            if copied is not None and copied in process.tasks:
+                continue
+            own = process.counts[holder.member_id]
+            if chosen is None or (process.load < process_load and own < count):
+                chosen, process_load, count = holder, process.load, own
+        return chosen
 
     def _queue(self) -> JavaPriorityQueue[_Process]:
         queue: JavaPriorityQueue[_Process] = JavaPriorityQueue(lambda process: process.load)
@@ -250,7 +266,19 @@ def _tasks(
     ]
 
 
-def _each(tasks: TaskSets) -> Iterable[Task]:
+def _candidates(spec: TaskMemberSpec, holder: _Holder) -> Iterable[tuple[Task, _Candidate]]:
+    """Who reports offsets of a task may have a copy of it, though it was none of its own."""
+    for task in _each(spec.standby):
+        sums = spec.offsets.get(task[0])
+        offset = 0 if sums is None else sums.get(task[1]) or 0
+        yield task, _Candidate(holder, had_copy=True, offset=offset)
+    for subtopology_id, sums in spec.offsets.items():
+        for partition, offset in sums.items():
+            if not has_task(spec.standby, subtopology_id, partition):
+                yield (subtopology_id, partition), _Candidate(holder, had_copy=False, offset=offset)
+
+
+def _each(tasks: ActiveTasks | TaskSets) -> Iterable[Task]:
     for subtopology_id, partitions in tasks.items():
         for partition in partitions:
             yield subtopology_id, partition
@@ -270,8 +298,13 @@ def _sets(tasks: Sequence[Task]) -> TaskSets:
     each.update(tasks)
     found: TaskSets = JavaMap()
     for subtopology_id, partition in each:
-        partitions = found.get(subtopology_id)
-        if partitions is None:
-            partitions = found[subtopology_id] = JavaSet()
-        partitions.add(partition)
-    return found
+        found.compute_if_absent(subtopology_id, JavaSet()).add(partition)
+    return _copied(found)
+
+
+def _copied(tasks: TaskSets) -> TaskSets:
+    """As Kafka's `TargetAssignmentBuilder` does: entry by entry, in a table that grows by that."""
+    copied: TaskSets = JavaMap()
+    for subtopology_id, partitions in tasks.items():
+        copied[subtopology_id] = partitions
+    return copied

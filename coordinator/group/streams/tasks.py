@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
 from protocol.messages.group_records import CurrentTaskIds, TargetTaskIds
-from protocol.messages.groups_streams import TaskIds
+from protocol.messages.groups_streams import TaskIds, TaskOffset
 
 ActiveTasks = JavaMap[str, JavaMap[int, int]]
 """Subtopology → partition → the assignment epoch at which the member got it."""
@@ -49,6 +49,66 @@ class TargetTasks(NamedTuple):
 
 
 NO_TARGET_TASKS = TargetTasks(JavaMap(), JavaMap(), JavaMap())
+
+
+def has_task(tasks: ActiveTasks | TaskSets, subtopology_id: str, partition: int) -> bool:
+    partitions = tasks.get(subtopology_id)
+    return partitions is not None and partition in partitions
+
+
+def same_tasks(target: TargetTasks, has: MemberTasks) -> bool:
+    """Whether a member has what it is to have, since whenever."""
+    return (
+        target.standby == has.standby
+        and target.warmup == has.warmup
+        and len(target.active) == len(has.active)
+        and all(
+            subtopology_id in has.active and {*partitions} == {*has.active[subtopology_id]}
+            for subtopology_id, partitions in target.active.items()
+        )
+    )
+
+
+OffsetSums = JavaMap[str, JavaMap[int, int]]
+"""Subtopology → partition → how far the state is, as one number for all of its changelogs."""
+
+
+class TaskOffsets(NamedTuple):
+    """How far a member says it is with the state of tasks, and how far the state goes. In memory alone."""
+
+    offsets: OffsetSums
+    end_offsets: OffsetSums
+
+    @property
+    def total(self) -> int:
+        return sum([len(sums) for kind in self for sums in kind.values()])
+
+    def updated(
+        self, offsets: Sequence[TaskOffset] | None, end_offsets: Sequence[TaskOffset] | None
+    ) -> TaskOffsets:
+        """As the member says them now; null leaves them as they were. Raises KafkaError (INVALID_REQUEST) for a task
+        that is there twice."""
+        return TaskOffsets(
+            self.offsets if offsets is None else _sums(offsets),
+            self.end_offsets if end_offsets is None else _sums(end_offsets),
+        )
+
+
+NO_OFFSETS = TaskOffsets(JavaMap(), JavaMap())
+
+
+def _sums(told: Sequence[TaskOffset]) -> OffsetSums:
+    found: JavaMap[str, JavaMap[int, int]] = JavaMap()
+    for each in told:
+        sums = found.compute_if_absent(each.subtopology_id, JavaMap())
+        if each.partition in sums:
+            raise KafkaError(
+                Error.INVALID_REQUEST,
+                f"Task offsets contain a duplicate entry for subtopology {each.subtopology_id} and partition "
+                f"{each.partition}.",
+            )
+        sums[each.partition] = each.offset
+    return found
 
 
 class OwnedTasks(NamedTuple):
@@ -145,6 +205,15 @@ def described_tasks(tasks: _Walked) -> list[TaskIds]:
     return sorted(told_tasks(tasks), key=lambda each: by_name(each.subtopology_id))
 
 
+def described_offsets(sums: OffsetSums) -> list[TaskOffset]:
+    """Likewise."""
+    return [
+        TaskOffset(subtopology_id=subtopology_id, partition=partition, offset=sums[subtopology_id][partition])
+        for subtopology_id in sorted(sums, key=by_name)
+        for partition in sorted(sums[subtopology_id])
+    ]
+
+
 def target_task_ids(tasks: TaskSets) -> list[TargetTaskIds]:
     return [
         TargetTaskIds(subtopology_id=subtopology_id, partitions=sorted(tasks[subtopology_id]))
@@ -224,12 +293,12 @@ class TaskHolders:
     def active_process(self, subtopology_id: str, partition: int) -> str | None:
         return self.active.get(subtopology_id, {}).get(partition)
 
-    def has_copy(self, process_id: str, subtopology_id: str, partition: int) -> bool:
-        """Whether a process holds a task as standby or warm-up."""
-        return any(
-            process_id in kind.get(subtopology_id, {}).get(partition, ())
-            for kind in (self.standby, self.warmup)
-        )
+    def has_standby(self, process_id: str, subtopology_id: str, partition: int) -> bool:
+        """Whether a process holds a task as standby."""
+        return process_id in self.standby.get(subtopology_id, {}).get(partition, ())
+
+    def has_warmup(self, process_id: str, subtopology_id: str, partition: int) -> bool:
+        return process_id in self.warmup.get(subtopology_id, {}).get(partition, ())
 
     def hold(self, tasks: MemberTasks, process_id: str) -> None:
         for subtopology_id, epochs in tasks.active.items():

@@ -14,6 +14,7 @@ from ..streams_requests import (
     streams_beat,
     streams_join,
     subtopology,
+    task_offsets,
     topic_info,
     topology,
     until_internal_topics_are_there,
@@ -41,9 +42,10 @@ def refused(play: Play) -> None:
     first = streams_join(group, "m", plain)
     play.quietly("StreamsGroupHeartbeat", 0, first)
     for case, fields in {
-        "an instance id": first | {"instance_id": "i"},
-        "offsets of tasks": first | {"task_offsets": []},
-        "end offsets of tasks": first | {"task_end_offsets": []},
+        "an empty instance id": first | {"instance_id": ""},
+        "offsets of a task twice": first | {"task_offsets": task_offsets({"0": {0: 1}}, {"0": {0: 2}})},
+        "end offsets of a task twice": first
+        | {"task_end_offsets": task_offsets({"7": {9: 1}}, {"7": {9: 1}})},
         "warm-up tasks": first | {"warmup_tasks": [{"subtopology_id": "0", "partitions": [0]}]},
         "an expression": streams_join(group, "m", topology(subtopology("0", topic.name, regex=["t.*"]))),
         "no member id": first | {"member_id": ""},
@@ -66,6 +68,13 @@ def refused(play: Play) -> None:
         ),
         "a topology later": streams_beat(group, "m", 2, topology=plain),
         "to leave for a while": streams_beat(group, "m", -2),
+        "an unknown instance": streams_beat(group, "m", 2, instance_id="i"),
+        "an unknown instance to leave": streams_beat(group, "m", -1, instance_id="i"),
+        "an unknown instance to leave for a while": streams_beat(group, "m", -2, instance_id="i"),
+        "a warm-up beyond the last one": streams_beat(group, "m", 2, active={})
+        | {"warmup_tasks": [{"subtopology_id": "0", "partitions": [2]}]},
+        "a warm-up that it hasn't": streams_beat(group, "m", 2, active={})
+        | {"warmup_tasks": [{"subtopology_id": "0", "partitions": [1]}]},
         "epoch -3": streams_beat(group, "m", -3),
         "one kind of tasks": streams_beat(group, "m", 2, active={}) | {"standby_tasks": None},
         "another kind of tasks": streams_beat(group, "m", 2) | {"warmup_tasks": []},
@@ -225,6 +234,13 @@ def endpoints(play: Play) -> None:
     _ask(play, "one knows", streams_beat(group, "one", 2, endpoint_information_epoch=0))
     _ask(play, "two joins", streams_join(group, "two", of, "p2", **at(65535)))
     _ask(play, "a third one, without", streams_join(group, "three", of, "p3", endpoint_information_epoch=-1))
+    _ask(play, "one is elsewhere", streams_beat(group, "one", 2, **at(2)))
+    _ask(play, "one says the same again", streams_beat(group, "one", 2, **at(2)))
+    _ask(
+        play, "one joins again, without", streams_join(group, "one", of, "p1", endpoint_information_epoch=-1)
+    )
+    _ask(play, "and with one", streams_join(group, "one", of, "p1", **at(3)))
+    _ask(play, "and with the same", streams_join(group, "one", of, "p1", **at(3)))
     beat = _beats(play, group)
     beat("one gives up", "one", 2, active={"0": [0, 1, 2]}, endpoint_information_epoch=1)
     beat("one has given up", "one", 2, active={"0": [0]}, endpoint_information_epoch=1)

@@ -21,6 +21,7 @@ from ..streams_requests import (
     streams_beat,
     streams_join,
     subtopology,
+    task_offsets,
     tasks_in,
     topic_info,
     topology,
@@ -32,6 +33,8 @@ STEPS = 60
 SEEDS = 8
 MEMBERS = ("anna", "bert", "cleo", "dora", "emil", "fred")
 PROCESSES = {"anna": "p", "bert": "p", "cleo": "q", "dora": "q", "emil": "r", "fred": "s"}
+OFFSETS_PARTITIONS = 3
+INSTANCES = ("i", "j", None, None)
 
 Assigned = tuple[dict[str, list[int]], dict[str, list[int]]]
 
@@ -41,6 +44,7 @@ class Known:
 
     def __init__(self) -> None:
         self.epoch = 0
+        self.instance: str | None = None
         self.tasks: Assigned = ({}, {})
 
 
@@ -66,7 +70,8 @@ class History:
         return f"{self.seed}.{self.step}.{self.count} {what}"
 
     def run(self) -> None:
-        coordinator_is_there(self.play, self.group)
+        beside = [self.play.name(f"beside{number}") for number in range(OFFSETS_PARTITIONS)]
+        coordinator_is_there(self.play, self.group, *beside)
         self.play.quietly("StreamsGroupHeartbeat", 0, streams_join(self.group, "anna", self.topology, "p"))
         until_internal_topics_are_there(self.play, streams_beat(self.group, "anna", 2))
         for self.step in range(STEPS):
@@ -82,20 +87,35 @@ class History:
                 )
             )()
             if self.step % 5 == 0:
+                self.something_is_written()
                 describe_streams(self.play, self.case("the group"), self.group)
         self.play.note(self.case("records"), records_of(self.play, self.group, self.topic, self.other))
 
-    def ask(self, what: str, member: str, fields: dict[str, Any]) -> None:
+    def something_is_written(self) -> None:
+        """To each partition of `__consumer_offsets`: what a heartbeat that wrote nothing has found out of the topology
+        Kafka doesn't show before that."""
+        for number in range(OFFSETS_PARTITIONS):
+            fields = commit(self.play.name(f"beside{number}"), (self.topic, 0, self.step))
+            self.play.quietly("OffsetCommit", 9, fields)
+
+    def ask(self, what: str, member: str, fields: dict[str, Any]) -> Any:
         answer = self.play.ask(self.case(what), "StreamsGroupHeartbeat", 0, fields)
         if answer.error_code == 0:
             known = self.members.setdefault(member, Known())
             known.epoch = answer.member_epoch
             known.tasks = tasks_in(answer) or known.tasks
+        return answer
 
     def somebody_joins(self) -> None:
         member = self.chance.choice(MEMBERS)
-        fields = streams_join(self.group, member, self.topology, PROCESSES[member])
-        self.ask("a join", member, fields)
+        taken = [known.instance for known in self.members.values()]
+        instance = self.chance.choice([each for each in INSTANCES if each is None or each not in taken])
+        fields = streams_join(self.group, member, self.topology, PROCESSES[member], instance_id=instance)
+        answer = self.ask("a join", member, fields)
+        if answer.error_code == 0 and instance is not None:
+            for each in [each for each in self.members if self.members[each].instance == instance]:
+                self.members[each].instance = None
+            self.members[member].instance = instance
 
     def somebody(self) -> tuple[str, Known] | None:
         if not self.members:
@@ -110,10 +130,16 @@ class History:
         member, known = found
         active, standby = known.tasks
         says: dict[str, Any] = {"active": active, "standby": standby}
+        told = {each: {number: self.chance.randrange(9) for number in range(2)} for each in "012"}
+        more = self.chance.choice(
+            ({}, {}, {"task_offsets": task_offsets(told)}, {"instance_id": known.instance})
+        )
         self.ask(
             "a heartbeat",
             member,
-            streams_beat(self.group, member, known.epoch, **self.chance.choice((says, says, says, {}))),
+            streams_beat(
+                self.group, member, known.epoch, **self.chance.choice((says, says, says, {})), **more
+            ),
         )
 
     def somebody_changes(self) -> None:
@@ -133,8 +159,9 @@ class History:
     def somebody_leaves(self) -> None:
         found = self.somebody()
         if found is not None:
-            member, _ = found
-            fields = streams_beat(self.group, member, -1)
+            member, known = found
+            epoch = self.chance.choice((-1, -2)) if known.instance is not None else -1
+            fields = streams_beat(self.group, member, epoch, instance_id=known.instance)
             self.play.ask(self.case("a leave"), "StreamsGroupHeartbeat", 0, fields)
             del self.members[member]
 

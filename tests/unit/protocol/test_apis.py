@@ -12,13 +12,6 @@ ADVERTISED = Path(__file__).parents[2] / "golden" / "vectors" / "advertised_by_k
 ADVERTISED_BY_CONTROLLER = ADVERTISED.with_name("advertised_by_kafka_4.4_controller.txt")
 """ApiVersions of a Kafka 4.4 controller: key, name, versions."""
 
-NOT_YET = {
-    ("StreamsGroupHeartbeat", 88, 0, 1): ("StreamsGroupHeartbeat", 88, 0, 0),
-    ("StreamsGroupDescribe", 89, 0, 1): ("StreamsGroupDescribe", 89, 0, 0),
-    ("StreamsGroupTopologyDescriptionUpdate", 93, 0, 0): None,
-}
-"""What Kafka lists and we don't, and what we list in its place."""
-
 ALL = [*APIS.values()]
 
 
@@ -30,7 +23,7 @@ def test_the_advertised_apis_are_those_of_kafka() -> None:
         for api in APIS.values()
         if api.advertised and not api.of_controllers
     }
-    assert ours == {NOT_YET.get(each, each) for each in kafkas} - {None}
+    assert ours == kafkas
 
 
 def test_a_controller_serves_what_kafkas_does_but_for_what_voters_ask_of_each_other() -> None:

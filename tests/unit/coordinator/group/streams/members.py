@@ -21,6 +21,7 @@ from protocol.messages.groups_streams import (
     StreamsGroupHeartbeatResponse,
     Subtopology,
     TaskIds,
+    TaskOffset,
     TopicInfo,
     Topology,
 )
@@ -126,6 +127,11 @@ class StreamsMembers(Groups):
         rebalance_ms: int = -1,
         group: str = "g",
         client: str = "c",
+        instance: str | None = None,
+        rack: str | None = None,
+        offsets: Sequence[TaskOffset] | None = None,
+        end_offsets: Sequence[TaskOffset] | None = None,
+        version: int = 1,
     ) -> StreamsAnswer:
         """Raises KafkaError."""
         says = active is not None or standby is not None
@@ -143,12 +149,17 @@ class StreamsMembers(Groups):
             user_endpoint=None if port is None else Endpoint(host="h", port=port),
             client_tags=None if tags is None else [KeyValue(key=key, value=tags[key]) for key in tags],
             shutdown_application=shutdown,
+            instance_id=instance,
+            rack_id=rack,
+            task_offsets=None if offsets is None else [*offsets],
+            task_end_offsets=None if end_offsets is None else [*end_offsets],
         )
-        answer = self.shard.streams_heartbeat(asker(client), request)
+        asking = asker(client, version)
+        answer = self.shard.streams_heartbeat(asking, request)
         while isinstance(answer, Deferred):
             answer.decide()
             settled = answer.settle()
-            answer = self.shard.streams_heartbeat(asker(client), request) if settled is None else settled
+            answer = self.shard.streams_heartbeat(asking, request) if settled is None else settled
         return answer
 
     def beat(self, member: str, epoch: int, **more: Any) -> StreamsGroupHeartbeatResponse:

@@ -228,7 +228,7 @@ def test_a_delayed_assignment_is_computed_once_more_where_the_group_has_changed(
     groups.beat("one", -1)
     with pytest.raises(StopIteration):
         steps.send(None)
-    assert groups.group.assignment_epoch == 1
+    assert groups.group.assignment_timestamp_ms == 0
 
 
 def test_a_delayed_assignment_is_ready_to_be_written_where_it_is_computed(

@@ -61,15 +61,16 @@ def assigning_reconciled() -> StreamsMembers:
     return groups
 
 
-def empty() -> StreamsMembers:
+def empty_and_assigned() -> StreamsMembers:
     groups = stable()
     groups.beat("one", -1)
     return groups
 
 
-def empty_and_assigned() -> StreamsMembers:
-    groups = empty()
-    groups.group.assignment_epoch = groups.group.epoch
+def empty() -> StreamsMembers:
+    """As Kafka before 4.4 leaves it behind."""
+    groups = empty_and_assigned()
+    groups.group.assignment_epoch = groups.group.epoch - 1
     return groups
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from coordinator.group.streams.sticky import TaskMemberSpec, assign_sticky
-from coordinator.group.streams.tasks import TargetTasks, TaskSets
+from coordinator.group.streams.tasks import ActiveTasks, OffsetSums, TaskSets
 from coordinator.group.streams.topology import ConfiguredSubtopology, InternalTopic
 from coordinator.java.maps import JavaMap, JavaSet
 
@@ -36,17 +36,36 @@ def sets(tasks: Sequence[str]) -> TaskSets:
     return found
 
 
+def epochs(tasks: Sequence[str]) -> ActiveTasks:
+    found: ActiveTasks = JavaMap()
+    for task in tasks:
+        subtopology_id, partition = task.split("_")
+        found.compute_if_absent(subtopology_id, JavaMap())[int(partition)] = 1
+    return found
+
+
+def sums(offsets: Mapping[str, int]) -> OffsetSums:
+    found: OffsetSums = JavaMap()
+    for task, offset in offsets.items():
+        subtopology_id, partition = task.split("_")
+        found.compute_if_absent(subtopology_id, JavaMap())[int(partition)] = offset
+    return found
+
+
 def assigned(
     members: Mapping[str, str],
     of: Mapping[str, ConfiguredSubtopology],
     before: Shown | None = None,
     standbys: int = 0,
+    offsets: Mapping[str, Mapping[str, int]] | None = None,
 ) -> Shown:
-    """`members`: the process of each."""
+    """`members`: the process of each; `offsets`: how far each says it is with which task."""
     specs: JavaMap[str, TaskMemberSpec] = JavaMap()
     for member, process in members.items():
         active, standby = (before or {}).get(member, ([], []))
-        specs[member] = TaskMemberSpec(process, TargetTasks(sets(active), sets(standby), JavaMap()))
+        specs[member] = TaskMemberSpec(
+            process, epochs(active), sets(standby), sums((offsets or {}).get(member, {}))
+        )
     targets = assign_sticky(specs, of, standbys)
     return {member: (names(target.active), names(target.standby)) for member, target in targets.items()}
 
@@ -94,6 +113,36 @@ def test_two_members_of_one_process_have_no_copies(caplog: pytest.LogCaptureFixt
 def test_tasks_without_state_have_no_copies() -> None:
     found = assigned({"a": "p", "b": "q"}, subtopologies((2, False), (2, True)), standbys=1)
     assert sorted(task for _, standby in found.values() for task in standby) == ["1_0", "1_1"]
+
+
+def test_who_has_had_a_copy_comes_before_who_says_how_far_it_is_and_that_by_how_far_that_is() -> None:
+    members = {"a": "p", "b": "q", "c": "r", "d": "s"}
+    of = subtopologies((1, True))
+    before: Shown = {"a": (["0_0"], [])}
+    assert assigned(members, of, before, standbys=1, offsets={"c": {"0_0": 5}, "d": {"0_0": 9}})["d"] == (
+        [],
+        ["0_0"],
+    )
+    before["b"] = ([], ["0_0"])
+    told = {"a": {"0_0": 7}, "c": {"0_0": 5}, "d": {"0_0": 9}}
+    assert assigned(members, of, before, standbys=1, offsets=told)["b"] == ([], ["0_0"])
+    copies = assigned(members, of, before | {"c": ([], ["0_0"])}, standbys=1, offsets=told)
+    assert copies["c"] == ([], ["0_0"])
+
+
+def test_who_says_how_far_it_is_gets_a_task_that_nobody_has() -> None:
+    told = {"b": {"0_0": 1, "0_9": 1, "7_0": 1}}
+    assert assigned({"a": "p", "b": "q"}, subtopologies((2, True)), offsets=told) == {
+        "a": (["0_1"], []),
+        "b": (["0_0"], []),
+    }
+
+
+def test_a_process_that_holds_the_task_is_passed_over_for_a_copy() -> None:
+    """Of those who had one the first is of the process that has the task by now."""
+    before: Shown = {"a": (["0_0"], []), "b": ([], ["0_0"]), "c": ([], ["0_0"])}
+    members = {"a": "p", "b": "p", "c": "q", "d": "r"}
+    assert assigned(members, subtopologies((1, True)), before, standbys=1)["c"] == ([], ["0_0"])
 
 
 @pytest.mark.parametrize("seed", range(30))
