@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.controller.controller_result import ControllerResult
+from broker.controller.controller import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.handlers import alter_client_quotas, incremental_alter_configs
 from broker.network.connection_limits import ConnectionLimits
@@ -19,7 +19,7 @@ from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
 from tests.compare.plain import message_from
-from tests.support.submitting import unexpected
+from tests.support.submitting import submit_to
 from tests.support.whole_server import handled
 
 OVERRIDES = "max.connections.per.ip.overrides"
@@ -67,7 +67,7 @@ def store_quota(node: Server, name: str | None, value: float, *, kind: str = "ip
     async def decide(image: ClusterImage) -> ControllerResult[None]:
         return ControllerResult([record], lambda error: None)
 
-    node.controller.submit(decide, lambda answer: None, unexpected)
+    submit_to(node.controller, decide, lambda answer: None)
 
 
 def admits(limits: ConnectionLimits, host: str) -> int:
