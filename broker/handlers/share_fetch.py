@@ -85,14 +85,14 @@ async def handle(
     else:
         then({})
 
-    # 3. It reads. Kafka can't put a topic without a name into its answer; it has read for the others by then.
+    # 3. It reads.
     answers: Answers = {}
     refused: dict[ShareKey, KafkaError] = {}
     if session is not None and not renews:
-        unknown_topic, keys = _readable(session, access, request.share_session_epoch, refused)
+        keys = _readable(session, access, request.share_session_epoch, refused)
         max_bytes = _max_bytes(node.fetch_max_bytes, node.quotas, context, request)
         reads = bool(keys and request.max_records and max_bytes)
-        if unknown_topic or (reads and request.share_acquire_mode not in ACQUIRE_MODES):
+        if reads and request.share_acquire_mode not in ACQUIRE_MODES:
             return ShareFetchResponse(error_code=Error.UNKNOWN_SERVER_ERROR)
         if reads:
             parameters = _parameters(node.shares, request, group_id, member_id, max_bytes)
@@ -125,22 +125,17 @@ def _parameters(
 
 def _readable(
     session: ShareSession, access: TopicAccess, epoch: int, refused: dict[ShareKey, KafkaError]
-) -> tuple[bool, list[ShareKey]]:
-    """Whether a topic isn't known; and the session's partitions from the one on whose turn it is. What may not be read
-    is put to the refused ones."""
-    has_unknown = False
+) -> list[ShareKey]:
+    """The session's partitions from the one on whose turn it is. What may not be read is put to the refused ones."""
     keys: list[ShareKey] = []
     for key in session.partitions:
-        if not access.is_known(key[0]):
-            has_unknown = True
-            continue
-        error = access.error(key)
+        error = access.error(key) if access.is_known(key[0]) else Error.UNKNOWN_TOPIC_ID
         if error is None:
             keys.append(key)
         else:
             refused[key] = KafkaError(error)
     place = epoch % len(keys) if keys and epoch > 0 else 0
-    return has_unknown, keys[place:] + keys[:place]
+    return keys[place:] + keys[:place]
 
 
 async def _waited(reading: ShareReading, node: BrokerPorts) -> Answers:
