@@ -35,7 +35,6 @@ from typing import Any, Final, TypeVar
 from protocol.errors import CodecError
 from protocol.waiting import Waiting
 from protocol.wire.primitives import (
-    MAX_INT32,
     MAX_STRING_BYTES,
     MOST_TAGGED_FIELDS,
     SHORT_UNSIGNED_VARINTS,
@@ -374,10 +373,8 @@ class _DecoderWriter(_Writer):
         self.line("if n:")
         self.indent += 1
         self.line("n, pos = unsigned_varint(data, pos - 1)")
-        self.line(
-            f"if {MOST_TAGGED_FIELDS} < n <= {MAX_INT32}: raise fail('cannot be so many', 'tagged fields', n)"
-        )
-        self.line(f"for _ in range(n if n <= {MAX_INT32} else 0):")
+        self.line(f"if n > {MOST_TAGGED_FIELDS}: raise fail('cannot be so many', 'tagged fields', n)")
+        self.line("for _ in range(n):")
         self.indent += 1
         self.line("tag, pos = unsigned_varint(data, pos)")
         self.line("size, pos = unsigned_varint(data, pos)")

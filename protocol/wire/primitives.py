@@ -36,8 +36,8 @@ def encode_unsigned_varint(value: int) -> bytes:
     return bytes(encoded)
 
 
-MOST_TAGGED_FIELDS: Final = 1_000
-"""Of one section. There are a few of each message in Kafka's protocol; it would skip millions, two bytes each."""
+MOST_TAGGED_FIELDS: Final = 10_000
+"""Of one section, as in Kafka from 4.4 on, where a negative number of them is no number, either."""
 
 
 def read_unsigned_varint(data: Bytes, pos: int, end: int | None = None) -> tuple[int, int]:
@@ -62,8 +62,6 @@ def read_unsigned_varint(data: Bytes, pos: int, end: int | None = None) -> tuple
 def skip_tagged_fields(data: Bytes, pos: int, end: int) -> int:
     """The position behind a section of tagged fields (KIP-482), whatever is in it."""
     count, pos = read_unsigned_varint(data, pos, end)
-    if count > MAX_INT32:
-        return pos  # negative in Java's eyes, and so none
     if count > MOST_TAGGED_FIELDS:
         raise CodecError(f"{count} tagged fields in one section")
     for _ in range(count):
