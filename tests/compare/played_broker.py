@@ -13,12 +13,12 @@ INCARNATION = b"4" * 16
 DIRECTORY = b"directory of 4.."
 CAUGHT_UP = 10**12
 FEATURES = (
-    ("metadata.version", 7, 30),
+    ("metadata.version", 7, 33),
     ("kraft.version", 0, 1),
     ("transaction.version", 0, 2),
     ("group.version", 0, 1),
     ("eligible.leader.replicas.version", 0, 1),
-    ("share.version", 0, 1),
+    ("share.version", 0, 2),
     ("streams.version", 0, 1),
 )
 

@@ -30,7 +30,7 @@ def registrations(play: Play) -> None:
             "features": ranges(("metadata.version", 1, 29), *FEATURES[1:])
         },
         "metadata versions that are too high": {
-            "features": ranges(("metadata.version", 31, 40), *FEATURES[1:])
+            "features": ranges(("metadata.version", 34, 40), *FEATURES[1:])
         },
         "a feature below what is": {
             "features": ranges(*FEATURES[:2], ("transaction.version", 0, 1), *FEATURES[3:])
