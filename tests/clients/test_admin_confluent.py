@@ -56,7 +56,7 @@ def test_a_topics_settings_are_set_appended_to_and_deleted(
     )
 
     settings = settings_of(admin, ResourceType.TOPIC, topic)
-    assert len(settings) == 33
+    assert len(settings) == 37
     assert settings["retention.ms"].value == "1234567"
     assert settings["cleanup.policy"].value == "delete,compact"
     assert settings["segment.ms"].value == "604800000"

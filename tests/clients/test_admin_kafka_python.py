@@ -87,7 +87,7 @@ def test_the_quorum_has_one_voter_that_leads(admin: kafka.KafkaAdminClient) -> N
 def test_features_are_described(admin: kafka.KafkaAdminClient) -> None:
     features = admin.describe_features()
 
-    assert features["metadata.version"]["finalized"] == (30, 30)
+    assert features["metadata.version"]["finalized"] == (33, 33)
     assert features["transaction.version"]["supported"] == (0, 2)
 
 

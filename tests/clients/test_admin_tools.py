@@ -54,7 +54,7 @@ def test_configs_alters_and_describes_a_topic(kafka: Tool, bootstrap: str, topic
     assert described(printed) == {"retention.ms": "1234567", "cleanup.policy": "compact,delete"}
     assert "synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1234567}" in printed
     everything = described(kafka("configs", "--describe", *of_topic, "--all"))
-    assert len(everything) == 33
+    assert len(everything) == 37
     assert everything["segment.ms"] == "604800000"
 
 
@@ -275,7 +275,7 @@ def test_features_describes_lowers_and_raises(kafka: Tool) -> None:
 
     level = r"^Feature: streams.version\s.*SupportedMaxVersion: 1\s+FinalizedVersionLevel: 1\s"
     assert re.search(level, before, re.MULTILINE)
-    assert re.search(r"^Feature: metadata.version\s.*FinalizedVersionLevel: 4.3-IV0\s", before, re.MULTILINE)
+    assert re.search(r"^Feature: metadata.version\s.*FinalizedVersionLevel: 4.4-IV2\s", before, re.MULTILINE)
     assert dry == "streams.version can be downgraded to 0.\n"
     assert lowered == "streams.version was downgraded to 0.\n"
     assert raised == "streams.version was upgraded to 1.\n"

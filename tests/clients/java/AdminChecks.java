@@ -83,7 +83,7 @@ public class AdminChecks {
         alter(ofTopic, op("cleanup.policy", "delete", AlterConfigOp.OpType.SUBTRACT));
 
         Config config = described(ofTopic);
-        equal("settings", 33, config.entries().size());
+        equal("settings", 37, config.entries().size());
         equal("retention.ms", "1234567", config.get("retention.ms").value());
         equal("source", ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, config.get("retention.ms").source());
         equal("type", ConfigEntry.ConfigType.LONG, config.get("retention.ms").type());
@@ -191,7 +191,7 @@ public class AdminChecks {
     @Check
     public void featuresAreDescribedAndChecked() throws Exception {
         var features = admin.describeFeatures().featureMetadata().get();
-        equal("metadata.version", (short) 30, features.finalizedFeatures().get("metadata.version").maxVersionLevel());
+        equal("metadata.version", (short) 33, features.finalizedFeatures().get("metadata.version").maxVersionLevel());
         equal("supported", (short) 2, features.supportedFeatures().get("transaction.version").maxVersion());
         update("share.version", 0, FeatureUpdate.UpgradeType.SAFE_DOWNGRADE);
         refused(InvalidUpdateVersionException.class,
