@@ -163,7 +163,7 @@ def test_api_versions_prints_what_the_broker_serves(kafka: Tool, bootstrap: str)
     served = dict(re.findall(r"^\t(\w+\(\d+\)): (.*?) \[usable: \d+\],?$", printed, re.MULTILINE))
     assert served["Produce(0)"] == "0 to 13"
     assert served["Fetch(1)"] == "4 to 18"
-    assert served["ApiVersions(18)"] == "0 to 4"
+    assert served["ApiVersions(18)"] == "0 to 5"
 
 
 def test_cluster_prints_the_clusters_id(kafka: Tool, bootstrap: str) -> None:
