@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ import pytest
 
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from broker.server import Server
+from coordinator.transaction.producer_ids import NoProducerIdError
 from protocol.records.batch import walk_batches
 from protocol.wire.primitives import uuid_to_text
 from storage.checkpoints import read_partition_metadata
 from tests.support import kafka_folders
 from tests.support.disk import files
 from tests.support.kafka_folders import DOWN, KILL, NAMES, NOW_MS, SNAPSHOT
-from tests.support.whole_server import crash, in_loop, started
+from tests.support.whole_server import crash, in_loop, started, take_turns
 from tests.unit.storage.test_kafka_folders import fetch
 
 FEATURES = {
@@ -80,6 +82,10 @@ async def test_features_and_configs_are_kafkas(node: Server, found: dict[str, An
 
 @on_each_folder
 async def test_producer_ids_continue_behind_kafkas_block(node: Server, found: dict[str, Any]) -> None:
+    with pytest.raises(NoProducerIdError):
+        node.producer_ids.next()  # has a block asked for
+    await asyncio.sleep(0)
+    take_turns(node)
     assert node.producer_ids.next() == 1000
 
 
