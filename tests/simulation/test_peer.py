@@ -131,7 +131,7 @@ def version_and_id(sent: bytes) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize(
-    ("known", "asked_next"), [([], 0), ([(18, 0, 2)], 2), ([(18, 0, 99)], 3), ([(3, 0, 5)], 0)]
+    ("known", "asked_next"), [([], 0), ([(18, 0, 2)], 2), ([(18, 0, 99)], 4), ([(3, 0, 5)], 0)]
 )
 def test_who_does_not_know_the_latest_version_is_asked_in_the_one_that_it_names(
     known: list[tuple[int, int, int]], asked_next: int
@@ -146,7 +146,7 @@ def test_who_does_not_know_the_latest_version_is_asked_in_the_one_that_it_names(
         (connection,) = network.connections
         connection.connection_made(wire)
         version, correlation_id = version_and_id(wire.sent[-1])
-        assert version == ApiVersionsRequest.VERSIONS[1] == 4
+        assert version == ApiVersionsRequest.VERSIONS[1] == 5
         refusal = ApiVersionsResponse(
             error_code=Error.UNSUPPORTED_VERSION,
             api_keys=[
