@@ -26,6 +26,7 @@ from pathlib import Path
 import pytest
 
 from broker.server import Server
+from coordinator.transaction.producer_ids import NoProducerIdError
 from protocol.records.batch import walk_batches
 from protocol.records.records import read_records
 from storage.checkpoints import read_offsets
@@ -36,7 +37,7 @@ from tests.crash.workload import TOPICS, Workload
 from tests.support.disk import files
 from tests.support.ports import free_ports
 from tests.support.waiting import until
-from tests.support.whole_server import started
+from tests.support.whole_server import started, take_turns
 
 ROOT = Path(__file__).parents[2]
 WANTED = os.environ.get("CRASH_POINTS", "12")
@@ -262,9 +263,18 @@ async def check(data: Path, workload: Workload) -> None:
     for _ in range(2):
         node = await started(data, *(f"{key}={value}" for key, value in SETTINGS.items()))
         check_topics(node, workload)
-        assert node.producer_ids.next() > max(workload.producer_ids, default=-1)
+        assert await next_producer_id(node) > max(workload.producer_ids, default=-1)
         await node.stop()
         assert (data / ".kafka_cleanshutdown").exists()
+
+
+async def next_producer_id(node: Server) -> int:
+    """The first one of a block, which is asked for."""
+    with pytest.raises(NoProducerIdError):
+        node.producer_ids.next()
+    await asyncio.sleep(0)
+    take_turns(node)
+    return node.producer_ids.next()
 
 
 def check_mark(data: Path) -> None:
