@@ -20,7 +20,7 @@ from .scene import Broker
 
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 KAFKA_SESSION_TIMEOUT_MS = 6000
-BARNABAS_SESSION_TIMEOUT_MS = 2000
+BARNABAS_SESSION_TIMEOUT_MS = 4000
 """Our brokers are never busy for as long as four JVMs on two cores are now and then, and no test should wait more than
 it must for a killed one to be missed."""
 

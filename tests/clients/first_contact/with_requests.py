@@ -122,7 +122,7 @@ def produce(cluster: Connections, topic: str, leader: Client) -> None:
 
 
 def members(name: str, topic: str) -> list[tuple[str, Any, int]]:
-    """The first request of a member of each kind of group, with its version."""
+    """The first request of a member of each kind of group but a share group, with its version."""
     protocol = JoinGroupRequestProtocol(name="range", metadata=b"")
     timeout_ms = 6_000
     return [
@@ -145,13 +145,6 @@ def members(name: str, topic: str) -> list[tuple[str, Any, int]]:
                 rebalance_timeout_ms=timeout_ms,
                 subscribed_topic_names=[topic],
                 topic_partitions=[],
-            ),
-            1,
-        ),
-        (
-            f"{name}-share",
-            ShareGroupHeartbeatRequest(
-                group_id=f"{name}-share", member_id=MEMBER, subscribed_topic_names=[topic]
             ),
             1,
         ),
@@ -179,10 +172,24 @@ MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 def share(cluster: Connections, name: str, topic_id: bytes, leader: Client) -> None:
-    """The share partition's state is read before the first answer."""
+    """The share partition's state is read before the first answer. As in Kafka it has to be initialized first, which
+    a client knows by its assignment."""
+    group = f"{name}-share"
+    coordinator = cluster.coordinator(GROUP, group)
+    epoch, assigned = 0, None
+    while not (assigned and assigned.topic_partitions):
+        heartbeat = ShareGroupHeartbeatRequest(
+            group_id=group,
+            member_id=MEMBER,
+            member_epoch=epoch,
+            subscribed_topic_names=[f"{name}-created"] if epoch == 0 else None,
+        )
+        answer = cluster.ask(heartbeat, 1, of=coordinator)
+        assert answer.error_code == Error.NONE, answer
+        epoch, assigned = answer.member_epoch, answer.assignment or assigned
     wanted = FetchTopic(topic_id=topic_id, partitions=[FetchPartition(partition_index=0)])
     request = ShareFetchRequest(
-        group_id=f"{name}-share",
+        group_id=group,
         member_id=MEMBER,
         share_session_epoch=0,
         max_wait_ms=0,
