@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from broker.network.connection_limits import ConnectionLimits
     from broker.quotas import ClientQuotas, ReplicationQuotas
     from broker.replicas.partitions import Partitions
+    from broker.security.authorizer import Authorizer
 
 log = logging.getLogger("barnabas.server")
 
@@ -37,14 +38,17 @@ class SettingsPublisher:
         config: BrokerConfig,
         quotas: ClientQuotas,
         connection_limits: ConnectionLimits,
+        authorizer: Authorizer,
     ) -> None:
         self._node_id = node_id
         self._config = config
         self._quotas = quotas
         self._connection_limits = connection_limits
+        self._authorizer = authorizer
 
     async def publish(self, image: ClusterImage) -> bool:
         """Returns whether settings of the node have changed."""
+        await self._authorizer.follow(image.kept)
         if image.kept.take_quota_change():
             await self._quotas.follow(image)
         if not image.take_broker_config_change():
@@ -92,6 +96,7 @@ class MetadataSubscribers(NamedTuple):
     config: BrokerConfig
     quotas: ClientQuotas
     connection_limits: ConnectionLimits
+    authorizer: Authorizer
     log_dirs: LogDirs
     partitions: Partitions
     groups: Groups
@@ -111,7 +116,11 @@ class BrokerMetadataPublisher:
         self._metadata = metadata
         self._subscribers = subscribers
         self._settings = SettingsPublisher(
-            node_id, subscribers.config, subscribers.quotas, subscribers.connection_limits
+            node_id,
+            subscribers.config,
+            subscribers.quotas,
+            subscribers.connection_limits,
+            subscribers.authorizer,
         )
 
     def start(self) -> None:

@@ -40,7 +40,7 @@ from broker.replicas.in_sync_replicas import Replication
 from broker.replicas.partition import Partition
 from broker.replicas.partitions import Partitions
 from broker.replicas.replica_selector import selector_maker
-from broker.security.authorizer import authorizer_of
+from broker.security.node_authorizer import authorizer_of
 
 if TYPE_CHECKING:
     import asyncio
@@ -111,7 +111,7 @@ class Server:
         self.fetch_max_bytes = config.get_int("fetch.max.bytes")
         self.watchdog = Watchdog(self.clock.monotonic_s)
         self.timers = LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog)
-        self.authorizer: Authorizer = authorizer_of(config.closed_to_brokers)
+        self.authorizer: Authorizer = authorizer_of(config.authorizer, config.closed_to_brokers)
         self.host_names = HostNames(environment.names, environment.computing)
         self.quotas = ClientQuotas(config, self.host_names)
         self.replication_quotas = ReplicationQuotas(self.node_id, config, self.clock)
@@ -249,6 +249,7 @@ class Server:
                 self.config,
                 self.quotas,
                 self.connection_limits,
+                self.authorizer,
                 self.log_dirs,
                 self.partitions,
                 self.groups,

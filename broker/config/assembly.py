@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from broker.config.broker_config import (
     AT_MOST_ONE,
     DEFAULTS,
+    OF_AUTHORIZER,
     RACK_AWARE_SELECTOR,
     REFUSED,
     SHOWN_AS_GIVEN,
     BrokerConfig,
+    authorizer_settings,
     controls,
     is_only_controller,
     joins_a_cluster,
@@ -188,6 +190,7 @@ def assemble(
                 settings, host_name, only_controller=config.is_only_controller
             )
         config.closed_to_brokers = closed_to_brokers(config)
+        config.authorizer = authorizer_settings(config)
     except ConfigError as error:
         raise usage_error(error, static) from None
     config.warnings += [*other_controllers(config), *_own_name_told(config, static)]
@@ -242,7 +245,7 @@ def check_names(layer: Layer) -> None:
 
 
 def _is_known(name: str) -> bool:
-    return broker_definition(without_listener(name) or name) is not None
+    return name in OF_AUTHORIZER or broker_definition(without_listener(name) or name) is not None
 
 
 def _no_setting(name: str, suggestion: str | None, then: str = "") -> str:
@@ -290,7 +293,9 @@ def _suggestion(name: str) -> str | None:
     from difflib import get_close_matches
 
     setting = without_listener(name) or name
-    near = get_close_matches(setting, [*BROKER_ROWS, *DYNAMIC_ONLY_ROWS, *OWN_ROWS], n=1, cutoff=0.8)
+    near = get_close_matches(
+        setting, [*BROKER_ROWS, *DYNAMIC_ONLY_ROWS, *OWN_ROWS, *OF_AUTHORIZER], n=1, cutoff=0.8
+    )
     return name.removesuffix(setting) + near[0] if near else None
 
 

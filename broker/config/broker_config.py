@@ -66,10 +66,6 @@ Files made for three brokers are the most common reason for a local Kafka that h
 """
 
 REFUSED: dict[str, tuple[tuple[str, ...], str]] = {
-    "authorizer.class.name": (
-        (),
-        "authorizers aren't built yet, and without one everybody may do everything",
-    ),
     "remote.log.storage.system.enable": (("true",), "tiered storage isn't built"),
     "config.providers": ((), "config providers aren't built; write the values themselves"),
 }
@@ -181,6 +177,43 @@ def connections_per_host(value: Value) -> dict[str, int]:
     return limits
 
 
+# --- Who may do what ----------------------------------------------------------------------------------------
+
+AUTHORIZER = "authorizer.class.name"
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SUPER_USERS, ALLOW_EVERYONE = "super.users", "allow.everyone.if.no.acl.found"
+OF_AUTHORIZER = (SUPER_USERS, ALLOW_EVERYONE)
+"""What the authorizer's class reads by itself: Kafka has no definition of it, and describes it without its value."""
+
+
+class AuthorizerSettings(NamedTuple):
+    """Of the StandardAuthorizer: principals as `Type:name`."""
+
+    super_users: frozenset[str]
+    allow_if_no_acl: bool
+
+
+def authorizer_settings(config: BrokerConfig) -> AuthorizerSettings | None:
+    """None where everybody may do everything. Raises ConfigError."""
+    class_name = config.get_string(AUTHORIZER)
+    if not class_name:
+        return None
+    if class_name != STANDARD_AUTHORIZER:
+        raise ConfigError(
+            f"{AUTHORIZER}={class_name} is refused: no Java class can be loaded; {STANDARD_AUTHORIZER} is built in",
+            AUTHORIZER,
+        )
+    users = frozenset(filter(None, map(trimmed, (config.text_given(SUPER_USERS) or "").split(";"))))
+    for user in users:
+        kind, colon, _ = user.partition(":")
+        if not kind or not colon:
+            raise ConfigError(
+                f"{SUPER_USERS}: expected a string in format principalType:principalName but got {user}",
+                SUPER_USERS,
+            )
+    return AuthorizerSettings(users, trimmed(config.text_given(ALLOW_EVERYONE) or "").lower() == "true")
+
+
 # --- All settings in force ----------------------------------------------------------------------------------
 
 REPLICA_SELECTOR = "replica.selector.class"
@@ -195,6 +228,7 @@ class BrokerConfig:
     - `listeners`: the broker's addresses to bind, none where the node is only a controller.
     - `controller_listeners`: the controller's.
     - `closed_to_brokers`: the names of listeners that refuse what only brokers ask of each other.
+    - `authorizer`: by what it is decided who may do what; None where everybody may do everything.
     - `cluster_id`: the id for a new data folder, where the user gave one.
     - `release_version`: the Kafka whose level a new cluster begins with, such as 4.3-IV0, where the user gave one.
     - `warnings`: lines to log at the start.
@@ -205,6 +239,7 @@ class BrokerConfig:
     __slots__ = (
         "_effective",
         "_parsed",
+        "authorizer",
         "closed_to_brokers",
         "cluster_id",
         "controller_listeners",
@@ -232,6 +267,7 @@ class BrokerConfig:
         self.listeners = listeners
         self.controller_listeners: tuple[ListenerConfig, ...] = ()
         self.closed_to_brokers: frozenset[str] = frozenset()
+        self.authorizer: AuthorizerSettings | None = None
         self.cluster_id = cluster_id
         self.release_version = release_version
         self.warnings = list(warnings)

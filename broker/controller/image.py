@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from broker.controller.acls import Acl
 from broker.controller.metadata_versions import KRAFT_VERSION, is_supported
 from protocol.errors import BrokenInvariantError
 from protocol.messages import metadata_records as records
@@ -155,33 +156,43 @@ _REMOVALS: dict[type[Message], tuple[type[Message], Callable[[Any], Hashable]]] 
 KEPT = frozenset({*_IDENTITIES, *_REMOVALS})
 
 
-class KeptRecords:
-    """The records in force, by type and identity."""
+MOST_ACL_CHANGES = 10_000
+"""That are held for whoever follows them; past that, all are gone through."""
 
-    __slots__ = ("_by_type", "_quotas_changed")
+
+class KeptRecords:
+    """The records in force, by type and identity; `acls` has the ids by what the records say."""
+
+    __slots__ = ("_acl_changes", "_by_type", "_quotas_changed", "acls")
 
     def __init__(self) -> None:
         self._quotas_changed = False
+        self._acl_changes: list[tuple[Acl, bool]] | None = None
         self._by_type: dict[type[Message], dict[Hashable, Message]] = {
             record_type: {} for record_type in _IDENTITIES
         }
+        self.acls: dict[Acl, bytes] = {}
 
     def copy(self) -> KeptRecords:
         """Another one that holds the same."""
         other = KeptRecords()
         other._by_type = {record_type: {**held} for record_type, held in self._by_type.items()}
+        other.acls = {**self.acls}
         return other
 
-    def follow_quotas(self) -> None:
-        """They may be others than whoever follows them knows."""
+    def follow_anew(self) -> None:
+        """Quotas and ACLs may be others than whoever follows them knows."""
         self._quotas_changed = True
+        self._acl_changes = None
 
     def apply(self, record: Message) -> None:
         """Hold a record in place of an earlier one of its identity, or drop the one that it removes."""
         removal = _REMOVALS.get(type(record))
         if removal is not None:
             removed_type, identity_of = removal
-            self._by_type[removed_type].pop(identity_of(record), None)
+            removed = self._by_type[removed_type].pop(identity_of(record), None)
+            if isinstance(removed, records.AccessControlEntryRecord):
+                self._acl_is_gone(removed)
             return
         if isinstance(record, records.ClientQuotaRecord):
             self._quotas_changed = True
@@ -189,8 +200,33 @@ class KeptRecords:
         identity = _IDENTITIES[type(record)](record)
         if isinstance(record, records.ClientQuotaRecord) and record.remove:
             held.pop(identity, None)
-        else:
-            held[identity] = record
+            return
+        if isinstance(record, records.AccessControlEntryRecord):
+            before = held.get(identity)
+            if isinstance(before, records.AccessControlEntryRecord):
+                self._acl_is_gone(before)
+            acl = Acl.of_record(record)
+            if self.acls.setdefault(acl, record.id) == record.id:
+                self._acl_changed(acl, is_there=True)
+        held[identity] = record
+
+    def _acl_is_gone(self, record: records.AccessControlEntryRecord) -> None:
+        acl = Acl.of_record(record)
+        if self.acls.get(acl) == record.id:  # else another id says the same, as no controller would write
+            del self.acls[acl]
+            self._acl_changed(acl, is_there=False)
+
+    def _acl_changed(self, acl: Acl, *, is_there: bool) -> None:
+        changes = self._acl_changes
+        if changes is not None:
+            changes.append((acl, is_there))
+            if len(changes) > MOST_ACL_CHANGES:
+                self._acl_changes = None
+
+    def take_acl_changes(self) -> list[tuple[Acl, bool]] | None:
+        """The ACLs that came (True) and went since this was last asked, in order; None where all may be others."""
+        changes, self._acl_changes = self._acl_changes, []
+        return changes
 
     def take_quota_change(self) -> bool:
         """Whether there were records of quotas since this was last asked."""
@@ -370,7 +406,7 @@ class ClusterImage:
         self.brokers, self.controllers = other.brokers, other.controllers
         self.next_producer_id = other.next_producer_id
         self.kept = other.kept
-        self.kept.follow_quotas()
+        self.kept.follow_anew()
         self._changes = self._changes._replace(touched=dict.fromkeys(self.topics))
         self.broker_configs_changed = True
 
@@ -397,6 +433,7 @@ class ClusterImage:
         self.take_changes()
         self.broker_configs_changed = False
         self.kept.take_quota_change()
+        self.kept.take_acl_changes()
 
     def topics_like(self, name: str) -> list[str]:
         """The names of the topics that one of this name would collide with."""

@@ -41,7 +41,7 @@ async def handle(
     if request.timeout_ms <= 0:
         late = KafkaError(Error.REQUEST_TIMED_OUT)
         return CreateTopicsResponse(topics=[_refused(name, late) for name in times_named])
-    may_all = allows_on_cluster(node.authorizer, context, Operation.CREATE)
+    may_all = allows_on_cluster(node.authorizer, context, Operation.CREATE, log_denied=False)
     refused: list[CreatableTopicResult] = []
     allowed: set[str] = set()
     for name, times in times_named.items():
@@ -58,7 +58,9 @@ async def handle(
     describable = {
         name
         for name in allowed
-        if node.authorizer.allows(context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name)
+        if node.authorizer.allows(
+            context, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, name, log_denied=False
+        )
     }
     mutations = node.quotas.mutations_of(context, strict_since=6, now_ms=node.clock.now_ms())
     wanted = [topic for topic in request.topics if topic.name in allowed]

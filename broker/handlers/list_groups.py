@@ -25,7 +25,9 @@ async def handle(
     request: ListGroupsRequest,
 ) -> ListGroupsResponse:
     """Who may describe the cluster sees all groups, others those that they may describe."""
-    sees_all = node.authorizer.allows(context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
+    sees_all = node.authorizer.allows(
+        context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, log_denied=False
+    )
     try:
         shards = node.groups.all_shards()
     except KafkaError as error:
@@ -33,7 +35,7 @@ async def handle(
 
     def may_see(group: ListedGroup) -> bool:
         return sees_all or node.authorizer.allows(
-            context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id
+            context, Operation.DESCRIBE, ResourceType.GROUP, group.group_id, log_denied=False
         )
 
     return await _listed(shards, node.turns, request, may_see)

@@ -71,7 +71,7 @@ class _Topics(NamedTuple):
         found, pause = _Described(), Pause(PARTITIONS_PER_TURN)
         for topic in [*self.metadata.image.topics.values()]:
             cost = TOPIC_COST
-            if self._allows(DESCRIBE, topic.name):
+            if self._allows(DESCRIBE, topic.name, log_denied=False):
                 found.known.append(self._described(topic))
                 cost += len(topic.partitions)
             if pause.is_due(cost):
@@ -155,12 +155,12 @@ class _Topics(NamedTuple):
 
     def _not_to_be_created(self, names: Sequence[str]) -> Sequence[str]:
         """Who may create in the cluster may create any topic."""
-        if self.authorizer.allows(self.context, CREATE, CLUSTER, CLUSTER_NAME):
+        if self.authorizer.allows(self.context, CREATE, CLUSTER, CLUSTER_NAME, log_denied=False):
             return ()
         return [name for name in names if not self._allows(CREATE, name)]
 
-    def _allows(self, operation: Operation, name: str) -> bool:
-        return self.authorizer.allows(self.context, operation, TOPIC, name)
+    def _allows(self, operation: Operation, name: str, *, log_denied: bool = True) -> bool:
+        return self.authorizer.allows(self.context, operation, TOPIC, name, log_denied=log_denied)
 
     def _described(self, topic: TopicImage) -> MetadataResponseTopic:
         return MetadataResponseTopic(

@@ -156,7 +156,7 @@ def _create(
     status = answer.response.status
     assert status is not None
     missing = next(each for each in status if each.status_code == StatusCode.MISSING_INTERNAL_TOPICS)
-    if not allows_on_cluster(authorizer, context, Operation.CREATE):
+    if not allows_on_cluster(authorizer, context, Operation.CREATE, log_denied=False):
         denied = [
             name for name in answer.to_create if not authorizer.allows(context, Operation.CREATE, TOPIC, name)
         ]

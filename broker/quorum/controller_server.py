@@ -36,7 +36,7 @@ from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
 from broker.network.turns import Turns
 from broker.quotas import ClientQuotas
-from broker.security.authorizer import AllowEverything
+from broker.security.node_authorizer import authorizer_of
 from protocol.messages.broker_to_controller import ControllerRegistrationRequest
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class ControllerNode:
         self.log_dirs = opened.log_dirs
         self.endpoints = opened.endpoints
         self.watchdog = Watchdog(self.clock.monotonic_s)
-        self.authorizer: Authorizer = AllowEverything()
+        self.authorizer: Authorizer = authorizer_of(config.authorizer, config.closed_to_brokers)
         self.host_names = HostNames(environment.names, environment.computing)
         self.quotas = ClientQuotas(config, self.host_names)
         self.turns = Turns(self.scheduler, environment.computing, self.watchdog)
@@ -246,7 +246,8 @@ class ControllerNode:
         )
         self.controller_server = ControllerServer(self, self.endpoints, None)
         self.publisher = ControllerMetadataPublisher(
-            self.metadata, SettingsPublisher(self.node_id, config, self.quotas, opened.connection_limits)
+            self.metadata,
+            SettingsPublisher(self.node_id, config, self.quotas, opened.connection_limits, self.authorizer),
         )
         self.upkeep = ControllerUpkeep(
             config,

@@ -6,12 +6,14 @@ them, and in which order, stands in `KafkaApis` and `ControllerApis`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.controller.image import GROUP_RESOURCE, TOPIC_RESOURCE
 from protocol.errors import Error, KafkaError
+
+if TYPE_CHECKING:
+    from broker.controller.image import KeptRecords
 
 USER_TYPE = "User"
 
@@ -32,8 +34,6 @@ ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")  # of a connection that says nothi
 # --- The authorizer -----------------------------------------------------------------------------------------
 
 CLUSTER_NAME = "kafka-cluster"  # the name of the one resource of the type CLUSTER
-
-_WRITE_TXN_MARKERS = 27
 
 # Kafka's texts: of who reads ACLs, and of who would change them
 NO_AUTHORIZER = "No Authorizer is configured on the broker"
@@ -125,15 +125,30 @@ class Authorizer(Protocol):
         ...
 
     def allows(
-        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType, name: str
+        self,
+        context: AuthorizableRequest,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        log_allowed: bool = True,
+        log_denied: bool = True,
+        count: int = 1,
     ) -> bool:
-        """Whether the sender of the request may do that to the resource of that name."""
+        """Whether the sender of the request may do that to the resource of that name, which it names `count` times.
+
+        The decision is logged, but where Kafka logs none: of what is asked to find out what there is to see.
+        """
         ...
 
     def allows_any(
         self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
     ) -> bool:
         """Whether the sender may do it to some resource of the type, whatever its name (`authorizeByResourceType`)."""
+        ...
+
+    async def follow(self, kept: KeptRecords) -> None:
+        """The ACLs of the metadata may have changed."""
         ...
 
 
@@ -145,8 +160,17 @@ class AllowEverything:
     allows_everything = True
 
     def allows(
-        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType, name: str
+        self,
+        context: AuthorizableRequest,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        log_allowed: bool = True,
+        log_denied: bool = True,
+        count: int = 1,
     ) -> bool:
+        """Whatever it is; none of it is logged."""
         return True
 
     def allows_any(
@@ -154,34 +178,8 @@ class AllowEverything:
     ) -> bool:
         return True
 
-
-class ClosedListeners:
-    """Some listeners refuse what brokers ask of each other: what takes CLUSTER_ACTION, and markers, which in Kafka may
-    also be written by who may ALTER the cluster, to end a transaction that hangs. All else is allowed."""
-
-    __slots__ = ("_closed",)
-
-    allows_everything = False
-
-    def __init__(self, closed: Collection[str]) -> None:
-        self._closed = closed
-
-    def allows(
-        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType, name: str
-    ) -> bool:
-        return self.allows_any(context, operation, resource_type)
-
-    def allows_any(
-        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
-    ) -> bool:
-        if context.listener_name not in self._closed:
-            return True
-        return operation != CLUSTER_ACTION and context.api_key != _WRITE_TXN_MARKERS
-
-
-def authorizer_of(closed_to_brokers: Collection[str]) -> Authorizer:
-    """Who decides at a broker with these listeners closed to others."""
-    return ClosedListeners(closed_to_brokers) if closed_to_brokers else AllowEverything()
+    async def follow(self, kept: KeptRecords) -> None:
+        kept.take_acl_changes()
 
 
 # --- What those are told who may not do what they ask for (Kafka: `Errors`, with its messages) --------------
@@ -199,9 +197,11 @@ def denied(resource_type: ResourceType) -> KafkaError:
     return KafkaError(error, AUTHORIZATION_FAILED[error])
 
 
-def allows_on_cluster(authorizer: Authorizer, context: AuthorizableRequest, operation: Operation) -> bool:
+def allows_on_cluster(
+    authorizer: Authorizer, context: AuthorizableRequest, operation: Operation, *, log_denied: bool = True
+) -> bool:
     """Whether the sender of the request may do that to the cluster (Kafka: `AuthHelper.authorize` of the cluster)."""
-    return authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME)
+    return authorizer.allows(context, operation, ResourceType.CLUSTER, CLUSTER_NAME, log_denied=log_denied)
 
 
 def cluster_refusal(
@@ -260,7 +260,7 @@ def authorized_operations(
     return sum(
         1 << operation
         for operation in SUPPORTED_OPERATIONS[resource_type]
-        if authorizer.allows(context, operation, resource_type, name)
+        if authorizer.allows(context, operation, resource_type, name, log_allowed=False, log_denied=False)
     )
 
 

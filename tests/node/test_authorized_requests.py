@@ -89,9 +89,26 @@ def topics_of(response: Any) -> list[tuple[int, str | None]]:
 @pytest.mark.parametrize(
     ("module", "operation", "version", "request_"),
     [
-        (describe_acls, Operation.DESCRIBE, 3, DescribeAclsRequest()),
-        (create_acls, Operation.ALTER, 3, CreateAclsRequest(creations=[AclCreation()])),
-        (delete_acls, Operation.ALTER, 3, DeleteAclsRequest(filters=[DeleteAclsFilter()])),
+        (
+            describe_acls,
+            Operation.DESCRIBE,
+            3,
+            DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1),
+        ),
+        (
+            create_acls,
+            Operation.ALTER,
+            3,
+            CreateAclsRequest(creations=[AclCreation(resource_type=2, operation=3, permission_type=3)]),
+        ),
+        (
+            delete_acls,
+            Operation.ALTER,
+            3,
+            DeleteAclsRequest(
+                filters=[DeleteAclsFilter(resource_type_filter=1, operation=1, permission_type=1)]
+            ),
+        ),
         (describe_quorum, Operation.DESCRIBE, 2, DescribeQuorumRequest()),
         (describe_client_quotas, Operation.DESCRIBE_CONFIGS, 1, DescribeClientQuotasRequest()),
         (

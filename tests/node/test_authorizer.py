@@ -68,9 +68,23 @@ def test_what_is_denied_has_no_bit() -> None:
 @pytest.mark.parametrize(
     ("handler", "asked", "text"),
     [
-        (describe_acls, DescribeAclsRequest(), "No Authorizer is configured on the broker"),
-        (create_acls, CreateAclsRequest(creations=[AclCreation()]), "No Authorizer is configured."),
-        (delete_acls, DeleteAclsRequest(filters=[DeleteAclsFilter()]), "No Authorizer is configured."),
+        (
+            describe_acls,
+            DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1),
+            "No Authorizer is configured on the broker",
+        ),
+        (
+            create_acls,
+            CreateAclsRequest(creations=[AclCreation(resource_type=2, operation=3, permission_type=3)]),
+            "No Authorizer is configured.",
+        ),
+        (
+            delete_acls,
+            DeleteAclsRequest(
+                filters=[DeleteAclsFilter(resource_type_filter=1, operation=1, permission_type=1)]
+            ),
+            "No Authorizer is configured.",
+        ),
     ],
 )
 async def test_without_an_authorizer_each_request_for_acls_has_kafkas_text(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.controller.image import KeptRecords
 from broker.security.authorizer import AuthorizableRequest, Operation, ResourceType
 
 
@@ -30,7 +31,15 @@ class DenyingAuthorizer:
         return self
 
     def allows(
-        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType, name: str
+        self,
+        context: AuthorizableRequest,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        log_allowed: bool = True,
+        log_denied: bool = True,
+        count: int = 1,
     ) -> bool:
         asked = Asked(operation, resource_type, name)
         self.asked.append(asked)
@@ -42,3 +51,7 @@ class DenyingAuthorizer:
         asked = Asked(operation, resource_type, None)
         self.asked.append(asked)
         return asked not in self._denied
+
+    async def follow(self, kept: KeptRecords) -> None:
+        """No ACL is asked."""
+        kept.take_acl_changes()

@@ -181,7 +181,7 @@ def test_a_bad_value_is_told_with_its_place() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("authorizer.class.name", "com.example.Authorizer"),
         ("remote.log.storage.system.enable", "TRUE"),
         ("config.providers", "file"),
     ],

@@ -1,0 +1,159 @@
+"""ACLs that are made and removed: from what is wanted and the image to records, or to errors.
+
+Pure functions (Kafka: `AclControlManager`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from broker.controller.acls import (
+    ANY_CODE,
+    OPERATION_NAMES,
+    RESOURCE_TYPE_NAMES,
+    WILDCARD,
+    Acl,
+    AclFilter,
+    PatternType,
+    Permission,
+    enum_text,
+    host_range,
+)
+from broker.controller.controller import MAX_RECORDS_PER_REQUEST, check_records
+from broker.controller.image import ClusterImage
+from broker.controller.metadata_versions import CIDR_SINCE, METADATA_VERSION
+from protocol.errors import Error, KafkaError
+from protocol.messages import metadata_records as records
+from protocol.waiting import Pause, turn
+from protocol.wire.schema import Message
+
+CLUSTER_TYPE = 4
+CLUSTER_NAME = "kafka-cluster"
+
+
+# --- Creation -----------------------------------------------------------------------------------------------
+
+
+def _check(acl: Acl, metadata_version: int) -> None:
+    """In Kafka's order: `AclApis.handleCreateAcls`, then `AclControlManager.validateNewAcl`. Raises KafkaError."""
+    if acl.resource_type == CLUSTER_TYPE and acl.resource_name != CLUSTER_NAME:
+        raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
+    if not acl.resource_name:
+        raise _invalid("Invalid empty resource name")
+    if acl.resource_type not in RESOURCE_TYPE_NAMES:
+        raise _invalid(f"Invalid resourceType {enum_text(RESOURCE_TYPE_NAMES, acl.resource_type)}")
+    if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
+        name = {ANY_CODE: "ANY", PatternType.MATCH: "MATCH"}.get(acl.pattern_type, "UNKNOWN")
+        raise _invalid(f"Invalid patternType {name}")
+    if acl.operation not in OPERATION_NAMES:
+        raise _invalid(f"Invalid operation {enum_text(OPERATION_NAMES, acl.operation)}")
+    if acl.permission not in (Permission.DENY, Permission.ALLOW):
+        raise _invalid(f"Invalid permissionType {'ANY_CODE' if acl.permission == ANY_CODE else 'UNKNOWN'}")
+    if ":" not in acl.principal:
+        raise _invalid(
+            f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal type "
+            "from the principal name)"
+        )
+    _check_host(acl.host, metadata_version)
+
+
+def _check_host(host: str, metadata_version: int) -> None:
+    if not host:
+        raise _invalid("Host pattern cannot be null or empty")
+    if host == WILDCARD or "/" not in host:
+        return
+    if metadata_version < CIDR_SINCE:
+        raise KafkaError(
+            Error.UNSUPPORTED_VERSION,
+            "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.",
+        )
+    try:
+        host_range(host)
+    except ValueError as error:
+        raise _invalid(f"Invalid CIDR notation '{host}': {error}") from None
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(Error.INVALID_REQUEST, message)
+
+
+async def created(
+    image: ClusterImage, wanted: Sequence[Acl], new_id: Callable[[], bytes]
+) -> tuple[list[Message], list[KafkaError | None]]:
+    """The records, and for each ACL what speaks against it; one that is there already is made no second time.
+
+    Raises KafkaError (POLICY_VIOLATION, as `check_records`) where the request as a whole makes too many records.
+    """
+    held = image.kept.acls
+    metadata_version = image.features.get(METADATA_VERSION, 0)
+    decided: dict[Acl, Message] = {}
+    outcomes: list[KafkaError | None] = []
+    pause = Pause()
+    for acl in wanted:
+        if pause.is_due():
+            await turn()
+        try:
+            _check(acl, metadata_version)
+        except KafkaError as error:
+            outcomes.append(error.as_value())
+            continue
+        outcomes.append(None)
+        if acl not in held and acl not in decided:
+            decided[acl] = _record(acl, new_id())
+            check_records(decided)
+    return [*decided.values()], outcomes
+
+
+def _record(acl: Acl, acl_id: bytes) -> Message:
+    return records.AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )
+
+
+# --- Deletion -----------------------------------------------------------------------------------------------
+
+
+class Deleted(NamedTuple):
+    """What one filter has removed, or why nothing of it could be."""
+
+    acls: list[Acl]
+    error: KafkaError | None = None
+
+
+async def deleted(image: ClusterImage, filters: Sequence[AclFilter]) -> tuple[list[Message], list[Deleted]]:
+    """The records, and for each filter what it meets: an ACL that several meet is told of each.
+
+    Raises KafkaError (INVALID_REQUEST) where all together meet too many.
+    """
+    going: dict[bytes, Message] = {}
+    outcomes: list[Deleted] = []
+    pause = Pause()
+    for each in filters:
+        if each.has_unknown_pattern:
+            outcomes.append(Deleted([], _invalid("Unknown patternFilter.")))
+            continue
+        if each.has_unknown_entry:
+            outcomes.append(Deleted([], _invalid("Unknown entryFilter.")))
+            continue
+        found: list[Acl] = []
+        for acl, acl_id in [*image.kept.acls.items()]:
+            if pause.is_due():
+                await turn()
+            if not each.matches(acl):
+                continue
+            if len(going) >= MAX_RECORDS_PER_REQUEST:
+                raise _invalid(
+                    f"Cannot remove more than {MAX_RECORDS_PER_REQUEST} acls in a single delete operation."
+                )
+            found.append(acl)
+            going[acl_id] = records.RemoveAccessControlEntryRecord(id=acl_id)
+        outcomes.append(Deleted(found))
+    return [*going.values()], outcomes

@@ -1,0 +1,249 @@
+"""What an ACL is: an entry that allows or denies a principal, from a host, an operation on the resources of a name, or
+of all names with a prefix. Sources: `StandardAcl`, `AclBinding`, `AclBindingFilter` and `CidrUtils` (KIP-1276).
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ipaddress import IPv4Network, IPv6Network
+
+    from protocol.messages.metadata_records import AccessControlEntryRecord
+    from protocol.messages.security import AclCreation, DeleteAclsFilter, DescribeAclsRequest
+
+UNKNOWN, ANY_CODE = 0, 1
+"""The codes of all four enumerations for what isn't known, and for a filter's "whichever"."""
+
+WILDCARD = "*"
+"""As a literal resource all of the type, as a host every one."""
+WILDCARD_PRINCIPAL = "User:*"
+
+
+class PatternType(IntEnum):
+    """How a resource's name is meant; MATCH is a filter's alone."""
+
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Permission(IntEnum):
+    """Kafka: `AclPermissionType`."""
+
+    DENY = 2
+    ALLOW = 3
+
+
+ALL_OPERATIONS = 2
+
+RESOURCE_TYPE_NAMES = {
+    2: "TOPIC",
+    3: "GROUP",
+    4: "CLUSTER",
+    5: "TRANSACTIONAL_ID",
+    6: "DELEGATION_TOKEN",
+    7: "USER",
+}
+OPERATION_NAMES = {
+    ALL_OPERATIONS: "ALL",
+    3: "READ",
+    4: "WRITE",
+    5: "CREATE",
+    6: "DELETE",
+    7: "ALTER",
+    8: "DESCRIBE",
+    9: "CLUSTER_ACTION",
+    10: "DESCRIBE_CONFIGS",
+    11: "ALTER_CONFIGS",
+    12: "IDEMPOTENT_WRITE",
+    13: "CREATE_TOKENS",
+    14: "DESCRIBE_TOKENS",
+    15: "TWO_PHASE_COMMIT",
+}
+"""By code the names of what an ACL can be of."""
+
+
+def enum_text(names: dict[int, str], code: int) -> str:
+    """A code's name in Java, as error texts have it."""
+    return names.get(code) or ("ANY" if code == ANY_CODE else "UNKNOWN")
+
+
+class Acl(NamedTuple):
+    """One entry. `principal` is `Type:name`; codes are those of the wire."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+    @classmethod
+    def of_record(cls, record: AccessControlEntryRecord) -> Acl:
+        return cls(
+            record.resource_type,
+            record.resource_name,
+            record.pattern_type,
+            record.principal,
+            record.host,
+            record.operation,
+            record.permission_type,
+        )
+
+    @classmethod
+    def of_creation(cls, wanted: AclCreation) -> Acl:
+        return cls(
+            wanted.resource_type,
+            wanted.resource_name,
+            wanted.resource_pattern_type,
+            wanted.principal,
+            wanted.host,
+            wanted.operation,
+            wanted.permission_type,
+        )
+
+    def __str__(self) -> str:
+        """As Kafka's log of denials has it."""
+        return (
+            f"StandardAcl[resourceType={enum_text(RESOURCE_TYPE_NAMES, self.resource_type)}, "
+            f"resourceName={self.resource_name}, patternType={_name(PatternType, self.pattern_type)}, "
+            f"principal={self.principal}, host={self.host}, "
+            f"operation={enum_text(OPERATION_NAMES, self.operation)}, "
+            f"permissionType={_name(Permission, self.permission)}]"
+        )
+
+
+def _name(of: type[PatternType | Permission], code: int) -> str:
+    try:
+        return of(code).name
+    except ValueError:
+        return "UNKNOWN"
+
+
+class AclFilter(NamedTuple):
+    """Which ACLs are meant: None, or ANY_CODE, for whichever. Principals and hosts are compared as texts."""
+
+    resource_type: int
+    resource_name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    @classmethod
+    def of(cls, asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
+        return cls(
+            asked.resource_type_filter,
+            asked.resource_name_filter,
+            asked.pattern_type_filter,
+            asked.principal_filter,
+            asked.host_filter,
+            asked.operation,
+            asked.permission_type,
+        )
+
+    @property
+    def is_nonsense(self) -> bool:
+        """Whether it says UNKNOWN outright, at which Kafka closes the connection."""
+        return UNKNOWN in (self.resource_type, self.pattern_type, self.operation, self.permission)
+
+    @property
+    def has_unknown_pattern(self) -> bool:
+        """Whether a code of its resource or pattern is none that there is."""
+        known = self.pattern_type in (ANY_CODE, *PatternType)
+        return not known or self.resource_type not in (ANY_CODE, *RESOURCE_TYPE_NAMES)
+
+    @property
+    def has_unknown_entry(self) -> bool:
+        """Whether a code of its operation or permission is none that there is."""
+        return self.operation not in (ANY_CODE, *OPERATION_NAMES) or self.permission not in (
+            ANY_CODE,
+            *Permission,
+        )
+
+    def matches(self, acl: Acl) -> bool:
+        """MATCH as a pattern's type: whatever applies to a resource of that name."""
+        return (
+            self.resource_type in (ANY_CODE, acl.resource_type)
+            and self.pattern_type in (ANY_CODE, PatternType.MATCH, acl.pattern_type)
+            and self._names(acl)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (ANY_CODE, acl.operation)
+            and self.permission in (ANY_CODE, acl.permission)
+        )
+
+    def _names(self, acl: Acl) -> bool:
+        name = self.resource_name
+        if name is None:
+            return True
+        if self.pattern_type != PatternType.MATCH:
+            return name == acl.resource_name
+        if acl.pattern_type == PatternType.LITERAL:
+            return acl.resource_name in (name, WILDCARD)
+        return name.startswith(acl.resource_name)
+
+
+# --- Hosts --------------------------------------------------------------------------------------------------
+
+_IPV4_RANGE = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
+_IPV6_RANGE = re.compile(r"([^/]+)/(\d{1,3})", re.ASCII)
+
+
+def host_range(pattern: str) -> IPv4Network | IPv6Network:
+    """The addresses that `address/bits` stands for. Raises ValueError."""
+    from ipaddress import IPv4Network, IPv6Address, IPv6Network
+
+    if ":" not in pattern:
+        match = _IPV4_RANGE.fullmatch(pattern)
+        if match is None:
+            raise ValueError(f"Could not parse [{pattern}]")
+        *octets, bits = map(int, match.groups())
+        if max(octets) > 255 or bits > 32:
+            raise ValueError(f"A value of [{pattern}] is out of range")
+        return IPv4Network((bytes(octets), bits), strict=False)
+    match = _IPV6_RANGE.fullmatch(pattern)
+    if match is None:
+        raise ValueError(f"Could not parse [{pattern}]")
+    address = IPv6Address(match[1].partition("%")[0])
+    if address.ipv4_mapped is not None or int(match[2]) > 128:
+        raise ValueError(f"A value of [{pattern}] is out of range")
+    return IPv6Network((address.packed, int(match[2])), strict=False)
+
+
+@lru_cache(1_000)
+def is_in_range(host: str, pattern: str) -> bool:
+    """Whether the address lies in `address/bits`; never where either makes no sense."""
+    if "/" not in pattern:
+        return False
+    from ipaddress import ip_address
+
+    try:
+        return ip_address(host.partition("%")[0]) in host_range(pattern)
+    except ValueError:
+        return False
+
+
+@lru_cache(1_000)
+def java_host_address(host: str) -> str:
+    """An address as Java's `InetAddress.getHostAddress` writes it, with which an ACL's host is compared: of IPv6 eight
+    groups without leading zeros, and IPv4 where it came by IPv6. What is none is left as it is."""
+    if ":" not in host:
+        return host
+    from ipaddress import IPv6Address
+
+    bare, percent, scope = host.partition("%")
+    try:
+        address = IPv6Address(bare)
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    groups = (f"{int(group, 16):x}" for group in address.exploded.split(":"))
+    return ":".join(groups) + percent + scope

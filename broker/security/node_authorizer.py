@@ -1,0 +1,87 @@
+"""Who decides at a node, by its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from broker.security.authorizer import (
+    CLUSTER_ACTION,
+    AllowEverything,
+    AuthorizableRequest,
+    Authorizer,
+    Operation,
+    ResourceType,
+)
+
+if TYPE_CHECKING:
+    from broker.controller.image import KeptRecords
+
+_WRITE_TXN_MARKERS = 27
+
+
+class ClosedListeners:
+    """Some listeners refuse what brokers ask of each other: what takes CLUSTER_ACTION, and markers, which in Kafka may
+    also be written by who may ALTER the cluster, to end a transaction that hangs. Of all else another decides."""
+
+    __slots__ = ("_closed", "_other")
+
+    allows_everything = False
+
+    def __init__(self, closed: Collection[str], other: Authorizer) -> None:
+        self._closed = closed
+        self._other = other
+
+    def allows(
+        self,
+        context: AuthorizableRequest,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        log_allowed: bool = True,
+        log_denied: bool = True,
+        count: int = 1,
+    ) -> bool:
+        """By the listener first, which is logged nowhere."""
+        return not self._refuses(context, operation) and self._other.allows(
+            context,
+            operation,
+            resource_type,
+            name,
+            log_allowed=log_allowed,
+            log_denied=log_denied,
+            count=count,
+        )
+
+    def allows_any(
+        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        return not self._refuses(context, operation) and self._other.allows_any(
+            context, operation, resource_type
+        )
+
+    def _refuses(self, context: AuthorizableRequest, operation: Operation) -> bool:
+        if context.listener_name not in self._closed:
+            return False
+        return operation == CLUSTER_ACTION or context.api_key == _WRITE_TXN_MARKERS
+
+    async def follow(self, kept: KeptRecords) -> None:
+        await self._other.follow(kept)
+
+
+def authorizer_of(
+    settings: tuple[Collection[str], bool] | None, closed_to_brokers: Collection[str]
+) -> Authorizer:
+    """Who decides at a node with these listeners closed to other brokers.
+
+    `settings`, where ACLs decide: the super users as `Type:name`, and whether everybody may do everything with what
+    no ACL is about.
+    """
+    authorizer: Authorizer = AllowEverything()
+    if settings is not None:
+        from broker.security.standard_authorizer import StandardAuthorizer
+
+        super_users, allow_if_no_acl = settings
+        authorizer = StandardAuthorizer(super_users, allow_if_no_acl=allow_if_no_acl)
+    return ClosedListeners(closed_to_brokers, authorizer) if closed_to_brokers else authorizer

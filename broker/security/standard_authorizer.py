@@ -1,0 +1,295 @@
+"""Who may do what by the ACLs of the metadata log, decided as Kafka's `StandardAuthorizer` decides.
+
+A super user may do everything. For all others an ACL that denies goes before any that allows. What no ACL allows is
+denied, unless no ACL is about the resource at all and `allow.everyone.if.no.acl.found` is set. READ, WRITE, DELETE and
+ALTER imply DESCRIBE where they are allowed, ALTER_CONFIGS implies DESCRIBE_CONFIGS; where they are denied they imply
+nothing.
+
+Each decision goes to the log of decisions, with the rule that it is based on: denials at INFO, all at DEBUG.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, TypeAlias
+
+from broker.controller.acls import (
+    ALL_OPERATIONS,
+    WILDCARD,
+    WILDCARD_PRINCIPAL,
+    Acl,
+    PatternType,
+    Permission,
+    is_in_range,
+    java_host_address,
+)
+from broker.security.authorizer import AuthorizableRequest, Operation, Principal, ResourceType
+from protocol.apis import APIS
+from protocol.waiting import Pause, turn
+
+if TYPE_CHECKING:
+    from broker.controller.image import KeptRecords
+
+audit = logging.getLogger("kafka.authorizer.logger")
+
+LITERAL, PREFIXED = PatternType.LITERAL, PatternType.PREFIXED
+
+_IMPLY = {
+    Operation.DESCRIBE: frozenset(
+        (Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER)
+    ),
+    Operation.DESCRIBE_CONFIGS: frozenset((Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)),
+}
+"""By operation those of which the permission is enough."""
+
+SUPER_USER, DEFAULT_ALLOW, DEFAULT_DENY = "SuperUser", "DefaultAllow", "DefaultDeny"
+
+Rule: TypeAlias = Acl | str
+"""What a decision is based on."""
+
+_RESOURCE_NAMES = {
+    ResourceType.TOPIC: "Topic",
+    ResourceType.GROUP: "Group",
+    ResourceType.CLUSTER: "Cluster",
+    ResourceType.TRANSACTIONAL_ID: "TransactionalId",
+    ResourceType.DELEGATION_TOKEN: "DelegationToken",
+    ResourceType.USER: "User",
+}
+
+
+# --- The ACLs, by what a decision asks for ------------------------------------------------------------------
+
+
+def _order(acl: Acl) -> tuple[int, str, str, int]:
+    """Of those of one pattern (`StandardAcl.compareTo`)."""
+    return acl.operation, acl.principal, acl.host, acl.permission
+
+
+_Pattern: TypeAlias = tuple[int, int, str]
+"""Type of the resource, type of the pattern, name."""
+
+
+class AclIndex:
+    """ACLs by pattern and principal, so that a decision looks at few, however many there are."""
+
+    __slots__ = ("_by_pattern", "_prefixes")
+
+    def __init__(self) -> None:
+        self._by_pattern: dict[_Pattern, dict[str, list[Acl]]] = {}
+        self._prefixes: dict[int, dict[int, int]] = {}
+        """By type of resource how many patterns have a prefix of how many characters."""
+
+    def add(self, acl: Acl) -> None:
+        """One that isn't there yet."""
+        pattern = acl.resource_type, acl.pattern_type, acl.resource_name
+        if pattern not in self._by_pattern:
+            self._by_pattern[pattern] = {}
+            self._count_prefix(acl, 1)
+        insort(self._by_pattern[pattern].setdefault(acl.principal, []), acl, key=_order)
+
+    def remove(self, acl: Acl) -> None:
+        """One that is there."""
+        pattern = acl.resource_type, acl.pattern_type, acl.resource_name
+        by_principal = self._by_pattern[pattern]
+        held = by_principal[acl.principal]
+        del held[bisect_left(held, _order(acl), key=_order)]
+        if not held:
+            del by_principal[acl.principal]
+        if not by_principal:
+            del self._by_pattern[pattern]
+            self._count_prefix(acl, -1)
+
+    def _count_prefix(self, acl: Acl, more: int) -> None:
+        if acl.pattern_type != PREFIXED:
+            return
+        lengths = self._prefixes.setdefault(acl.resource_type, {})
+        length = len(acl.resource_name)
+        lengths[length] = lengths.get(length, 0) + more
+        if not lengths[length]:
+            del lengths[length]
+        self._prefixes[acl.resource_type] = dict(sorted(lengths.items(), reverse=True))
+
+    def of_resource(self, resource_type: int, name: str) -> Iterator[dict[str, list[Acl]]]:
+        """Of each pattern that is about the resource its ACLs by principal: the nearest pattern first."""
+        find = self._by_pattern.get
+        if (found := find((resource_type, LITERAL, name))) is not None:
+            yield found
+        for length in self._prefixes.get(resource_type, ()):
+            if length <= len(name) and (found := find((resource_type, PREFIXED, name[:length]))) is not None:
+                yield found
+        if name != WILDCARD and (found := find((resource_type, LITERAL, WILDCARD))) is not None:
+            yield found
+
+    def of_type(self, resource_type: int) -> Iterator[tuple[_Pattern, dict[str, list[Acl]]]]:
+        """All patterns about resources of the type, each with its ACLs by principal."""
+        return ((pattern, held) for pattern, held in self._by_pattern.items() if pattern[0] == resource_type)
+
+
+# --- Decisions ----------------------------------------------------------------------------------------------
+
+MOST_REMEMBERED = 10_000
+"""Decisions that allow, by who asks for what: they are looked up from then on, until an ACL changes."""
+LONGEST_REMEMBERED = 249
+"""Characters of the resource's name: a client may make others as long as it likes."""
+
+
+class StandardAuthorizer:
+    """Decides by the ACLs that it was told of (`follow`), and by the settings."""
+
+    __slots__ = ("_acls", "_allowed", "_by_type", "_without_acl", "super_users")
+
+    allows_everything = False
+
+    def __init__(self, super_users: Iterable[str], *, allow_if_no_acl: bool) -> None:
+        """`super_users` as `Type:name`."""
+        self.super_users = frozenset(super_users)
+        self._without_acl = DEFAULT_ALLOW if allow_if_no_acl else DEFAULT_DENY
+        self._acls = AclIndex()
+        self._allowed: set[tuple[Principal, str, int, int, str]] = set()
+        self._by_type: dict[tuple[Principal, str, int, int], bool] = {}
+
+    async def follow(self, kept: KeptRecords) -> None:
+        """The ACLs may have changed. Those that were known hold until all are there."""
+        changes = kept.take_acl_changes()
+        if changes is None:
+            acls = AclIndex()
+            pause = Pause()
+            for acl in [*kept.acls]:
+                if pause.is_due():
+                    await turn()
+                acls.add(acl)
+            self._acls = acls
+        elif changes:
+            for acl, is_there in changes:
+                (self._acls.add if is_there else self._acls.remove)(acl)
+        else:
+            return
+        self._allowed.clear()
+        self._by_type.clear()
+
+    # --- one resource ---------------------------------------------------------------------------------------
+
+    def allows(
+        self,
+        context: AuthorizableRequest,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        log_allowed: bool = True,
+        log_denied: bool = True,
+        count: int = 1,
+    ) -> bool:
+        """Whether a rule allows it, which is logged with the decision."""
+        principal, host = context.principal, context.peer_host
+        asked = principal, host, operation, resource_type, name
+        if asked in self._allowed and not audit.isEnabledFor(logging.DEBUG):
+            return True
+        rule = self._rule(principal, java_host_address(host), operation, resource_type, name)
+        is_allowed = _allows(rule)
+        if is_allowed and len(name) <= LONGEST_REMEMBERED:
+            if len(self._allowed) >= MOST_REMEMBERED:
+                self._allowed.clear()
+            self._allowed.add(asked)
+        if audit.isEnabledFor(logging.DEBUG if is_allowed else logging.INFO) and (
+            log_allowed if is_allowed else log_denied
+        ):
+            audit.log(
+                logging.DEBUG if is_allowed else logging.INFO,
+                "%s",
+                audit_text(context, operation, resource_type, name, rule, count),
+            )
+        return is_allowed
+
+    def _rule(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> Rule:
+        """What decides: the first ACL that denies, or else the last that allows, from the nearest pattern on."""
+        who = str(principal)
+        if who in self.super_users:
+            return SUPER_USER
+        enough = _IMPLY.get(operation, (operation,))
+        allowed: Acl | None = None
+        is_about = False
+        for by_principal in self._acls.of_resource(resource_type, name):
+            is_about = True
+            own, everyones = by_principal.get(who, ()), by_principal.get(WILDCARD_PRINCIPAL, ())
+            for acl in sorted((*own, *everyones), key=_order) if own and everyones else own or everyones:
+                if acl.host not in (WILDCARD, host) and not is_in_range(host, acl.host):
+                    continue
+                if acl.permission == Permission.ALLOW:
+                    if acl.operation == ALL_OPERATIONS or acl.operation in enough:
+                        allowed = acl
+                elif acl.operation in (ALL_OPERATIONS, operation):
+                    return acl
+        if allowed is not None:
+            return allowed
+        return DEFAULT_DENY if is_about else self._without_acl
+
+    # --- some resource of a type ----------------------------------------------------------------------------
+
+    def allows_any(
+        self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Whether a rule allows it with all resources, or an ACL with one that no other ACL denies."""
+        if self.allows(context, operation, resource_type, "hardcode", log_denied=False, count=0):
+            return True  # a super user, or somebody who may with all
+        asked = context.principal, context.peer_host, operation, resource_type
+        found = self._by_type.get(asked)
+        if found is None:
+            found = self._allows_some(
+                str(context.principal), java_host_address(context.peer_host), operation, resource_type
+            )
+            if len(self._by_type) >= MOST_REMEMBERED:
+                self._by_type.clear()
+            self._by_type[asked] = found
+        return found
+
+    def _allows_some(self, who: str, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether an ACL allows a name, or a prefix, that no other denies. No operation is implied here (Kafka:
+        `Authorizer.authorizeByResourceType`)."""
+        denied: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
+        allowed: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
+        for (_, pattern_type, name), by_principal in self._acls.of_type(resource_type):
+            for acl in (*by_principal.get(who, ()), *by_principal.get(WILDCARD_PRINCIPAL, ())):
+                if acl.host not in (WILDCARD, host) and not is_in_range(host, acl.host):
+                    continue
+                if acl.operation in (ALL_OPERATIONS, operation):
+                    (denied if acl.permission == Permission.DENY else allowed)[pattern_type].add(name)
+        if WILDCARD in denied[LITERAL]:
+            return False
+        if WILDCARD in allowed[LITERAL]:
+            return True
+        return any(
+            (pattern_type == PREFIXED or name not in denied[LITERAL])
+            and not any(name[:length] in denied[PREFIXED] for length in range(1, len(name) + 1))
+            for pattern_type, names in allowed.items()
+            for name in names
+        )
+
+
+def _allows(rule: Rule) -> bool:
+    if isinstance(rule, Acl):
+        return rule.permission == Permission.ALLOW
+    return rule != DEFAULT_DENY
+
+
+def audit_text(
+    context: AuthorizableRequest,
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str,
+    rule: Rule,
+    count: int,
+) -> str:
+    """A line of the log of decisions, as Kafka's (`StandardAuthorizerData.buildAuditMessage`)."""
+    api = APIS.get(context.api_key)
+    return (
+        f"Principal = {context.principal} is {'Allowed' if _allows(rule) else 'Denied'} "
+        f"operation = {operation.name} from host = {java_host_address(context.peer_host)} "
+        f"on resource = {_RESOURCE_NAMES[resource_type]}:LITERAL:{name} "
+        f"for request = {context.api_key if api is None else api.name} with resourceRefCount = {count} "
+        f"based on rule {f'MatchingAcl(acl={rule})' if isinstance(rule, Acl) else rule}"
+    )
