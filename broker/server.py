@@ -17,6 +17,7 @@ from broker.controller.controller import Controller
 from broker.controller.image import is_internal
 from broker.controller.partition_changes import OwnSettings, leader_and_isr_updates
 from broker.controller.replica_placer import StripedReplicaPlacer
+from broker.controller.scram_decisions import scram_credential
 from broker.controller.topic_requests import TopicRequests
 from broker.coordination.coordinators import Coordinators
 from broker.coordination.hosted_shards import PartitionRuntime
@@ -31,6 +32,7 @@ from broker.network.dispatch import Dispatcher
 from broker.network.endpoints import HostNames
 from broker.network.listener import Admission, Listener
 from broker.network.memory import Memory
+from broker.network.sasl_gate import SaslSettings, sasl_settings
 from broker.network.turns import Turns
 from broker.peers.own_cluster import ControlledShutdown, OwnCluster
 from broker.quotas import ClientQuotas, ReplicationQuotas
@@ -240,6 +242,19 @@ class Server:
     share_persister = property(attrgetter("coordinators.share_persister"))
     shares = property(attrgetter("coordinators.shares"))
 
+    def _sasl_settings(self, listener_name: str) -> SaslSettings | None:
+        """How clients sign in at the listener, where they have to."""
+        found = self.config.sasl.get(listener_name)
+        if found is None:
+            return None
+        return sasl_settings(
+            found,
+            lambda code, name: scram_credential(self.metadata.image, code, name),
+            partial(self.chance.token_hex, 16),
+            failure_delay_ms=self.config.get_int("connection.failed.authentication.delay.ms"),
+            max_receive_bytes=self.config.get_int("sasl.server.max.receive.size"),
+        )
+
     def _make_upkeep(self, opened: Opened) -> None:
         """What keeps it going: the metadata's changes, the clock, and last of all the clients."""
         self.publisher = BrokerMetadataPublisher(
@@ -274,7 +289,14 @@ class Server:
             self.early_requests,
         )
         self.listeners = {
-            endpoint.name: Listener(endpoint, self.dispatcher, self.admission, self.scheduler, self.memory)
+            endpoint.name: Listener(
+                endpoint,
+                self.dispatcher,
+                self.admission,
+                self.scheduler,
+                self.memory,
+                self._sasl_settings(endpoint.name),
+            )
             for endpoint in self.endpoints
         }
         self._make_controller_server(opened)

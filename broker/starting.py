@@ -254,7 +254,7 @@ def _voter(config: BrokerConfig, log_dirs: LogDirs, endpoints: Endpoints) -> Vot
         voter_id=config.node_id,
         voter_directory_id=log_dirs.metadata_id,
         endpoints=[
-            Endpoint(name=name, host=host, port=port) for name, host, port in endpoints.all_advertised()
+            Endpoint(name=name, host=host, port=port) for name, host, port, _ in endpoints.all_advertised()
         ],
         kraft_version_feature=KRaftVersionFeature(min_supported_version=low, max_supported_version=high),
     )

@@ -19,6 +19,7 @@ from broker.config.broker_config import (
     controls,
     is_only_controller,
     joins_a_cluster,
+    sasl_config,
 )
 from broker.config.broker_definitions import (
     BROKER_ROWS,
@@ -38,7 +39,13 @@ from broker.config.definitions import (
     value_text,
 )
 from broker.config.given_settings import PREFIX, Layer, Setting, layered
-from broker.config.listeners import EVERY_INTERFACE, ListenerSettings, broker_listeners, controller_listeners
+from broker.config.listeners import (
+    EVERY_INTERFACE,
+    SASL_PLAINTEXT,
+    ListenerSettings,
+    broker_listeners,
+    controller_listeners,
+)
 from broker.config.setting_checks import (
     COMPRESSION_TYPE,
     CONTROLLER_NAMES,
@@ -191,6 +198,11 @@ def assemble(
             )
         config.closed_to_brokers = closed_to_brokers(config)
         config.authorizer = authorizer_settings(config)
+        config.sasl = {
+            each.name: sasl_config(config, each.name)
+            for each in config.listeners
+            if each.security_protocol == SASL_PLAINTEXT
+        }
     except ConfigError as error:
         raise usage_error(error, static) from None
     config.warnings += [*other_controllers(config), *_own_name_told(config, static)]

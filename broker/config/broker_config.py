@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.config.broker_definitions import BROKER_SYNONYMS, broker_definition
+from broker.config.broker_definitions import BROKER_SYNONYMS, broker_definition, listener_prefix
 from broker.config.definitions import ConfigError, Value, parse_int, parse_value, trimmed
 from broker.config.given_settings import Setting
+from broker.security import sasl
 
 if TYPE_CHECKING:
     from broker.config.definitions import ConfigDef
@@ -214,6 +215,66 @@ def authorizer_settings(config: BrokerConfig) -> AuthorizerSettings | None:
     return AuthorizerSettings(users, trimmed(config.text_given(ALLOW_EVERYONE) or "").lower() == "true")
 
 
+# --- How clients sign in -------------------------------------------------------------------------------------
+
+MECHANISMS_ENABLED, JAAS = "sasl.enabled.mechanisms", "sasl.jaas.config"
+MAX_REAUTH = "connections.max.reauth.ms"
+
+
+class SaslConfig(NamedTuple):
+    """Of one listener: the mechanisms in the order given, who has which password by PLAIN, and by mechanism for how
+    long who has signed in may stay, in ms (0: for ever)."""
+
+    mechanisms: tuple[str, ...]
+    passwords: Mapping[str, str]
+    max_reauth_ms: Mapping[str, int]
+
+
+def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:
+    """Raises ConfigError, with nothing of a password in it."""
+    prefix = listener_prefix(listener_name)
+
+    def text(name: str) -> tuple[str, str | None]:
+        """The setting's own for the listener, or for all."""
+        own = config.text_given(prefix + name)
+        return (name, config.text_given(name)) if own is None else (prefix + name, own)
+
+    name, given = text(MECHANISMS_ENABLED)
+    mechanisms = tuple(dict.fromkeys(filter(None, map(trimmed, (given or "GSSAPI").split(",")))))
+    unknown = [each for each in mechanisms if each not in sasl.MECHANISMS]
+    if unknown or not mechanisms:
+        raise ConfigError(
+            f"{name}: {', '.join(unknown) or 'none'} isn't built; listener {listener_name} can have "
+            f"{', '.join(sasl.MECHANISMS)}",
+            MECHANISMS_ENABLED if name not in config.static else name,
+        )
+    passwords: dict[str, str] = {}
+    if sasl.PLAIN in mechanisms:
+        name = f"{prefix}plain.{JAAS}"
+        line = config.text_given(name)
+        if not line:
+            raise ConfigError(
+                f'{name} has to say who may sign in: {sasl.PLAIN_MODULE} required user_alice="her password";',
+                MECHANISMS_ENABLED,
+            )
+        try:
+            module, options = sasl.jaas_options(line)
+        except sasl.JaasError as error:
+            raise ConfigError(f"{name} makes no sense: {error}", name) from None
+        if module != sasl.PLAIN_MODULE:
+            raise ConfigError(f"{name}: no Java class can be loaded; {sasl.PLAIN_MODULE} is built in", name)
+        passwords = sasl.passwords_of(options)
+    lifetimes = {}
+    for mechanism in mechanisms:
+        own = config.text_given(f"{prefix}{mechanism.lower()}.{MAX_REAUTH}")
+        given = text(MAX_REAUTH)[1] if own is None else own
+        number = parse_int(given or "0")
+        if number is None:
+            raise ConfigError(f"{MAX_REAUTH} of listener {listener_name} is no number", MAX_REAUTH)
+        lifetimes[mechanism] = number
+    return SaslConfig(mechanisms, passwords, lifetimes)
+
+
 # --- All settings in force ----------------------------------------------------------------------------------
 
 REPLICA_SELECTOR = "replica.selector.class"
@@ -228,6 +289,7 @@ class BrokerConfig:
     - `listeners`: the broker's addresses to bind, none where the node is only a controller.
     - `controller_listeners`: the controller's.
     - `closed_to_brokers`: the names of listeners that refuse what only brokers ask of each other.
+    - `sasl`: by the names of its SASL listeners how clients sign in.
     - `authorizer`: by what it is decided who may do what; None where everybody may do everything.
     - `cluster_id`: the id for a new data folder, where the user gave one.
     - `release_version`: the Kafka whose level a new cluster begins with, such as 4.3-IV0, where the user gave one.
@@ -249,6 +311,7 @@ class BrokerConfig:
         "joins",
         "listeners",
         "release_version",
+        "sasl",
         "static",
         "warnings",
     )
@@ -268,6 +331,7 @@ class BrokerConfig:
         self.controller_listeners: tuple[ListenerConfig, ...] = ()
         self.closed_to_brokers: frozenset[str] = frozenset()
         self.authorizer: AuthorizerSettings | None = None
+        self.sasl: dict[str, SaslConfig] = {}
         self.cluster_id = cluster_id
         self.release_version = release_version
         self.warnings = list(warnings)

@@ -13,6 +13,8 @@ from typing import NamedTuple
 from broker.config.definitions import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+"""In the order of their ids (Kafka: `SecurityProtocol`)."""
+SASL_PLAINTEXT = "SASL_PLAINTEXT"
 EVERY_INTERFACE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - names what users write, binds nothing
 
 _HOST_CHARACTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")
@@ -76,7 +78,7 @@ def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -
             "listeners",
         )
     told = _told(settings.advertised, bound, lambda name: name not in controllers)
-    found = _configs(bound, protocols, told, host_name)
+    found = _configs(bound, protocols, told, host_name, ("PLAINTEXT", SASL_PLAINTEXT))
     advertised = {each.name: each.advertised for each in found if each.advertised is not None}
     _check_inter_broker(settings, protocols, advertised)
     return found
@@ -104,7 +106,7 @@ def controller_listeners(
     _check_routable(told)
     others = {endpoint.name for endpoint in told}
     told += [endpoint for endpoint in bound if endpoint.name not in others]
-    return _configs(bound, protocols, told, host_name)
+    return _configs(bound, protocols, told, host_name, ("PLAINTEXT",))
 
 
 def _check_bound(bound: Sequence[Endpoint], controllers: Collection[str]) -> None:
@@ -145,12 +147,13 @@ def _configs(
     protocols: Mapping[str, str],
     told: Sequence[Endpoint],
     host_name: Callable[[], str],
+    built: Sequence[str],
 ) -> tuple[ListenerConfig, ...]:
     for endpoint in bound:
-        if protocols[endpoint.name] != "PLAINTEXT":
+        if protocols[endpoint.name] not in built:
             raise ConfigError(
                 f"listener {endpoint.name} asks for {protocols[endpoint.name]}, which isn't built yet: "
-                "only PLAINTEXT is",
+                f"only {' and '.join(built)} can be had here",
                 "listeners",
             )
     advertised = {
@@ -159,7 +162,11 @@ def _configs(
     }
     return tuple(
         ListenerConfig(
-            endpoint.name, "PLAINTEXT", endpoint.host, endpoint.port, advertised.get(endpoint.name)
+            endpoint.name,
+            protocols[endpoint.name],
+            endpoint.host,
+            endpoint.port,
+            advertised.get(endpoint.name),
         )
         for endpoint in bound
     )
@@ -351,6 +358,10 @@ def _check_inter_broker(
             setting,
         )
     wanted = name or protocol or (_DEFAULT_INTER_BROKER if settings.speaks_to_brokers else None)
+    if settings.speaks_to_brokers and wanted is not None and protocols.get(wanted.upper()) == SASL_PLAINTEXT:
+        raise ConfigError(
+            f"brokers can't sign in to each other yet: {wanted} has to be a PLAINTEXT listener", setting
+        )
     if wanted is not None and wanted.upper() not in advertised:
         raise ConfigError(
             f"{setting} must be a listener name defined in advertised.listeners. The valid options based on "

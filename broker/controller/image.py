@@ -233,6 +233,10 @@ class KeptRecords:
         changed, self._quotas_changed = self._quotas_changed, False
         return changed
 
+    def find(self, record_type: type[Message], identity: Hashable) -> Message | None:
+        """The one of that identity."""
+        return self._by_type[record_type].get(identity)
+
     def of_type(self, record_type: type[Message]) -> Iterator[Message]:
         """Those of one type."""
         return iter(self._by_type[record_type].values())

@@ -227,11 +227,11 @@ def feature_ranges() -> list[SupportedFeature]:
     ]
 
 
-def advertised_listeners(advertised: Iterable[tuple[str, str, int]]) -> list[AdvertisedListener]:
-    """As a registration has them; of each its name, host and port."""
+def advertised_listeners(advertised: Iterable[tuple[str, str, int, int]]) -> list[AdvertisedListener]:
+    """As a registration has them; of each its name, host, port and the id of its security protocol."""
     return [
-        AdvertisedListener(name=name, host=host, port=port, security_protocol=PLAINTEXT)
-        for name, host, port in advertised
+        AdvertisedListener(name=name, host=host, port=port, security_protocol=security_protocol)
+        for name, host, port, security_protocol in advertised
     ]
 
 

@@ -12,6 +12,7 @@ from collections.abc import Container, Sequence
 from typing import TypeAlias
 
 from broker.controller.image import ClusterImage
+from broker.security.sasl import ScramCredential
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.security import ScramCredentialDeletion, ScramCredentialUpsertion
@@ -36,6 +37,16 @@ def credentials(image: ClusterImage) -> dict[tuple[str, int], records.UserScramC
         assert isinstance(record, records.UserScramCredentialRecord)
         found[record.name, record.mechanism] = record
     return dict(sorted(found.items()))
+
+
+def scram_credential(image: ClusterImage, mechanism: int, user: str) -> ScramCredential | None:
+    """By which the user signs in; None for one that has none."""
+    record = image.kept.find(records.UserScramCredentialRecord, (mechanism, user))
+    if not isinstance(record, records.UserScramCredentialRecord):
+        return None
+    return ScramCredential(
+        bytes(record.salt), bytes(record.stored_key), bytes(record.server_key), record.iterations
+    )
 
 
 async def altered(

@@ -1,4 +1,5 @@
-"""SaslAuthenticate (36), versions 0 to 2: every listener is PLAINTEXT, where Kafka answers with ILLEGAL_SASL_STATE."""
+"""SaslAuthenticate (36), versions 0 to 2: a token of a client that signs in. v1: for how long it may stay (KIP-368).
+Where none is expected it is answered with ILLEGAL_SASL_STATE, as in Kafka."""
 
 from __future__ import annotations
 
@@ -15,8 +16,17 @@ if TYPE_CHECKING:
 def handle(
     node: NodePorts, context: RequestContext, request: SaslAuthenticateRequest
 ) -> SaslAuthenticateResponse:
-    context.connection.listener.refused_sasl(context.sender, "")
+    gate = context.connection.gate
+    if gate is None:
+        context.connection.listener.refused_sasl(context.sender, "")
+        return SaslAuthenticateResponse(
+            error_code=Error.ILLEGAL_SASL_STATE,
+            error_message="SaslAuthenticate request received after successful authentication",
+        )
+    told = gate.authenticate(context.connection, bytes(request.auth_bytes))
     return SaslAuthenticateResponse(
-        error_code=Error.ILLEGAL_SASL_STATE,
-        error_message="SaslAuthenticate request received after successful authentication",
+        error_code=told.error,
+        error_message=told.message,
+        auth_bytes=told.token,
+        session_lifetime_ms=told.lifetime_ms,
     )

@@ -1,4 +1,5 @@
-"""SaslHandshake (17), versions 0 to 1: every listener is PLAINTEXT, where Kafka answers with ILLEGAL_SASL_STATE."""
+"""SaslHandshake (17), versions 0 to 1: by which mechanism a client signs in. Where nobody has to, and where it has done
+so already, it is answered with ILLEGAL_SASL_STATE, as in Kafka; signing in again is KIP-368's."""
 
 from __future__ import annotations
 
@@ -13,5 +14,10 @@ if TYPE_CHECKING:
 
 
 def handle(node: NodePorts, context: RequestContext, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    context.connection.listener.refused_sasl(context.sender, request.mechanism)
-    return SaslHandshakeResponse(error_code=Error.ILLEGAL_SASL_STATE)
+    gate = context.connection.gate
+    if gate is None:
+        context.connection.listener.refused_sasl(context.sender, request.mechanism)
+        return SaslHandshakeResponse(error_code=Error.ILLEGAL_SASL_STATE)
+    error = gate.shake(request.mechanism, context.api_version)
+    mechanisms = [] if error is Error.ILLEGAL_SASL_STATE else gate.mechanisms
+    return SaslHandshakeResponse(error_code=error, mechanisms=mechanisms)

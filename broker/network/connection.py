@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.answers import PendingAnswer
     from broker.network.memory import Memory
+    from broker.network.sasl_gate import SaslGate
+    from broker.security.authorizer import Principal
 
 
 # --- The half of a connection that sends: answers in order, as its client takes them --------------------------
@@ -456,7 +458,11 @@ class Admitting(Protocol):
         ...
 
     def refused_sasl(self, client: str, mechanism: str) -> None:
-        """A client asks for what isn't built: that is logged, now and then."""
+        """A client asks to sign in where nobody does: that is logged, now and then."""
+        ...
+
+    def not_signed_in(self, client: str, why: str) -> None:
+        """A client couldn't sign in: that is logged, now and then."""
         ...
 
     def forget(self, connection: Connection) -> None:
@@ -476,6 +482,7 @@ class Connection(ReceivingSide):
         "_served_until_s",
         "_throttle",
         "client_software",
+        "gate",
         "listener",
         "principal",
         "when_lost",
@@ -485,6 +492,7 @@ class Connection(ReceivingSide):
         super().__init__(requests, scheduler, memory)
         self.listener = listener
         self.principal = ANONYMOUS
+        self.gate: SaslGate | None = None  # where clients have to sign in
         self.client_software: tuple[str, str] | None = None
         self.when_lost: Callable[[], None] | None = None
         """Called once it is gone, behind what it has left: of a share session that was opened on it."""
@@ -745,6 +753,23 @@ class Connection(ReceivingSide):
             self._throttle.cancel()
         self._throttle = self._call_later(for_ms / 1000, self._unmute)
         self._happens(Event.THROTTLED)
+
+    def pass_through(self, gate: SaslGate, max_frame_bytes: int) -> None:
+        """Its client has to sign in first, with requests that are short."""
+        self.gate = gate
+        self._requests = gate
+        self._max_frame_bytes = max_frame_bytes
+
+    def signed_in(self, principal: Principal, requests: Requests) -> None:
+        """Who it is, and who serves it from now on."""
+        self.principal = principal
+        self._requests = requests
+        self._max_frame_bytes = self._memory.max_frame_bytes
+
+    def answer_and_hang_up(self, answer: list[Chunk]) -> None:
+        """The last answer that it gets."""
+        self._write(answer)
+        self.hang_up()
 
     def refuse_after(self, delay_ms: int) -> None:
         """Serve nothing, and close in a while: its address connects too often (KIP-612)."""

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.config.definitions import StartError
+from broker.config.listeners import SECURITY_PROTOCOLS
 from broker.environment.network import Names
 from broker.environment.threads import Asker, Computing, ComputingAtOnce, Outside
 
@@ -154,10 +155,11 @@ Address = tuple[str, int]
 class BoundEndpoint:
     """The address of one listener. Who connects waits until it is served."""
 
-    __slots__ = ("_advertised", "bound", "host", "name", "port")
+    __slots__ = ("_advertised", "bound", "host", "name", "port", "security_protocol")
 
     def __init__(self, config: ListenerConfig, bound: Bound) -> None:
         self.name = config.name
+        self.security_protocol = config.security_protocol
         self.host = config.host
         self.port = bound.port
         self.bound = bound
@@ -194,16 +196,17 @@ class Endpoints:
         """What a client of this listener is told to connect to; None where it isn't advertised."""
         return self._by_listener[listener_name].advertised
 
-    def all_advertised(self) -> Iterator[tuple[str, str, int]]:
-        """(listener's name, host, port) of each that clients are told of; there is one at least."""
+    def all_advertised(self) -> Iterator[tuple[str, str, int, int]]:
+        """(listener's name, host, port, id of the security protocol) of each that clients are told of; there is one at
+        least."""
         for endpoint in self:
             told = endpoint.advertised
             if told is not None:
-                yield endpoint.name, *told
+                yield endpoint.name, *told, SECURITY_PROTOCOLS.index(endpoint.security_protocol)
 
     @property
     def first_advertised(self) -> Address:
-        _, host, port = next(self.all_advertised())
+        _, host, port, _ = next(self.all_advertised())
         return host, port
 
     @property

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.network.connection import Connection
+from broker.network.sasl_gate import SaslGate
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Clock, Scheduler
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from broker.network.dispatch import Dispatcher
     from broker.network.endpoints import BoundEndpoint
     from broker.network.memory import Memory
+    from broker.network.sasl_gate import SaslSettings
     from broker.quotas import ConnectionRates
 
 log = logging.getLogger("barnabas.connection")
@@ -42,7 +44,9 @@ class Listener:
         admission: Admission,
         scheduler: Scheduler,
         memory: Memory,
+        sasl: SaslSettings | None = None,
     ) -> None:
+        """`sasl`: how clients sign in, where they have to."""
         self.name = endpoint.name
         self.endpoint = endpoint
         self.connections: dict[Connection, None] = {}
@@ -53,6 +57,7 @@ class Listener:
         self._admission = admission
         self._scheduler = scheduler
         self._memory = memory
+        self._sasl = sasl
 
     @property
     def port(self) -> int:
@@ -65,7 +70,11 @@ class Listener:
         self.accepts = True
 
     def _connection(self) -> Connection:
-        return Connection(self, self._dispatcher, self._scheduler, self._memory)
+        connection = Connection(self, self._dispatcher, self._scheduler, self._memory)
+        if self._sasl is not None:
+            gate = SaslGate(self._sasl, self._dispatcher, self._scheduler)
+            connection.pass_through(gate, self._sasl.max_receive_bytes)
+        return connection
 
     def admit(self, connection: Connection) -> str | None:
         """Count a connection in; why it has to close, where there are too many. That is logged, now and then."""
@@ -84,9 +93,13 @@ class Listener:
         asked = f"SASL ({mechanism[:_MECHANISM_CHARACTERS]})" if mechanism else "SASL"
         self._tell(
             "SASL",
-            f"the client{client} asks for {asked}, which isn't built: listener {self.name} is plaintext, as "
-            "security.protocol=PLAINTEXT of a client is",
+            f"the client{client} asks for {asked}, but nobody signs in at listener {self.name}: it is for "
+            "clients with security.protocol=PLAINTEXT",
         )
+
+    def not_signed_in(self, client: str, why: str) -> None:
+        """Who can't sign in may try again and again. That is logged, now and then."""
+        self._tell("sign-in", f"the client of {client} can't sign in at listener {self.name}: {why}")
 
     def _tell(self, kind: str, line: str) -> None:
         now_s = self._scheduler.time()

@@ -1,0 +1,311 @@
+"""A connection at a SASL listener until its client has said who it is: nothing else is served before.
+
+The gate stands in the place of the dispatcher and hands on what the table lets through. Source: Kafka's
+`SaslServerAuthenticator`; signing in again, KIP-368.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.network.answers import Answer, CloseConnectionError, Requests
+from broker.security.authorizer import USER_TYPE, Principal
+from broker.security.sasl import (
+    PLAIN,
+    SCRAM,
+    InvalidCredentialsError,
+    Mechanism,
+    PlainMechanism,
+    SaslRefusal,
+    ScramCredential,
+    ScramMechanism,
+)
+from protocol.apis import API_VERSIONS_KEY, APIS, decode_request_header
+from protocol.errors import BrokenInvariantError, CodecError, Error
+from protocol.wire.codec import encode
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import SaslConfig
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.network.answers import PendingAnswer
+    from broker.network.connection import Connection
+
+HANDSHAKE_KEY, AUTHENTICATE_KEY = 17, 36
+MIN_BETWEEN_MS = 1_000
+"""A client can't sign in again more than once a second (`KafkaChannel`)."""
+_SIZE_BYTES = 4
+
+
+class SignIn(IntEnum):
+    """How far the client's signing in is."""
+
+    FIRST = 0  # nothing has come that is Kafka's
+    SHAKING = 1  # it knows the versions
+    TOKENS = 2  # it has said by which mechanism, and sends SaslAuthenticate
+    BARE_TOKENS = 3  # the same, by version 0 of the handshake: tokens without a header
+    DONE = 4
+    AGAIN = 5  # as TOKENS, of one that had been done
+    FAILED = 6
+
+
+ADMITTED: dict[SignIn, frozenset[int] | None] = {
+    SignIn.FIRST: frozenset((API_VERSIONS_KEY, HANDSHAKE_KEY)),
+    SignIn.SHAKING: frozenset((HANDSHAKE_KEY,)),
+    SignIn.TOKENS: frozenset((AUTHENTICATE_KEY,)),
+    SignIn.BARE_TOKENS: frozenset(),
+    SignIn.DONE: None,
+    SignIn.AGAIN: frozenset((AUTHENTICATE_KEY,)),
+    SignIn.FAILED: frozenset(),
+}
+"""By state the APIs that are served; None: all."""
+
+
+class SaslSettings(NamedTuple):
+    """Of one listener. By mechanism what makes a conversation, and for how long who signs in by it may stay (0: for
+    ever)."""
+
+    mechanisms: Mapping[str, Callable[[], Mechanism]]
+    max_reauth_ms: Mapping[str, int]
+    failure_delay_ms: int
+    max_receive_bytes: int
+
+
+def sasl_settings(
+    config: SaslConfig,
+    find: Callable[[int, str], ScramCredential | None],
+    nonce: Callable[[], str],
+    *,
+    failure_delay_ms: int,
+    max_receive_bytes: int,
+) -> SaslSettings:
+    """`find` a user's credential for a mechanism of SCRAM's, by its code; `nonce` draws one."""
+    make: dict[str, Callable[[], Mechanism]] = {}
+    for name in config.mechanisms:
+        if name == PLAIN:
+            make[name] = partial(PlainMechanism, config.passwords)
+        else:
+            make[name] = partial(ScramMechanism, SCRAM[name], find, nonce)
+    return SaslSettings(make, config.max_reauth_ms, failure_delay_ms, max_receive_bytes)
+
+
+class Told(NamedTuple):
+    """An answer to SaslAuthenticate."""
+
+    error: Error
+    message: str | None
+    token: bytes
+    lifetime_ms: int = 0
+
+
+def _is_taken(answer: Answer | PendingAnswer) -> bool:
+    """Whether ApiVersions was answered without an error: it stands first in the body."""
+    head = b"".join(map(bytes, answer)) if isinstance(answer, list) else b""  # type: ignore[arg-type]
+    return head[8:10] == b"\0\0"
+
+
+def illegal_state(frame: memoryview) -> Answer:
+    """What a request is told that comes amid tokens: ILLEGAL_SASL_STATE, as far as its answer has a place for that.
+
+    Kafka reads the request for it. Here nothing is read of a client that nobody knows. None where there is no such API.
+    """
+    api_key, version, correlation_id, _, _ = decode_request_header(frame, 0, len(frame))
+    api = APIS.get(api_key)
+    if api is None or not api.min_version <= version <= api.max_version:
+        return None
+    response: Any = api.response()
+    if hasattr(response, "error_code"):
+        response.error_code = Error.ILLEGAL_SASL_STATE
+    try:
+        body = bytes(encode(response, version))
+    except CodecError:  # it can't be empty
+        return None
+    tags = b"\0" if api.response_header_version(version) else b""
+    head = correlation_id.to_bytes(4, signed=True) + tags
+    return [(len(head) + len(body)).to_bytes(_SIZE_BYTES) + head + body]
+
+
+class SaslGate(Requests):
+    """Of one connection."""
+
+    def __init__(
+        self,
+        settings: SaslSettings,
+        requests: Requests,
+        scheduler: Scheduler,
+    ) -> None:
+        """`requests`: who serves what is let through."""
+        self.state = SignIn.FIRST
+        self.monotonic_s = requests.monotonic_s
+        self._settings = settings
+        self._requests = requests
+        self._scheduler = scheduler
+        self._mechanism_name = ""
+        self._mechanism: Mechanism | None = None
+        self._expires_s: float | None = None
+        self._began_again_s: float | None = None
+        self._why = ""
+
+    # --- requests -------------------------------------------------------------------------------------------
+
+    def soon(self, then: Callable[[], object], /) -> None:
+        """As the dispatcher."""
+        self._requests.soon(then)
+
+    def held(self, connection: Connection, frame: memoryview, took_s: float) -> None:
+        """As the dispatcher."""
+        if self.state is SignIn.DONE:
+            self._requests.held(connection, frame, took_s)
+
+    def is_of_many(self, frame: memoryview) -> bool:
+        """As the dispatcher."""
+        return self.state is SignIn.DONE and self._requests.is_of_many(frame)
+
+    def failed(self, connection: Connection, error: BaseException) -> None:
+        """As the dispatcher."""
+        self._requests.failed(connection, error)
+
+    def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
+        """Raises CloseConnectionError for what isn't let through, CodecError for nonsense."""
+        if self.state is SignIn.BARE_TOKENS:
+            return self._bare(connection, bytes(frame))
+        api_key = decode_request_header(frame, 0, len(frame)).api_key
+        admitted = ADMITTED[self.state]
+        if admitted is None:
+            if self._expires_s is not None and self._is_over(api_key):
+                raise CloseConnectionError(f"{connection.principal} didn't sign in again in time")
+        elif api_key not in admitted:
+            name = APIS[api_key].name if api_key in APIS else f"api key {api_key}"
+            if AUTHENTICATE_KEY not in admitted:
+                raise CloseConnectionError(f"{name} before its client has signed in (SASL)")
+            self._fail(f"it sends {name} where a token is expected")
+            return self._failed(connection, illegal_state(frame))
+        before = self.state
+        answer = self._requests.serve(connection, frame)
+        if before is SignIn.FIRST and api_key == API_VERSIONS_KEY and _is_taken(answer):
+            self.state = SignIn.SHAKING
+        if self.state is SignIn.FAILED:
+            return self._failed(connection, answer if isinstance(answer, list) else [])
+        return answer
+
+    def _is_over(self, api_key: int) -> bool:
+        assert self._expires_s is not None
+        return api_key != HANDSHAKE_KEY and self.monotonic_s() > self._expires_s
+
+    # --- what the handlers of SaslHandshake and SaslAuthenticate ask ----------------------------------------
+
+    def shake(self, mechanism: str, version: int) -> Error:
+        """A client says by which mechanism it signs in."""
+        again = self.state is SignIn.DONE
+        if again and not self._may_again():
+            return Error.ILLEGAL_SASL_STATE
+        make = self._settings.mechanisms.get(mechanism)
+        if make is None:
+            self._fail(f"it asks for the mechanism {mechanism[:50]!r}")
+            return Error.UNSUPPORTED_SASL_MECHANISM
+        if again and mechanism != self._mechanism_name:
+            self._fail("it signs in again by another mechanism")
+            return Error.NONE
+        self._mechanism_name, self._mechanism = mechanism, make()
+        if again:
+            self._began_again_s = self.monotonic_s()
+            self.state = SignIn.AGAIN
+        else:
+            self.state = SignIn.TOKENS if version >= 1 else SignIn.BARE_TOKENS
+        return Error.NONE
+
+    def _may_again(self) -> bool:
+        if self._expires_s is None:
+            return False
+        began = self._began_again_s
+        return began is None or self.monotonic_s() - began >= MIN_BETWEEN_MS / 1000
+
+    @property
+    def mechanisms(self) -> list[str]:
+        """Those that a client can sign in by."""
+        return [*self._settings.mechanisms]
+
+    def authenticate(self, connection: Connection, token: bytes) -> Told:
+        """A client's token; ILLEGAL_SASL_STATE where none is expected."""
+        if self.state not in (SignIn.TOKENS, SignIn.AGAIN, SignIn.BARE_TOKENS) or self._mechanism is None:
+            return Told(
+                Error.ILLEGAL_SASL_STATE,
+                "SaslAuthenticate request received after successful authentication",
+                b"",
+            )
+        mechanism = self._mechanism
+        doing = "re-authentication" if self.state is SignIn.AGAIN else "authentication"
+        try:
+            answer = mechanism.evaluate(token)
+            if not mechanism.is_complete:
+                return Told(Error.NONE, "", answer)
+            principal = Principal(USER_TYPE, mechanism.user)
+            if self.state is SignIn.AGAIN and principal != connection.principal:
+                was, now = connection.principal, principal
+                raise SaslRefusal(
+                    f"Cannot change principals during re-authentication from {was.type}.{was.name}: "
+                    f"{now.type}.{now.name}"
+                )
+        except SaslRefusal as error:
+            self._fail(str(error))
+            return Told(Error.SASL_AUTHENTICATION_FAILED, str(error), b"")
+        except InvalidCredentialsError as error:
+            self._fail(str(error))
+            return Told(
+                Error.SASL_AUTHENTICATION_FAILED,
+                f"Authentication failed during {doing} due to invalid credentials with SASL mechanism "
+                f"{self._mechanism_name}",
+                b"",
+            )
+        return Told(Error.NONE, "", answer, self._signed_in(connection, principal))
+
+    def _signed_in(self, connection: Connection, principal: Principal) -> int:
+        """For how long, in ms; 0 for ever."""
+        self._mechanism = None
+        self.state = SignIn.DONE
+        lifetime_ms = max(0, self._settings.max_reauth_ms.get(self._mechanism_name, 0))
+        if lifetime_ms:
+            self._expires_s = self.monotonic_s() + lifetime_ms / 1000
+        connection.signed_in(principal, self if lifetime_ms else self._requests)
+        return lifetime_ms
+
+    # --- tokens without a header ----------------------------------------------------------------------------
+
+    def _bare(self, connection: Connection, token: bytes) -> Answer | PendingAnswer:
+        told = self.authenticate(connection, token)
+        if told.error is not Error.NONE:
+            return self._failed(connection, [])
+        return [len(told.token).to_bytes(_SIZE_BYTES) + told.token]
+
+    # --- failure --------------------------------------------------------------------------------------------
+
+    def _fail(self, why: str) -> None:
+        self.state = SignIn.FAILED
+        self._mechanism = None
+        self._why = why
+
+    def _failed(self, connection: Connection, answer: Answer) -> PendingAnswer:
+        """The client is told after a while, and the connection closed behind it: who guesses waits."""
+        connection.listener.not_signed_in(str(connection), self._why)
+        close = partial(connection.answer_and_hang_up, answer or [])
+        return _Never(self._scheduler.call_later(self._settings.failure_delay_ms / 1000, close))
+
+
+class _Never:
+    """In the place of an answer: when its time is over the connection closes."""
+
+    def __init__(self, timer: Scheduled) -> None:
+        self._timer = timer
+
+    def when_answered(self, then: Callable[[], None]) -> None:
+        """It never is."""
+
+    def take(self) -> Answer:
+        """Nobody was told that there is an answer."""
+        raise BrokenInvariantError("there is no answer to take")
+
+    def abandon(self) -> None:
+        """The client has hung up by itself."""
+        self._timer.cancel()

@@ -1,0 +1,210 @@
+"""SASL mechanisms, server side: PLAIN (RFC 4616) and SCRAM-SHA-256 and -512 (RFC 5802).
+
+A mechanism is asked with each of a client's tokens, and says what to answer, until it `is_complete` and its `user` is
+known. Sources: Kafka's `PlainSaslServer`, `ScramSaslServer`, `ScramMessages`; secrets are compared in constant time,
+and no error tells a user that is unknown from a password that is wrong.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+PLAIN = "PLAIN"
+SCRAM = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""By name the codes of the metadata's records (`ScramMechanism`)."""
+MECHANISMS = (PLAIN, *SCRAM)
+
+
+class SaslRefusal(Exception):  # noqa: N818 - it says what the client is told
+    """The client is told just this (Kafka: `SaslAuthenticationException`)."""
+
+
+class InvalidCredentialsError(Exception):
+    """The client is told only that its credentials are invalid; why, stands in the log (Java's `SaslException`)."""
+
+
+class Mechanism(Protocol):
+    """One client's conversation."""
+
+    user: str
+    """Who it is, once that is complete."""
+    is_complete: bool
+
+    def evaluate(self, token: bytes) -> bytes:
+        """What is answered to the token. Raises SaslRefusal, InvalidCredentialsError: the conversation is over."""
+        ...
+
+
+class PlainMechanism:
+    """One token, which has the password."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+        self.user = ""
+        self.is_complete = False
+
+    def evaluate(self, token: bytes) -> bytes:
+        """`[whom to act as] NUL user NUL password`, in UTF-8."""
+        parts = token.decode(errors="replace").split("\0", 3)
+        if len(parts) != 3:
+            raise SaslRefusal(f"Invalid SASL/PLAIN response: expected 3 tokens, got {len(parts)}")
+        acts_as, user, password = parts
+        if not user:
+            raise SaslRefusal("Authentication failed: username not specified")
+        if not password:
+            raise SaslRefusal("Authentication failed: password not specified")
+        expected = self._passwords.get(user)
+        # also of a user that isn't known, so that it takes as long
+        is_right = hmac.compare_digest(password.encode(), (expected or "\0").encode())
+        if expected is None or not is_right:
+            raise SaslRefusal("Authentication failed: Invalid username or password")
+        if acts_as not in ("", user):
+            raise SaslRefusal(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self.user = user
+        self.is_complete = True
+        return b""
+
+
+class ScramCredential(NamedTuple):
+    """What is stored of a password."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+_SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_VALUE = r"[\x01-\x2b\x2d-\x7f]+"
+_PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
+_BASE64 = r"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS = rf"(?:,[A-Za-z]+={_VALUE})*"
+_FIRST = re.compile(
+    rf"n,(?:a=(?P<acts_as>{_SASL_NAME}))?,(?:m={_VALUE},)?"
+    rf"(?P<bare>n=(?P<name>{_SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
+)
+_FINAL = re.compile(
+    rf"(?P<without_proof>c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE})(?:{_EXTENSIONS})),p=(?P<proof>{_BASE64})"
+)
+_HASHES = {1: "sha256", 2: "sha512"}
+MIN_ITERATIONS = 4096
+_FOR_DELEGATED = ",tokenauth=true"
+
+
+class ScramMechanism:
+    """Two tokens: who it is, and the proof that it knows the password."""
+
+    def __init__(
+        self, code: int, find: Callable[[int, str], ScramCredential | None], nonce: Callable[[], str]
+    ) -> None:
+        """`find` a user's credential for the mechanism of that code."""
+        self._code = code
+        self._find = find
+        self._nonce = nonce
+        self._credential: ScramCredential | None = None
+        self._first = self._challenge = self._expected_nonce = ""
+        self.user = ""
+        self.is_complete = False
+
+    def evaluate(self, token: bytes) -> bytes:
+        """The challenge, and then the server's own proof."""
+        text = token.decode(errors="replace")
+        return self._challenged(text) if self._credential is None else self._verified(text)
+
+    def _challenged(self, text: str) -> bytes:
+        match = _FIRST.fullmatch(text)
+        if match is None:
+            raise InvalidCredentialsError("the client's first message has no format of SCRAM")
+        name = match["name"].replace("=2C", ",").replace("=3D", "=")
+        if _FOR_DELEGATED in match["extensions"]:
+            raise InvalidCredentialsError("delegation tokens aren't built")
+        credential = self._find(self._code, name)
+        if credential is None:
+            raise InvalidCredentialsError(f"there is no such credential of user {name!r}")
+        if match["acts_as"] not in (None, name):
+            raise SaslRefusal(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        if credential.iterations < MIN_ITERATIONS:
+            raise InvalidCredentialsError(
+                f"{credential.iterations} iterations are less than the minimum {MIN_ITERATIONS}"
+            )
+        self.user = name
+        self._credential = credential
+        self._first = match["bare"]
+        self._expected_nonce = match["nonce"] + self._nonce()
+        salt = base64.b64encode(credential.salt).decode()
+        self._challenge = f"r={self._expected_nonce},s={salt},i={credential.iterations}"
+        return self._challenge.encode()
+
+    def _verified(self, text: str) -> bytes:
+        assert self._credential is not None
+        match = _FINAL.fullmatch(text)
+        if match is None:
+            raise InvalidCredentialsError("the client's final message has no format of SCRAM")
+        if match["nonce"] != self._expected_nonce:
+            raise InvalidCredentialsError("the nonce of the client's final message is another")
+        digest = _HASHES[self._code]
+        signed = f"{self._first},{self._challenge},{match['without_proof']}".encode()
+        signature = hmac.digest(self._credential.stored_key, signed, digest)
+        try:
+            proof = base64.b64decode(match["proof"], validate=True)
+        except binascii.Error:
+            raise InvalidCredentialsError("the client's proof isn't base64") from None
+        if len(proof) != len(signature):
+            raise InvalidCredentialsError("the client's proof has another length")
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        if not hmac.compare_digest(hashlib.new(digest, client_key).digest(), self._credential.stored_key):
+            raise InvalidCredentialsError("the client's proof is wrong")
+        server_signature = hmac.digest(self._credential.server_key, signed, digest)
+        self.is_complete = True
+        return b"v=" + base64.b64encode(server_signature)
+
+
+# --- What a line of JAAS says -------------------------------------------------------------------------------
+
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_TOKEN = re.compile(r'\s*("(?:[^"\\]|\\.)*"|[^\s=;"]+|=|;)')
+
+
+class JaasError(ValueError):
+    """A line that isn't one."""
+
+
+def jaas_options(line: str) -> tuple[str, dict[str, str]]:
+    """The login module's class, and its options, of `class required name="value" ...;`. Raises JaasError, which has
+    nothing of the line: there are passwords in it."""
+    tokens: list[str] = []
+    position = 0
+    while position < len(line.rstrip()):
+        match = _TOKEN.match(line, position)
+        if match is None:
+            raise JaasError("a quotation mark has no end")
+        tokens.append(match[1])
+        position = match.end()
+    if len(tokens) < 3 or tokens[-1] != ";":
+        raise JaasError("it has to be 'class required name=\"value\" ...;', with the semicolon")
+    module, flag, *rest = tokens[:-1]
+    if flag.lower() not in ("required", "requisite", "sufficient", "optional"):
+        raise JaasError("behind the class comes 'required'")
+    if len(rest) % 3 or any(rest[index + 1] != "=" for index in range(0, len(rest), 3)):
+        raise JaasError('options are name="value"')
+    return module, {rest[index]: _unquoted(rest[index + 2]) for index in range(0, len(rest), 3)}
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text.startswith('"') else text
+
+
+def passwords_of(options: Mapping[str, str]) -> dict[str, str]:
+    """Who may sign in by PLAIN: `user_<name>="password"`."""
+    return {name.removeprefix("user_"): value for name, value in options.items() if name.startswith("user_")}
