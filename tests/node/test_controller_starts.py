@@ -69,6 +69,30 @@ async def test_the_voter_moves_into_the_log_at_kraft_version_1(tmp_path: Path) -
     assert state["data_version"] == 1
 
 
+async def test_the_first_start_on_a_formatted_folder_speaks_of_no_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There is a snapshot of the metadata, and no log: nothing was stopped, and there is nothing to check."""
+    folder, properties = tmp_path / "data", tmp_path / "controller.properties"
+    lines = [
+        "process.roles=controller",
+        f"node.id={NODE}",
+        "listeners=CONTROLLER://127.0.0.1:0",
+        "controller.listener.names=CONTROLLER",
+        f"controller.quorum.voters={NODE}@127.0.0.1:9",
+        f"log.dirs={folder}",
+    ]
+    properties.write_text("".join(f"{line}\n" for line in lines))
+    assert format_command(["-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(properties)]) == 0
+    async with controller(folder, lines[4]):
+        pass
+    assert not [record for record in caplog.records if "shut down cleanly" in record.message]
+    (folder / ".kafka_cleanshutdown").unlink()
+    async with controller(folder, lines[4]):
+        pass
+    assert [record for record in caplog.records if "shut down cleanly" in record.message]
+
+
 @pytest.mark.parametrize("others", [[], [7]])
 async def test_it_leads_only_where_nobody_else_votes(tmp_path: Path, others: list[int]) -> None:
     folder, properties = tmp_path / "data", tmp_path / "controller.properties"
