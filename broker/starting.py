@@ -241,9 +241,9 @@ def lead(
             min_in_sync,
             environment.clock.now_ms(),
         )
-    in_log = metadata.quorum.kraft_version > 0 or beginning is not None
-    has_voters = in_log and [*endpoints] and not config.get_list(VOTERS)
-    metadata.become_leader(config.node_id, _voter(config, log_dirs, endpoints) if has_voters else None)
+    is_named = metadata.quorum.kraft_version > 0 or (beginning is not None and not config.get_list(VOTERS))
+    metadata.own_voter = _voter(config, log_dirs, endpoints)
+    metadata.become_leader(config.node_id, metadata.own_voter if is_named and [*endpoints] else None)
     if beginning is not None:
         metadata.append_transaction("Bootstrap records", beginning)
 

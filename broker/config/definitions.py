@@ -97,7 +97,7 @@ def double_text(value: float) -> str:
 # | `[a, b]` | ValidString; ValidList.in for lists | one of these; each element one of these |
 # | `[a, b] non-empty` | ValidList.in(false, ...) | the same, and at least one |
 # | `(case insensitive) [A, B]` | CaseInsensitiveValidString | one of these, in any case |
-# | `distinct`, `distinct, non-empty`, `... or null` | ValidList.anyNonDuplicateValues | no empty element |
+# | `distinct`, `distinct, non-empty`, `... or null` | ValidList.anyNonDuplicateValues | no empty element, none twice |
 # | `non-empty string` | NonEmptyString | null, or a string that isn't empty |
 # | `non-null` | NonNullValidator | all but null |
 # | `throttled replicas` | ThrottledReplicaListValidator | `*`, or `partition:broker` each |
@@ -171,6 +171,8 @@ def _validate_list(name: str, value: Value, notation: str) -> None:
     if not value and "non-empty" in notation:
         valid = f"[{', '.join(legal)}]" if legal else "any non-empty value"
         raise ConfigError(f"Configuration '{name}' must not be empty. Valid values include: {valid}", name)
+    if len({*value}) != len(value):
+        raise ConfigError(f"Configuration '{name}' values must not be duplicated.", name)
     for element in value:
         if not element:
             raise ConfigError(f"Configuration '{name}' values must not be empty.", name)

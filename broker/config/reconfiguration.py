@@ -27,6 +27,7 @@ from broker.config.definitions import (
     invalid_value,
     parse_type,
     parse_value,
+    validate,
 )
 from broker.config.topic_config import TOPIC_SYNONYMS
 
@@ -137,6 +138,8 @@ def _is_per_broker(name: str) -> bool:
 def _check_dynamic_value(name: str, text: str) -> None:
     definition = broker_definition(without_listener(name) or name)
     if definition is not None and definition.dynamic:
+        # As it was given: what a file names twice it has once (Kafka 4.4: `DynamicConfig.Broker.validate`).
+        validate(definition.name, parse_type(definition.name, text, definition.type), definition.validator)
         check_value(definition, text)
 
 

@@ -29,6 +29,8 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 # metadata.version at which records came that an older one doesn't know: no way back over it (`MetadataVersion`).
 _METADATA_CHANGED_AT = (7, 8, 11, 13, 14, 15, 17, 23, 30, 32, 33)
 
+_SUPPORTED = {**FEATURES, KRAFT_VERSION: KRAFT_VERSION_RANGE}
+
 _CONTROLLERS_SINCE = 15  # 3.7-IV0: controllers register
 
 
@@ -49,7 +51,8 @@ async def updated(
 ) -> list[Message]:
     """The records of an update: of all features, or of none. Raises KafkaError (INVALID_UPDATE_VERSION).
 
-    Of several that can't be, the error names the one that Kafka's hash map has first.
+    Of several that can't be, the error names the one that Kafka's hash map has first. `kraft.version` is in none of
+    them (`moves_voters`): a NoOpRecord stands in its place, as in Kafka, so that there is something to wait for.
     """
     wanted: JavaMap[str, FeatureUpdate] = JavaMap()
     pause = Pause()
@@ -62,9 +65,11 @@ async def updated(
     decided: list[Message] = []
     for update in wanted.values():
         if update.feature == KRAFT_VERSION:
-            _check_kraft_version(update, kraft_version)
+            _check(image, update, levels, kraft_version)
+            if update.upgrade_type == UPGRADE:
+                decided.append(records.NoOpRecord())
             continue
-        _check(image, update, levels)
+        _check(image, update, levels, image.features.get(update.feature, 0))
         decided.append(records.FeatureLevelRecord(name=update.feature, feature_level=update.level))
     elr = wanted.get(ELR_VERSION)
     if elr is not None and elr.level > 0:
@@ -72,16 +77,21 @@ async def updated(
     return decided
 
 
-def _check(image: ClusterImage, update: FeatureUpdate, levels: Mapping[str, int]) -> None:
+def moves_voters(updates: Sequence[FeatureUpdate], kraft_version: int) -> bool:
+    """Whether an update that is possible has the voters stand in the log from now on (KIP-853)."""
+    wanted = {update.feature: update.level for update in updates}
+    return wanted.get(KRAFT_VERSION, 0) > kraft_version
+
+
+def _check(image: ClusterImage, update: FeatureUpdate, levels: Mapping[str, int], current: int) -> None:
     name, level, upgrade_type = update
-    current = image.features.get(name, 0)
     if upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise _invalid(update, "There is no such upgrade type.")
     if level < 0:
         raise _invalid(update, "A feature version cannot be less than 0.")
-    if name not in FEATURES:
+    if name not in _SUPPORTED:
         raise _invalid(update, "This feature is not supported.")
-    lowest, highest = FEATURES[name]
+    lowest, highest = _SUPPORTED[name]
     if not lowest <= level <= highest:
         raise _invalid(update, f"Versions {lowest} to {highest} are supported.")
     _check_nodes(image, update)
@@ -94,6 +104,8 @@ def _check(image: ClusterImage, update: FeatureUpdate, levels: Mapping[str, int]
                 f"Unsupported metadata.version downgrade from {current} to {level}. "
                 f"Metadata of version {changed[0]} may be in the log: there is no way back over it.",
             )
+    elif name == KRAFT_VERSION and level < current:
+        raise _invalid(update, "Its voters stay in the log.")
     elif name == ELR_VERSION and level > 0 and levels[METADATA_VERSION] < ELR_NEEDS:
         raise _invalid(update, f"It needs metadata.version {ELR_NEEDS}.")
 
@@ -118,16 +130,6 @@ def _check_direction(update: FeatureUpdate, current: int) -> None:
         raise _invalid(update, "A downgrade has to be asked for as a safe or unsafe one.")
     if update.level > current and update.upgrade_type != UPGRADE:
         raise _invalid(update, "Can't downgrade to a newer version.")
-
-
-def _check_kraft_version(update: FeatureUpdate, current: int) -> None:
-    """The voters of this node stand in its configuration; they aren't moved into the log yet (KIP-853)."""
-    lowest, highest = KRAFT_VERSION_RANGE
-    if not lowest <= update.level <= highest:
-        raise _invalid(update, f"Versions {lowest} to {highest} are supported.")
-    _check_direction(update, current)
-    if update.level != current:
-        raise _invalid(update, "This broker can't change it yet.")
 
 
 def _elr_safety(image: ClusterImage, static_min_insync_replicas: int) -> list[Message]:

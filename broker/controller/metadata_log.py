@@ -296,6 +296,7 @@ class MetadataLog:
         records."""
         self.epoch = 0  # the leader epoch of this run
         self.quorum = Quorum()
+        self.own_voter: Voter | None = None  # how this node stands among the voters, where the log names them
         self.snapshots = MetadataSnapshots(log, policy or SnapshotPolicy(), log.background)
         self.on_change: Callable[[], Waiting[None] | None] = lambda: None
         self.carry_out: Callable[[Waiting[None]], Later[None] | None] = at_once
@@ -561,6 +562,12 @@ class MetadataLog:
         """Write a decision between Begin and End records, then apply it (the first records of a new cluster)."""
         whole = [records.BeginTransactionRecord(name=name), *decided, records.EndTransactionRecord()]
         self._append_batch(at_once(self._batch_of(whole, level_in(decided))), decided)
+        self._advance()
+
+    def move_voters(self) -> None:
+        """`kraft.version` 1: the log says from here on that this node is the only voter."""
+        assert self.own_voter is not None
+        self._append_batch(self.quorum.move_voters(self.own_voter, self._clock.now_ms()))
         self._advance()
 
     def _apply(self, base_offset: int, size_bytes: int, appended: Sequence[Message]) -> None:

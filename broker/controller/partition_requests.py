@@ -32,6 +32,7 @@ from broker.controller.partition_changes import (
     towards,
 )
 from broker.controller.registration import BrokerIncarnation, check_broker_epoch, has_online
+from broker.controller.replica_placer import has_room
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import (
     AlteredPartition,
@@ -350,9 +351,12 @@ async def _held_by_clock(
 
 
 async def reassigned_partitions(
-    image: ClusterImage, request: AlterPartitionReassignmentsRequest, own: OwnSettings
+    image: ClusterImage,
+    request: AlterPartitionReassignmentsRequest,
+    own: OwnSettings,
+    can_be_given: Callable[[ClusterImage, int], bool] = has_room,
 ) -> ControllerResult[AlterPartitionReassignmentsResponse]:
-    """Each partition is decided on by itself.
+    """Each partition is decided on by itself. `can_be_given`: whether a registered broker can be given a partition.
 
     Of too many records, Kafka's loop over the partitions catches what the bound throws: those past it are answered
     with UNKNOWN_SERVER_ERROR, the others are reassigned.
@@ -379,7 +383,7 @@ async def reassigned_partitions(
                 if wanted.replicas is None:
                     wish = _cancelled(partition, terms)
                 else:
-                    _check_target(image, wanted.replicas)
+                    _check_target(image, wanted.replicas, can_be_given)
                     if not request.allow_replication_factor_change:
                         _check_factor(partition, wanted.replicas)
                     wish = _reassigned(partition, wanted.replicas)
@@ -465,7 +469,9 @@ def _cancelled(partition: PartitionImage, terms: Terms) -> Wish:
     return Wish(isr=before.isr, replicas=before.replicas, adding=[], removing=[], election=terms.election)
 
 
-def _check_target(image: ClusterImage, replicas: Sequence[int]) -> None:
+def _check_target(
+    image: ClusterImage, replicas: Sequence[int], can_be_given: Callable[[ClusterImage, int], bool]
+) -> None:
     """Of a list that is longer than there are brokers, so many show that it is wrong."""
     if not replicas:
         raise KafkaError(Error.INVALID_REPLICA_ASSIGNMENT, "The assignment has an empty replica list.")
@@ -475,6 +481,11 @@ def _check_target(image: ClusterImage, replicas: Sequence[int]) -> None:
             raise KafkaError(
                 Error.INVALID_REPLICA_ASSIGNMENT,
                 f"The assignment has broker {broker_id}, which is not registered.",
+            )
+        if not can_be_given(image, broker_id):
+            raise KafkaError(
+                Error.INVALID_REPLICA_ASSIGNMENT,
+                f"The assignment has broker {broker_id}, all of whose log directories are cordoned.",
             )
         if broker_id in seen:
             raise KafkaError(

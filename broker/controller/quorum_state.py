@@ -8,6 +8,7 @@ malformed file, and does without a missing one. Source: FileQuorumStateStore.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from protocol.messages.raft import (
@@ -85,9 +86,12 @@ class Quorum:
         file that followers don't get (`00000000000000000000-0000000000.checkpoint`)."""
         values = [] if voter is None else self._named(voter, is_new)
         values = [(LEADER_CHANGE, self._leader_change(node_id)), *values]
-        return build_batch(
-            [(now_ms, control_key(of), encode(value, 0), ()) for of, value in values], control=True
-        )
+        return _control_batch(values, now_ms)
+
+    def move_voters(self, voter: Voter, now_ms: int) -> bytearray:
+        """The batch that has the log say who the only voter is, as does this from here on (Kafka:
+        `LeaderState.maybeAppendUpgradedKRaftVersion`)."""
+        return _control_batch(self._named(voter, is_new=True), now_ms)
 
     def _leader_change(self, node_id: int) -> Message:
         """Kafka reads version 0 of it alone."""
@@ -119,6 +123,12 @@ class Quorum:
                 "data_version": 1,
             }
         return json.dumps(state, separators=(",", ":")).encode()
+
+
+def _control_batch(values: Iterable[tuple[int, Message]], now_ms: int) -> bytearray:
+    return build_batch(
+        [(now_ms, control_key(of), encode(value, 0), ()) for of, value in values], control=True
+    )
 
 
 def read_leader_epoch(files: Files, directory: str) -> int:

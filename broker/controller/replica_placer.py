@@ -19,7 +19,7 @@ from coordinator.java.maps import JavaMap
 from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from broker.controller.image import BrokerImage, ClusterImage
+    from broker.controller.image import ClusterImage
 
 
 MOST_PREFERRED = 10_000  # of what clients name without it being there; Kafka has no bound
@@ -53,7 +53,7 @@ class Placement:
         if len(directories) == 1:
             return directories[0]
         usable = [directory for directory in directories if not self._is_cordoned(directory)]
-        directories = usable or directories  # an assignment by hand goes to a cordoned one too
+        directories = usable or directories  # all may have been cordoned since
         chosen = directories[self._next % len(directories)]
         self._next += 1
         return chosen
@@ -110,6 +110,9 @@ class ReplicaPlacer(Protocol):
     def directory(self, image: ClusterImage, broker_id: int, topic: str, index: int) -> bytes:
         """The id of the directory that a new partition has on a broker."""
 
+    def has_room(self, image: ClusterImage, broker_id: int) -> bool:
+        """Whether a registered broker can be given a partition: one of its directories isn't cordoned."""
+
     def created(self, topic: str, indexes: Iterable[int]) -> None:
         """The metadata has these partitions now."""
 
@@ -140,9 +143,19 @@ def usable_brokers(image: ClusterImage, own: OwnDirectories | None = None) -> li
     return [
         UsableBroker(broker_id, broker.record.rack, broker.fenced)
         for broker_id, broker in image.brokers.items()
-        if (broker.fenced or not broker.in_controlled_shutdown)
-        and (_has_uncordoned_directory(broker) if own is None or broker_id != own.node_id else own.has_room)
+        if (broker.fenced or not broker.in_controlled_shutdown) and has_room(image, broker_id, own)
     ]
+
+
+def has_room(image: ClusterImage, broker_id: int, own: OwnDirectories | None = None) -> bool:
+    """Whether one of a registered broker's directories isn't cordoned (Kafka: `BrokerRegistration.hasUncordonedDirs`).
+    Where it isn't known which there are, or which are cordoned, it is taken to have one."""
+    if own is not None and broker_id == own.node_id:
+        return own.has_room
+    broker = image.brokers[broker_id]
+    if not broker.log_dirs or broker.cordoned_log_dirs is None:
+        return True
+    return not {*broker.log_dirs} <= {*broker.cordoned_log_dirs}
 
 
 def default_directory(image: ClusterImage, broker_id: int) -> bytes:
@@ -184,6 +197,10 @@ class StripedReplicaPlacer:
         if self._own is not None and broker_id == self._own.node_id:
             return self._own.directory_of(topic, index)
         return default_directory(image, broker_id)
+
+    def has_room(self, image: ClusterImage, broker_id: int) -> bool:
+        """`ReplicaPlacer.has_room`."""
+        return has_room(image, broker_id, self._own)
 
     def created(self, topic: str, indexes: Iterable[int]) -> None:
         """`ReplicaPlacer.created`."""
@@ -315,13 +332,6 @@ def _shuffle(items: list[T], draw: Draw) -> None:
 def _name_order(name: str | int) -> tuple[bool, bytes]:
     """First the rack without a name, then as Java compares strings."""
     return (True, name.encode("utf-16-be", "surrogatepass")) if isinstance(name, str) else (False, b"")
-
-
-def _has_uncordoned_directory(broker: BrokerImage) -> bool:
-    """Where it isn't known which there are, or which are cordoned, it is taken to have one."""
-    if not broker.log_dirs or broker.cordoned_log_dirs is None:
-        return True
-    return not {*broker.log_dirs} <= {*broker.cordoned_log_dirs}
 
 
 def _refused(reason: str) -> KafkaError:

@@ -104,7 +104,7 @@ async def partitions_of_new_topic(
     numbers, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS.
     """
     if wanted.assignments:
-        by_index = await _assigned(new.image, wanted, pause)
+        by_index = await _assigned(new, wanted, pause)
         return _records(new, 0, (by_index[index] for index in range(len(by_index))))
     if wanted.replication_factor == 0 or wanted.replication_factor < -1:
         raise KafkaError(
@@ -151,7 +151,7 @@ async def more_partitions_of_topic(
             await turn()
         return _records(new, first, new.placer.place(new.image, additional, factor))
     for index, assignment in enumerate(wanted.assignments, first):
-        await _check_assignment(new.image, assignment.broker_ids, factor, pause)
+        await _check_assignment(new, assignment.broker_ids, factor, pause)
         _check_active(new.image, assignment.broker_ids, index)
     return _records(new, first, (assignment.broker_ids for assignment in wanted.assignments))
 
@@ -174,7 +174,7 @@ def _additional(topic: TopicImage, wanted: CreatePartitionsTopic) -> int:
     return additional
 
 
-async def _assigned(image: ClusterImage, wanted: CreatableTopic, pause: Pause) -> dict[int, list[int]]:
+async def _assigned(new: NewPartitions, wanted: CreatableTopic, pause: Pause) -> dict[int, list[int]]:
     """The brokers of each partition, by its number."""
     if wanted.replication_factor != -1:
         raise KafkaError(
@@ -193,8 +193,8 @@ async def _assigned(image: ClusterImage, wanted: CreatableTopic, pause: Pause) -
                 Error.INVALID_REPLICA_ASSIGNMENT,
                 f"Found multiple manual partition assignments for partition {index}",
             )
-        await _check_assignment(image, assignment.broker_ids, factor, pause)
-        _check_active(image, assignment.broker_ids, index)
+        await _check_assignment(new, assignment.broker_ids, factor, pause)
+        _check_active(new.image, assignment.broker_ids, index)
         factor = len(assignment.broker_ids)
         by_index[index] = assignment.broker_ids
     if any(index not in by_index for index in range(len(by_index))):
@@ -205,24 +205,30 @@ async def _assigned(image: ClusterImage, wanted: CreatableTopic, pause: Pause) -
 
 
 async def _check_assignment(
-    image: ClusterImage, broker_ids: Sequence[int], replication_factor: int | None, pause: Pause
+    new: NewPartitions, broker_ids: Sequence[int], replication_factor: int | None, pause: Pause
 ) -> None:
     """The lowest id that can't be there is named, as by Kafka, which sorts them."""
     if not broker_ids:
         raise KafkaError(
             Error.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment has an empty replica list."
         )
+    registered = new.image.brokers
     seen: set[int] = set()
     wrong = []
     for broker_id in broker_ids:
         if pause.is_due():
             await turn()
-        if broker_id in seen or broker_id not in image.brokers:
+        if broker_id in seen or broker_id not in registered or not new.placer.has_room(new.image, broker_id):
             wrong.append(broker_id)
         seen.add(broker_id)
     if wrong:
         lowest = min(wrong)
-        what = "more than once" if lowest in image.brokers else "which is not registered"
+        if lowest not in registered:
+            what = "which is not registered"
+        elif not new.placer.has_room(new.image, lowest):
+            what = "all of whose log directories are cordoned"
+        else:
+            what = "more than once"
         raise KafkaError(
             Error.INVALID_REPLICA_ASSIGNMENT,
             f"The manual partition assignment has broker {lowest}, {what}.",
@@ -530,6 +536,7 @@ class TopicRequests:
         self._new_topic_id = new_topic_id
         self.create_unasked: Create = create_automatically or self.create
         """What no client has asked for by name, wherever the controller is."""
+        self.has_room = placer.has_room
         self.auto_create = AutoTopicCreation(config, self.create_unasked, controller).create
 
     async def create(

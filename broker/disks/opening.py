@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from broker.config.definitions import StartError
@@ -21,7 +22,7 @@ from protocol.errors import KafkaError
 from protocol.wire.primitives import uuid_from_text, uuid_to_text
 from storage.checkpoints import META_PROPERTIES, META_PROPERTIES_FILE, META_PROPERTIES_TODO
 from storage.directory.log_directory import METADATA_TOPIC, LogDirectory
-from storage.files import LockedError
+from storage.files import LOG_SUFFIX, LockedError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -266,9 +267,19 @@ def open_log_dirs(
     found = LogDirs(paths, online, metadata, cluster_id)
     found.cordon(config.get_list("cordoned.log.dirs"))
     for directory in found.all():
-        if not directory.clean and directory.has_unopened:
+        if not directory.clean and _has_logs(files, directory):
             log.warning("%s was not shut down cleanly: its logs are checked", directory.path)
     return found
+
+
+def _has_logs(files: Files, directory: LogDirectory) -> bool:
+    """Whether there is anything to check: what is only formatted has a snapshot of the metadata, and no log."""
+    folders = [*directory.folders(), *directory.future_folders()]
+    with suppress(OSError):  # whoever opens it tells
+        return any(
+            name.endswith(LOG_SUFFIX) for folder in folders for name in files.list_directory(folder.path)
+        )
+    return True
 
 
 def _metadata_path(config: BrokerConfig) -> str:

@@ -41,7 +41,7 @@ async def handle(
         return _refused(request, KafkaError(Error.REQUEST_TIMED_OUT))
 
     def decide(image: ClusterImage) -> Waiting[ControllerResult[AlterPartitionReassignmentsResponse]]:
-        return reassigned_partitions(image, request, node.own_settings)
+        return reassigned_partitions(image, request, node.own_settings, node.topics.has_room)
 
     answer = await node.controller.submit(decide)
     return _refused(request, answer) if isinstance(answer, KafkaError) else answer

@@ -1,7 +1,7 @@
 """UpdateFeatures (57), versions 0 to 2 (KIP-584).
 
 v1: validating only, and types of downgrade in place of allowing one (which Kafka doesn't look at any more); v2: no
-results by feature. Conscious gap: `kraft.version` stays as it is, since there are no voters to be moved into the log.
+results by feature. `kraft.version` 1 has this node, the only voter, stand in the log from then on.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.controller.controller import ControllerResult
-from broker.controller.feature_decisions import FeatureUpdate, updated
+from broker.controller.feature_decisions import FeatureUpdate, moves_voters, updated
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import Error, KafkaError
@@ -52,7 +52,11 @@ async def handle(
         except KafkaError as error:
             message = f"The update failed for all features since the following feature had an error: {error.message}"
             raise KafkaError(error.error, message) from error
-        return ControllerResult([] if request.validate_only else decided, lambda failure: failure)
+        if request.validate_only:
+            return ControllerResult([], lambda failure: failure)
+        if moves_voters(updates, node.metadata.quorum.kraft_version):
+            node.metadata.move_voters()
+        return ControllerResult(decided, lambda failure: failure)
 
     failure = await node.controller.submit(decide)
     return _updated(context, updates) if failure is None else _refused(failure)

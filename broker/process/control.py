@@ -194,7 +194,9 @@ def _reassign(node: AnyNode, question: Question, reply: TellAnswer) -> None:
 
     async def reassign() -> None:
         answer = await controller.submit_own(
-            lambda image: reassigned_partitions(image, request, node.own_settings), log, "no replicas move"
+            lambda image: reassigned_partitions(image, request, node.own_settings, node.topics.has_room),
+            log,
+            "no replicas move",
         )
         if isinstance(answer, KafkaError):
             reply(_refusal(answer.error, answer.message))

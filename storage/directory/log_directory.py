@@ -187,11 +187,6 @@ class LogDirectory:
 
     # ---- partitions
 
-    @property
-    def has_unopened(self) -> bool:
-        """Whether there are partitions' folders whose log nobody opened in this run yet."""
-        return bool(self.unopened or self.unopened_futures)
-
     def folders(self) -> list[PartitionFolder]:
         """The partitions that were found with a folder, by name, and whose log nobody opened in this run yet:
         those on their way out aren't among them."""

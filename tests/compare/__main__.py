@@ -83,14 +83,17 @@ def _record(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> int:
     different = 0
-    served = [script for script in _scripts(args.scripts) if script.served_by(HANDLERS)]
-    for script, (broker,) in _with_brokers(served, barnabas_for):
-        theirs = expected_of_barnabas(script.name, recordings.read(script.key) or [])
-        ours = play(script, broker)
+    scripts = _scripts(args.scripts)
+    if not args.kafka:
+        scripts = [script for script in scripts if script.served_by(HANDLERS)]
+    for script, (broker,) in _with_brokers(scripts, kafka_for if args.kafka else barnabas_for):
+        expected = recordings.read(script.key) or []
+        if not args.kafka:
+            expected = expected_of_barnabas(script.name, expected)
         found = differences(
-            compared(script.name, theirs),
-            compared(script.name, ours),
-            names=("recorded", "barnabas"),
+            compared(script.name, expected),
+            compared(script.name, play(script, broker)),
+            names=("recorded", "Kafka" if args.kafka else "barnabas"),
         )
         if found:
             different += 1
@@ -131,6 +134,9 @@ def main() -> int:
     record.set_defaults(run=_record)
     check = commands.add_parser(
         "check", help="start barnabas, play scripts to it and compare with the recordings"
+    )
+    check.add_argument(
+        "--kafka", action="store_true", help="start Kafka instead: are they still its answers?"
     )
     check.add_argument("scripts", nargs="*")
     check.set_defaults(run=_check)

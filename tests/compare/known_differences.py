@@ -88,28 +88,7 @@ def _told_again(
 
 _OF_STATES = partial(_told_again, "streams_groups_states/heartbeats")
 
-_APPENDED_REPORTERS = (
-    "metric.reporters 2 ' org.apache.kafka.common.metrics.JmxReporter , "
-    "org.apache.kafka.tools.PushHttpMetricsReporter ' of "
-)
-
-
-def _taken_once(broker: str) -> dict[str, Any]:
-    """IncrementalAlterConfigs' answer of one broker, or of all."""
-    response = {"error_code": "0 NONE", "error_message": None, "resource_type": 4, "resource_name": broker}
-    return {"answer": {"throttle_time_ms": 0, "responses": [response]}}
-
-
 DIFFERENCES = (
-    *(
-        Difference(
-            "reconfiguration/settings",
-            _APPENDED_REPORTERS + of,
-            _taken_once(broker),
-            "a list that names something twice has it once, as in Kafka 4.3; Kafka 4.4 refuses it",
-        )
-        for of, broker in (("1", "1"), ("all", ""))
-    ),
     _OF_STATES("assigning, it has a part", 2, 2, delayed=True),
     _OF_STATES("assigning, it has nothing", 2, 2, delayed=True),
     _OF_STATES("assigning amid reconciliation, it has nothing", 3, 1, delayed=True),

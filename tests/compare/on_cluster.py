@@ -19,6 +19,7 @@ LEFT_OUT: dict[str, str] = {
     "log_dirs/place_replicas": "it is about the log directories of one broker",
     "metadata/creation": _PLACED,
     "metadata/internal_topics": "the internal topics were made by hand, so that broker 1 leads them",
+    "quorum/moved_into_the_log": "the scripts behind it would find them there",
     "reconfiguration/in_steps": "it is written for the threads of one listener, and these brokers have two",
     "topics/a_topic_grows": _PLACED,
     "topics/create_partitions": _PLACED,

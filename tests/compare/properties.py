@@ -44,6 +44,8 @@ PROPERTIES = {
     "second": _COMMON,
     # the same, for the script that finds the internal topics missing
     "third": _COMMON,
+    # the same, for the script that moves the voters into the log
+    "voters": _COMMON,
     # consumer groups that are assigned anew at every change, with few members and short times
     "consumers": _COMMON
     + """\

@@ -178,13 +178,23 @@ def test_a_feature_is_lowered_and_raised_again(image: ClusterImage) -> None:
         ("metadata.version", 30, SAFE_DOWNGRADE),
         ("metadata.version", 29, UNSAFE_DOWNGRADE),
         ("metadata.version", 34, UPGRADE),
-        ("kraft.version", 1, UPGRADE),
+        ("kraft.version", 1, SAFE_DOWNGRADE),
+        ("kraft.version", 2, UPGRADE),
     ],
 )
 def test_a_level_that_cannot_be_is_refused(image: ClusterImage, wanted: tuple[str, int, int]) -> None:
     with pytest.raises(KafkaError) as refused:
         update(image, ("share.version", 0, SAFE_DOWNGRADE), wanted)
     assert refused.value.error is Error.INVALID_UPDATE_VERSION
+
+
+def test_moved_voters_are_no_record_of_a_decision(image: ClusterImage) -> None:
+    """Kafka's control records stand before the decision, and a NoOpRecord is what the answer waits for."""
+    wanted = [FeatureUpdate("kraft.version", 1, UPGRADE)]
+    assert update(image, *wanted) == [records.NoOpRecord()]
+    assert feature_decisions.moves_voters(wanted, 0)
+    assert not feature_decisions.moves_voters(wanted, 1)
+    assert not feature_decisions.moves_voters([FeatureUpdate("group.version", 1, UPGRADE)], 0)
 
 
 def test_the_feature_is_named_that_kafkas_hash_map_has_first(image: ClusterImage) -> None:

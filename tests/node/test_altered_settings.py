@@ -35,6 +35,7 @@ from protocol.messages.configs import (
 )
 from protocol.messages.metadata_records import ConfigRecord
 from protocol.messages.topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -168,6 +169,12 @@ async def test_cordoned_directories_get_no_new_partitions(tmp_path: Path) -> Non
     ((_, refusal),) = topics_of(node).create([wanted])
     assert isinstance(refusal, KafkaError)
     assert refusal.error is Error.INVALID_REPLICATION_FACTOR
+
+    by_hand = CreatableTopic(name="d", num_partitions=-1, replication_factor=-1)
+    by_hand.assignments = [CreatableReplicaAssignment(partition_index=0, broker_ids=[node.node_id])]
+    ((_, refusal),) = topics_of(node).create([by_hand])
+    assert isinstance(refusal, KafkaError)
+    assert refusal.error is Error.INVALID_REPLICA_ASSIGNMENT
 
 
 async def test_a_restart_finds_what_was_altered(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from broker.config.definitions import StartError
 from broker.process.format_command import format_command
 from protocol.errors import Error
+from protocol.messages.cluster_admin import FeatureUpdateKey, UpdateFeaturesRequest
 from protocol.messages.configs import (
     IncrementalAlterableConfig,
     IncrementalAlterConfigsRequest,
@@ -39,6 +41,56 @@ async def test_voters_stand_in_the_log_unless_settings_name_them(tmp_path: Path,
         assert moved.voter_directory_id == voter.voter_directory_id
     finally:
         await again.stop()
+
+
+async def test_the_voter_moves_into_the_log_at_kraft_version_1(tmp_path: Path) -> None:
+    """From then on settings that name the voters change nothing, and its endpoint is that of the newest start."""
+    named = f"controller.quorum.voters={NODE}@127.0.0.1:9"
+    update = FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+    async with controller(tmp_path, named) as node:
+        quorum, end = node.metadata.quorum, node.metadata.next_offset
+        validated = UpdateFeaturesRequest(feature_updates=[update], validate_only=True)
+        answer = await connected(node).answer(validated, 2)
+        assert (answer.error_code, quorum.kraft_version) == (Error.NONE, 0)
+        assert node.metadata.next_offset == end
+        answer = await connected(node).answer(UpdateFeaturesRequest(feature_updates=[update]), 2)
+        assert (answer.error_code, quorum.kraft_version) == (Error.NONE, 1)
+        assert node.metadata.log.high_watermark == end + 3  # the version, the voters, and what is waited for
+        assert quorum.voters is not None
+        (voter,) = quorum.voters.voters
+        assert (voter.voter_id, voter.endpoints[0].port) == (NODE, node.endpoints.first_advertised[1])
+    async with controller(tmp_path, named) as again:
+        assert again.metadata.quorum.kraft_version == 1
+        assert again.metadata.quorum.voters is not None
+        (found,) = again.metadata.quorum.voters.voters
+        assert found.voter_directory_id == voter.voter_directory_id
+        assert found.endpoints[0].port == again.endpoints.first_advertised[1]
+    state = json.loads((tmp_path / "__cluster_metadata-0/quorum-state").read_bytes())
+    assert state["data_version"] == 1
+
+
+async def test_the_first_start_on_a_formatted_folder_speaks_of_no_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """There is a snapshot of the metadata, and no log: nothing was stopped, and there is nothing to check."""
+    folder, properties = tmp_path / "data", tmp_path / "controller.properties"
+    lines = [
+        "process.roles=controller",
+        f"node.id={NODE}",
+        "listeners=CONTROLLER://127.0.0.1:0",
+        "controller.listener.names=CONTROLLER",
+        f"controller.quorum.voters={NODE}@127.0.0.1:9",
+        f"log.dirs={folder}",
+    ]
+    properties.write_text("".join(f"{line}\n" for line in lines))
+    assert format_command(["-t", "4L6g3nShT-eMCtK--X86sw", "-c", str(properties)]) == 0
+    async with controller(folder, lines[4]):
+        pass
+    assert not [record for record in caplog.records if "shut down cleanly" in record.message]
+    (folder / ".kafka_cleanshutdown").unlink()
+    async with controller(folder, lines[4]):
+        pass
+    assert [record for record in caplog.records if "shut down cleanly" in record.message]
 
 
 @pytest.mark.parametrize("others", [[], [7]])

@@ -147,3 +147,48 @@ def voters(play: Play) -> None:
         "another one too": [ELSEWHERE | {"name": "BESIDE"}, ELSEWHERE],
     }.items():
         play.ask(f"add: {case}", "AddRaftVoter", 1, voter(timeout_ms=1_000, listeners=listeners))
+
+
+@script(needs=("AddRaftVoter", "RemoveRaftVoter", "UpdateFeatures"), properties="voters")
+def moved_into_the_log(play: Play) -> None:
+    """`kraft.version` 1 where `controller.quorum.voters` names the only one (KIP-853)."""
+    shown = ("ApiVersions", 3, {"client_software_name": "compare", "client_software_version": "1"})
+
+    def is_finalized() -> bool:
+        return any(each.name == "kraft.version" for each in play.quietly(*shown).finalized_features)
+
+    def look(when: str) -> None:
+        play.ask(f"the quorum, {when}", "DescribeQuorum", 2, quorum(("__cluster_metadata", [0])))
+        play.ask(f"the levels, {when}", *shown)
+        play.ask(f"remove another one, {when}", "RemoveRaftVoter", 0, voter())
+        play.ask(f"remove itself by another directory, {when}", "RemoveRaftVoter", 0, voter(voter_id=1))
+        again = voter(voter_id=1, timeout_ms=1_000, listeners=[ELSEWHERE])
+        play.ask(f"add itself, {when}", "AddRaftVoter", 1, again)
+
+    for case, update in {
+        "as a downgrade": ("kraft.version", 1, SAFE_DOWNGRADE),
+        "as a downgrade to what it is": ("kraft.version", 0, UNSAFE_DOWNGRADE),
+        "to what it is": ("kraft.version", 0, UPGRADE),
+        "too far": ("kraft.version", 2, UPGRADE),
+        "below 0": ("kraft.version", -1, UPGRADE),
+        "of no type": ("kraft.version", 1, 0),
+    }.items():
+        play.ask(case, "UpdateFeatures", 2, features(update))
+    play.ask("only validated", "UpdateFeatures", 2, features(("kraft.version", 1, UPGRADE), only=True))
+    look("before")
+    raised = features(("kraft.version", 1, UPGRADE), ("group.version", 1, UPGRADE))
+    play.ask("moved", "UpdateFeatures", 2, raised)
+    play.until("it is known", is_finalized)
+    look("after")
+    for case, update in {
+        "once more": ("kraft.version", 1, UPGRADE),
+        "as a downgrade to 1": ("kraft.version", 1, SAFE_DOWNGRADE),
+        "back": ("kraft.version", 0, SAFE_DOWNGRADE),
+        "back, unsafely": ("kraft.version", 0, UNSAFE_DOWNGRADE),
+        "back as an upgrade": ("kraft.version", 0, UPGRADE),
+    }.items():
+        play.ask(case, "UpdateFeatures", 2, features(update))
+    for kill in (False, True):
+        play.restart(kill=kill)
+        play.until("it is known", is_finalized)
+        look("after a kill" if kill else "after a restart")

@@ -64,8 +64,29 @@ def registrations(play: Play) -> None:
     broker.end()
 
 
+def _assign(play: Play, case: str, topic: Topic, broker_ids: list[int]) -> None:
+    """Asked for, and not done; the reassignment is taken back."""
+    new = {
+        "name": f"{topic.name}-new",
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": [{"partition_index": 0, "broker_ids": broker_ids}],
+        "configs": [],
+    }
+    asked = {"topics": [new], "timeout_ms": 10_000, "validate_only": True}
+    play.ask(f"a topic, {case}", "CreateTopics", 7, asked, on="controller")
+    more = {"name": topic.name, "count": 2, "assignments": [{"broker_ids": broker_ids}]}
+    asked = {"topics": [more], "timeout_ms": 10_000, "validate_only": True}
+    play.ask(f"a partition, {case}", "CreatePartitions", 3, asked, on="controller")
+    for told, replicas in {"replicas": broker_ids, "replicas as before": None}.items():
+        partition = {"partition_index": 0, "replicas": replicas}
+        asked = {"topics": [{"name": topic.name, "partitions": [partition]}], "timeout_ms": 10_000}
+        play.ask(f"{told}, {case}", "AlterPartitionReassignments", 1, asked, on="controller")
+
+
 @script(properties=CLUSTER)
 def heartbeats(play: Play) -> None:
+    a = play.topic("a", replicas=(1, 2))
     broker = PlayedBroker(play)
     broker.register("registered")
     for version in versions("BrokerHeartbeat"):
@@ -85,8 +106,10 @@ def heartbeats(play: Play) -> None:
     broker.beat("lagging, once it is there", current_metadata_offset=0)
     broker.beat("an unknown directory is offline", offline_log_dirs=[b"?" * 16])
     broker.beat("an unknown directory is cordoned", cordoned_log_dirs=[b"?" * 16])
-    broker.beat("cordoned", cordoned_log_dirs=[DIRECTORY])
-    broker.beat("no longer cordoned", cordoned_log_dirs=[])
+    for case, cordoned in {"cordoned": [DIRECTORY], "no longer cordoned": []}.items():
+        broker.beat(case, cordoned_log_dirs=cordoned)
+        for broker_ids in ([1, ID], [ID, ID], [7, ID], [7, 1, 1]):
+            _assign(play, f"{case}: {broker_ids} by hand", a, broker_ids)
     broker.register("registered again, with a run of its own", incarnation_id=ANOTHER_RUN)
     broker.register("registered again, as it is")
     broker.beat("then")

@@ -14,6 +14,7 @@ from broker.config.alterations import (
     alter_topic,
     changes_of,
     check_request,
+    reasons_against,
     replace_broker,
     replace_topic,
 )
@@ -127,6 +128,32 @@ def test_a_value_cannot_grow_without_end() -> None:
 
 
 THROTTLED = "follower.replication.throttled.replicas"
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "value", "named"),
+    [
+        ("log.cleanup.policy", SET, "delete, delete", "log.cleanup.policy"),
+        ("log.cleanup.policy", SET, "compact,delete,compact", "log.cleanup.policy"),
+        ("cordoned.log.dirs", SET, ",,", "cordoned.log.dirs"),
+        ("metric.reporters", APPEND, "a, a", "metric.reporters"),
+        ("listener.name.x.ssl.cipher.suites", SET, "a,a", "ssl.cipher.suites"),
+    ],
+)
+def test_a_brokers_list_that_names_something_twice_is_refused(
+    name: str, operation: AlterConfigOp, value: str, named: str
+) -> None:
+    """As by Kafka 4.4. One of a topic, or of a file, has it once, there too."""
+    with pytest.raises(KafkaError) as refused:
+        on_broker((name, operation, value), per_broker=True)
+    assert (refused.value.error, refused.value.message) == (
+        Error.INVALID_REQUEST,
+        f"Configuration '{named}' values must not be duplicated.",
+    )
+    throttled = "leader.replication.throttled.replicas"
+    assert on_topic((throttled, SET, "1:1,1:1")) == {throttled: "1:1,1:1"}
+    assert on_topic(("cleanup.policy", SET, "delete,delete")) == {"cleanup.policy": "delete,delete"}
+    assert reasons_against(config(), {"log.cleanup.policy": "delete,delete"}, per_broker=False)
 
 
 @pytest.mark.parametrize(

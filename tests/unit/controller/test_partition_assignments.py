@@ -46,6 +46,9 @@ class Told(NamedTuple):
     def directory(self, image: ClusterImage, broker_id: int, topic: str, index: int) -> bytes:
         return directory(broker_id)
 
+    def has_room(self, image: ClusterImage, broker_id: int) -> bool:
+        return True
+
 
 def new_in(image: ClusterImage, placer: ReplicaPlacer | None = None) -> NewPartitions:
     return NewPartitions(image, "foo", TOPIC_ID, placer or StripedReplicaPlacer(first_of))
@@ -268,6 +271,28 @@ def test_by_hand_no_numbers_may_be_said(partitions: int, factor: int) -> None:
 )
 def test_bad_assignments(assignments: list[list[int]], told: str) -> None:
     assert refusal(cluster("1 2 4! 5~"), by_hand(*assignments)) == (Error.INVALID_REPLICA_ASSIGNMENT, told)
+
+
+@pytest.mark.parametrize(
+    ("broker_ids", "told"),
+    [
+        ([1, 2], "2, all of whose log directories are cordoned."),
+        ([2, 2, 3, 3], "2, all of whose log directories are cordoned."),
+        ([3, 3, 1, 1], "1, more than once."),
+        ([2, 0], "0, which is not registered."),
+    ],
+)
+def test_a_broker_without_an_uncordoned_directory_is_given_nothing_by_hand(
+    broker_ids: list[int], told: str
+) -> None:
+    """As by Kafka 4.4; the lowest id is named. Of 3 one of the two is cordoned."""
+    image = cluster("1")
+    register(image, 2, cordoned=[directory(2)])
+    register(image, 3, directories=[directory(3), directory(3, 1)], cordoned=[directory(3)])
+    expected = (Error.INVALID_REPLICA_ASSIGNMENT, f"The manual partition assignment has broker {told}")
+    assert refusal(image, by_hand(broker_ids)) == expected
+    assert extension_refusal(with_topic(image, [1, 3]), up_to(2, broker_ids)) == expected
+    assert [each.replicas for each in created(image, by_hand([1, 3]))] == [[1, 3]]
 
 
 def test_a_partition_is_named_once() -> None:

@@ -17,6 +17,7 @@ from protocol.messages.cluster_admin import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from protocol.messages.metadata_records import BrokerRegistrationChangeRecord
 from protocol.waiting import PER_STEP, at_once
 from tests.support.wishes import pauses
 from tests.unit.controller.partitions import OWN, Cluster, changed, directory
@@ -88,6 +89,22 @@ def replicas_of(cluster: Cluster, name: str = "t", index: int = 0) -> tuple[list
     partition = cluster.partition(name, index)
     assert partition.directories == [directory(replica) for replica in partition.replicas]
     return partition.replicas, partition.isr, partition.leader, partition.leader_epoch
+
+
+def test_a_broker_without_an_uncordoned_directory_is_given_no_replica() -> None:
+    """Nor may it keep one that it has, as in Kafka 4.4; without it the partition goes elsewhere."""
+    cluster = Cluster(0, 1, 2)
+    cluster.topic("t", [0, 1], [1, 2])
+    cluster.apply(
+        BrokerRegistrationChangeRecord(
+            broker_id=2,
+            broker_epoch=cluster.image.brokers[2].broker_epoch,
+            cordoned_log_dirs=[*cluster.image.brokers[2].log_dirs],
+        )
+    )
+    answer = reassign(cluster, {"t": {0: [0, 2], 1: [2, 1]}}).answer(None)
+    assert errors(answer) == {"t": dict.fromkeys((0, 1), Error.INVALID_REPLICA_ASSIGNMENT)}
+    assert errors(reassign(cluster, {"t": {1: [0, 1]}}).answer(None)) == {"t": {1: Error.NONE}}
 
 
 def test_partitions_are_reassigned_listed_and_taken_back() -> None:
