@@ -23,8 +23,14 @@ from broker.environment.scheduler import TURN_S
 from broker.replicas.leader import Leader
 from coordinator.settings import TransactionSettings
 from protocol.errors import NO_ERROR, Error, KafkaError, stops_the_broker
-from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
-from protocol.records.records import ABORT, COMMIT, EndTransactionMarker, build_end_txn_marker
+from protocol.records.batch import (
+    ABORT,
+    COMMIT,
+    LOG_APPEND_TIME,
+    EndTransactionMarker,
+    build_end_txn_marker,
+    patch_max_timestamp,
+)
 from storage.log.log_state import COORDINATOR
 
 if TYPE_CHECKING:
@@ -270,7 +276,7 @@ class TxnMarkers:
 
     def _write_some(self, row: _Row) -> None:
         answers = _Answers(row.done)
-        written = _Written(row.marker, self._clock.now_ms())
+        written = _Written(row.marker, self._clock.time_ns() // 1_000_000)
         count = min(len(row.partitions), PER_TURN)
         until_s = self._clock.monotonic_s() + TURN_S if count > MANY_MARKERS else None
         broken: Exception | None = None
@@ -293,7 +299,8 @@ class TxnMarkers:
     def _write_one(self, written: _Written, name: TopicPartition, answers: _Answers) -> None:
         """Write it, and take note of the answer once it is committed, or refused."""
         topic, index = name
-        partition = self._partitions.find(topic, index)
+        hosted = self._partitions.by_name.get(topic)
+        partition = None if hosted is None else hosted.partitions.get(index)
         if partition is None:
             image = self._image.topics.get(topic)
             known = image is not None and index in image.partitions

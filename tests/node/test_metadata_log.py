@@ -21,7 +21,7 @@ from protocol.messages.topics import (
     CreatePartitionsAssignment,
     CreatePartitionsTopic,
 )
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.waiting import Pause, at_once
 from protocol.wire.schema import Message
 from storage.directory.log_directory import METADATA_TOPIC

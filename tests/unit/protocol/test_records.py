@@ -3,21 +3,19 @@ import struct
 import pytest
 
 from protocol.records.batch import (
+    COMMIT,
     LOG_APPEND_TIME,
     CorruptRecordError,
-    UnsupportedMagicError,
-    crc_is_valid,
-    read_header,
-)
-from protocol.records.records import (
-    COMMIT,
     Record,
+    UnsupportedMagicError,
     build_batch,
     build_control_batch,
     build_end_txn_marker,
     compression,
+    crc_is_valid,
     read_control_type,
     read_coordinator_epoch,
+    read_header,
     read_records,
 )
 from tests.support.rebuilt_batches import rebuild_batch
