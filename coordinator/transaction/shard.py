@@ -27,6 +27,7 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 
 from coordinator.ports import MarkerAnswers, Markers, Runtime, TxnMarker, WhenCommitted
 from coordinator.settings import TransactionSettings
@@ -417,9 +418,9 @@ class TransactionShard:
 
     def send(self, completion: Completion) -> None:
         """Send the markers. With nothing in the way the transaction is complete when this returns."""
-        partitions = completion.metadata.partitions
+        partitions = [*completion.metadata.partitions]
         if partitions:
-            self._send(completion, [*partitions])
+            self._markers.write(completion.marker, partitions, partial(self._on_answers, completion))
         else:
             self._finish(completion)
 
@@ -430,11 +431,6 @@ class TransactionShard:
                 self.send(self.begin(metadata))
 
     # ---- markers
-
-    def _send(self, completion: Completion, partitions: list[TopicPartition]) -> None:
-        self._markers.write(
-            completion.marker, partitions, lambda answers: self._on_answers(completion, answers)
-        )
 
     def _is_current(self, completion: Completion) -> bool:
         return self.completions.get(completion.metadata.transactional_id) is completion
@@ -479,7 +475,7 @@ class TransactionShard:
         partitions = [each for each in completion.to_retry if each in awaited]
         completion.to_retry = {}
         if partitions:
-            self._send(completion, partitions)
+            self._markers.write(completion.marker, partitions, partial(self._on_answers, completion))
 
     # ---- the end
 
@@ -494,7 +490,7 @@ class TransactionShard:
             self._manager.log(
                 completion.metadata,
                 transit,
-                lambda error: self._finished(completion, error),
+                partial(self._finished, completion),
                 retried=RETRIED_APPENDS,
             )
         except BaseException:  # what nobody thought of must not leave it prepared for ever
