@@ -538,29 +538,6 @@ def build_batch_of_one_time(
     return _seal(0, NO_PARTITION_LEADER_EPOCH, covered + payload)
 
 
-def build_control_batch(
-    key: bytes,
-    value: bytes,
-    *,
-    timestamp: int,
-    base_offset: int = 0,
-    leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    transactional: bool = False,
-) -> bytearray:
-    """A batch of a single control record, as for the messages of the quorum in the metadata log."""
-    return build_batch(
-        [(timestamp, key, value, ())],
-        base_offset=base_offset,
-        leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=transactional,
-        control=True,
-    )
-
-
 def build_end_txn_marker(
     control_type: int,
     *,

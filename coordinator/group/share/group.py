@@ -208,10 +208,6 @@ class StatePartitions(NamedTuple):
             ],
         )
 
-    @property
-    def is_nothing(self) -> bool:
-        return not (len(self.initializing) or len(self.initialized) or len(self.deleting))
-
     def known_since(self, oldest_ms: int) -> InitTopics:
         """What is initialized, or was initializing since then."""
         fresh: InitTopics = JavaMap()
