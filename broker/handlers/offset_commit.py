@@ -64,13 +64,13 @@ class CommitAnswer(Generic[R]):
         self._response: Any = response
         self._topic = topic
         self._partition = partition
+        self._pause = Pause(STAGED_PER_TURN)
 
     async def check(
         self, request: OffsetsRequest, image: ClusterImage, authorizer: Authorizer, context: RequestContext
     ) -> None:
         """What there is of topics and partitions is made ready to be written, the rest is refused."""
-        by_id, may_all = self._by_id, authorizer.allows_everything
-        pause = Pause(STAGED_PER_TURN)
+        by_id, may_all, pause = self._by_id, authorizer.allows_everything, self._pause
         for asked in request.topics:
             topic = image.topics_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
             if topic is None and by_id:
@@ -99,8 +99,8 @@ class CommitAnswer(Generic[R]):
                             topic.topic_id,
                             index,
                             wanted.committed_offset,
-                            leader_epoch=wanted.committed_leader_epoch,
-                            metadata=wanted.committed_metadata,
+                            wanted.committed_leader_epoch,
+                            wanted.committed_metadata,
                         )
                     )
             if known:
@@ -124,8 +124,7 @@ class CommitAnswer(Generic[R]):
     async def response(self, found: Sequence[Error] | KafkaError) -> R:
         """With the coordinator's answer: an error for each of `awaited`, or one for all."""
         errors = repeat(found.error) if isinstance(found, KafkaError) else iter(found)
-        pause = Pause(STAGED_PER_TURN)
-        new_partition = self._partition.of
+        pause, new_partition = self._pause, self._partition.of
         for asked, indexes in self.awaited:
             key = asked.topic_id if self._by_id else asked.name
             topic = self._found.get(key) if self._found else None
