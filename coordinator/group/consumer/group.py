@@ -401,8 +401,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
-        if instance_id is None:
-            return self.member(member_id)
+        if instance_id is None:  # with each heartbeat: `member` has an error to raise
+            return self.members.get(member_id) or self.member(member_id)
         owner = self.static_member(instance_id)
         if owner is None:
             raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
