@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.replicas.leader import Leader
 from coordinator.java.maps import partition_of_key
 from coordinator.share.share_partition_key import SharePartitionKey

@@ -13,9 +13,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from protocol.errors import CodecError, KafkaError
-from protocol.records.batch import BatchHeader, CorruptRecordError
+from protocol.records.batch import BatchHeader, CorruptRecordError, read_marker
 from protocol.records.compression import CodecUnavailableError, DecompressionError
-from protocol.records.records import read_marker
 from protocol.topic_partition import TopicPartition
 from protocol.wire.primitives import uuid_from_text
 from storage import checkpoints, producer_snapshot

@@ -21,8 +21,8 @@ from protocol.records.batch import (
     NO_SEQUENCE,
     NO_TIMESTAMP,
     BatchHeader,
+    EndTransactionMarker,
 )
-from protocol.records.records import EndTransactionMarker
 from storage.indexes import AbortedTxn
 
 logger = logging.getLogger(__name__)

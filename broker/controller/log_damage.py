@@ -19,8 +19,8 @@ from protocol.records.batch import (
     BatchHeader,
     crc_is_valid,
     read_header,
+    read_records,
 )
-from protocol.records.records import read_records
 from storage.files import LOG_SUFFIX, Files, offset_of
 
 

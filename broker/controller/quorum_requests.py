@@ -19,7 +19,7 @@ from broker.controller.observer import METADATA_TOPIC_NAME
 from broker.controller.snapshots import BOOTSTRAP_ID
 from broker.controller.snapshots import SnapshotId as LocalSnapshotId
 from broker.environment.scheduler import TURN_S
-from broker.network.later import Later
+from broker.network.turns import Later
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     DescribeQuorumRequest,

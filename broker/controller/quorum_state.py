@@ -18,7 +18,7 @@ from protocol.messages.raft import (
     Voter,
     VotersRecord,
 )
-from protocol.records.records import Record, build_batch, read_control_type
+from protocol.records.batch import Record, build_batch, read_control_type
 from protocol.wire.codec import decode, encode
 from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import Message

@@ -6,7 +6,7 @@ Source: `ClusterControlManager`, `BrokerRegistrationRequest`, `BrokerRegistratio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.image import (
@@ -182,33 +182,6 @@ def min_insync_replicas(value: int) -> Message:
     """The setting as a dynamic one of the cluster."""
     return records.ConfigRecord(
         resource_type=BROKER_RESOURCE, resource_name="", name="min.insync.replicas", value=str(value)
-    )
-
-
-def register_broker(
-    node_id: int,
-    incarnation_id: bytes,
-    broker_epoch: int,
-    listeners: Iterable[tuple[str, str, int]],
-    directory_ids: Sequence[bytes],
-    rack: str | None,
-) -> records.RegisterBrokerRecord:
-    """The registration; its broker epoch is the offset that the record will have."""
-    return records.RegisterBrokerRecord(
-        broker_id=node_id,
-        incarnation_id=incarnation_id,
-        broker_epoch=broker_epoch,
-        end_points=[
-            records.BrokerEndpoint(name=name, host=host, port=port, security_protocol=PLAINTEXT)
-            for name, host, port in listeners
-        ],
-        features=[
-            records.BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in supported_features().items()
-        ],
-        rack=rack,
-        fenced=True,
-        log_dirs=sorted(directory_ids),
     )
 
 

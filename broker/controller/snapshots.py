@@ -31,8 +31,15 @@ from broker.controller.registration import min_insync_replicas
 from protocol.errors import CodecError
 from protocol.messages import metadata_records as records
 from protocol.messages.raft import SnapshotFooterRecord, SnapshotHeaderRecord
-from protocol.records.batch import CorruptRecordError, crc_is_valid, walk_batches
-from protocol.records.records import Record, build_batch, read_control_type, read_records
+from protocol.records.batch import (
+    CorruptRecordError,
+    Record,
+    build_batch,
+    crc_is_valid,
+    read_control_type,
+    read_records,
+    walk_batches,
+)
 from protocol.waiting import Pause, at_once, turn
 from protocol.wire.codec import decode, encode
 from protocol.wire.schema import Message

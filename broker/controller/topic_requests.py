@@ -23,7 +23,7 @@ from broker.controller.controller import (
     too_many_records,
 )
 from broker.controller.image import TOPIC_RESOURCE, ClusterImage, TopicImage, invalid_name_reason
-from broker.network.later import Later
+from broker.network.turns import Later
 from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.messages import metadata_records as records
 from protocol.messages.metadata_records import PartitionRecord

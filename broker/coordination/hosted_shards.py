@@ -21,18 +21,16 @@ from coordinator.ports import CoordinatorRecord as NewRecord
 from coordinator.ports import WhenCommitted, append_error
 from protocol.errors import CodecError, Error, KafkaError, stops_the_broker
 from protocol.records.batch import (
+    ABORT,
+    COMMIT,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     BatchHeader,
     CorruptRecordError,
-    crc_is_valid,
-)
-from protocol.records.records import (
-    ABORT,
-    COMMIT,
     Record,
     RecordsOfOneTime,
     build_batch_of_one_time,
+    crc_is_valid,
     read_control_type,
     read_records,
 )
@@ -96,9 +94,12 @@ class PartitionRuntime:
     ) -> None:
         self._partition = partition
         self.carry_out = carry_out
-        self.now_ms = clock.now_ms
+        self._time_ns = clock.time_ns
         self._timers = timers
         self.new_uuid = new_uuid
+
+    def now_ms(self) -> int:
+        return self._time_ns() // 1_000_000
 
     def append(
         self,
@@ -111,7 +112,7 @@ class PartitionRuntime:
         """See the port. A batch may have `max.message.bytes`."""
         assert guard is None or isinstance(guard, VerificationGuard)
         partition = self._partition
-        now_ms = self.now_ms()
+        now_ms = self._time_ns() // 1_000_000
         try:
             leader = partition.role
             if leader.__class__ is not Leader:

@@ -15,8 +15,7 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from broker.network.later import Later
-from broker.network.turns import PER_TURN, portions
+from broker.network.turns import PER_TURN, Later, portions
 from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import ATTRIBUTES_LOW_BYTE_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT

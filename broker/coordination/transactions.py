@@ -23,8 +23,14 @@ from broker.environment.scheduler import TURN_S
 from broker.replicas.leader import Leader
 from coordinator.settings import TransactionSettings
 from protocol.errors import NO_ERROR, Error, KafkaError, stops_the_broker
-from protocol.records.batch import LOG_APPEND_TIME, patch_max_timestamp
-from protocol.records.records import ABORT, COMMIT, EndTransactionMarker, build_end_txn_marker
+from protocol.records.batch import (
+    ABORT,
+    COMMIT,
+    LOG_APPEND_TIME,
+    EndTransactionMarker,
+    build_end_txn_marker,
+    patch_max_timestamp,
+)
 from storage.log.log_state import COORDINATOR
 
 if TYPE_CHECKING:
@@ -153,14 +159,28 @@ UNKNOWN_TRANSACTION_VERSION = -1
 
 
 class _Row:
-    """The partitions of one transaction that still wait for its marker, each once."""
+    """The partitions of one transaction that still wait for its marker, each once; and the marker as it is written:
+    built once a turn, and copied for each partition."""
 
-    __slots__ = ("done", "marker", "partitions")
+    __slots__ = ("batch", "done", "marker", "partitions", "record")
 
     def __init__(self, marker: TxnMarker, partitions: Sequence[TopicPartition], done: Done) -> None:
         self.marker = marker
         self.partitions = deque(partitions)
         self.done = done
+
+    def build(self, now_ms: int) -> None:
+        marker = self.marker
+        self.record = EndTransactionMarker(
+            marker.commit, marker.coordinator_epoch, now_ms, marker.transaction_version
+        )
+        self.batch = build_end_txn_marker(
+            COMMIT if marker.commit else ABORT,
+            coordinator_epoch=marker.coordinator_epoch,
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            timestamp=now_ms,
+        )
 
 
 class _Answers:
@@ -184,25 +204,6 @@ class _Answers:
         together, self._together = self._together, None
         if together:
             self._done(together)
-
-
-class _Written:
-    """A marker as it is written: built once, and copied for each partition."""
-
-    __slots__ = ("batch", "marker", "record")
-
-    def __init__(self, marker: TxnMarker, now_ms: int) -> None:
-        self.marker = marker
-        self.record = EndTransactionMarker(
-            marker.commit, marker.coordinator_epoch, now_ms, marker.transaction_version
-        )
-        self.batch = build_end_txn_marker(
-            COMMIT if marker.commit else ABORT,
-            coordinator_epoch=marker.coordinator_epoch,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            timestamp=now_ms,
-        )
 
 
 class TxnMarkers:
@@ -270,14 +271,14 @@ class TxnMarkers:
 
     def _write_some(self, row: _Row) -> None:
         answers = _Answers(row.done)
-        written = _Written(row.marker, self._clock.now_ms())
+        row.build(self._clock.time_ns() // 1_000_000)
         count = min(len(row.partitions), PER_TURN)
         until_s = self._clock.monotonic_s() + TURN_S if count > MANY_MARKERS else None
         broken: Exception | None = None
         for _ in range(count):
             name = row.partitions.popleft()
             try:
-                self._write_one(written, name, answers)
+                self._write_one(row, name, answers)
             except Exception as error:  # what nobody thought of must not leave it without its marker for ever
                 log.exception("the marker of producer id %d into %s-%d failed", row.marker.producer_id, *name)
                 answers.add(name, _SENT_AGAIN)
@@ -290,10 +291,11 @@ class TxnMarkers:
         if broken is not None:
             raise broken
 
-    def _write_one(self, written: _Written, name: TopicPartition, answers: _Answers) -> None:
+    def _write_one(self, row: _Row, name: TopicPartition, answers: _Answers) -> None:
         """Write it, and take note of the answer once it is committed, or refused."""
         topic, index = name
-        partition = self._partitions.find(topic, index)
+        hosted = self._partitions.by_name.get(topic)
+        partition = None if hosted is None else hosted.partitions.get(index)
         if partition is None:
             image = self._image.topics.get(topic)
             known = image is not None and index in image.partitions
@@ -304,7 +306,7 @@ class TxnMarkers:
             if leader.__class__ is not Leader:
                 raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
             shard = self._groups.shard_at(index) if topic == OFFSETS_TOPIC else None
-            end_offset = self._append(partition, leader, written)
+            end_offset = self._append(partition, leader, row)
         except KafkaError as error:
             answers.add(name, _told(error))
             return
@@ -318,17 +320,17 @@ class TxnMarkers:
         if shard is None:
             leader.when_committed(end_offset, then)
         else:
-            marker = written.marker
+            marker = row.marker
             shard.complete_transaction(
                 marker.producer_id, commit=marker.commit, end_offset=end_offset, then=then
             )
 
-    def _append(self, partition: Partition, leader: Leader, written: _Written) -> int:
+    def _append(self, partition: Partition, leader: Leader, row: _Row) -> int:
         """Returns the offset behind the marker. Raises KafkaError where it isn't written. As all that needs acks=all,
         it is only where enough replicas are in sync."""
-        marker, record = written.marker, written.record
+        marker, record = row.marker, row.record
         leader.check_in_sync()
-        batch = bytearray(written.batch)
+        batch = bytearray(row.batch)
         now_ms = record.timestamp_ms
         if marker.transaction_version == UNKNOWN_TRANSACTION_VERSION:
             partition.log.producers.check_epoch(marker.producer_id, marker.producer_epoch)

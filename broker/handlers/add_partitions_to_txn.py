@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.image import is_internal
 from broker.coordination.transactions import as_known
-from broker.network.later import Later
-from broker.network.turns import PER_TURN, in_turns
+from broker.network.turns import PER_TURN, Later, in_turns
 from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from broker.controller.controller import ControllerResult
 from broker.controller.quota_decisions import IP, Outcomes, altered
 from broker.network.endpoints import Addresses
-from broker.network.later import Later
-from broker.network.turns import PER_TURN, runs_to_its_end
+from broker.network.turns import PER_TURN, Later, runs_to_its_end
 from broker.security.authorizer import (
     AUTHORIZATION_FAILED,
     CLUSTER_NAME,

@@ -14,8 +14,8 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
 from broker.network.pieces import answered
+from broker.network.turns import Later
 from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
 from coordinator.persister import NO_COMPLETE_COUNT, NO_START_OFFSET, ShareStateSummary
 from protocol.errors import Error, KafkaError

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.transactions import as_known
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.security.authorizer import TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.state_manager import ProducerIdAndEpoch
@@ -30,7 +30,10 @@ VERSION_2_VERSION = 5  # transactions version 2
 async def handle(node: TransactionPorts, context: RequestContext, request: EndTxnRequest) -> EndTxnResponse:
     version = context.api_version
     transactional_id = request.transactional_id
-    if not node.authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
+    authorizer = node.authorizer
+    if not (
+        authorizer.allows_everything or authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id)
+    ):
         return EndTxnResponse(error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         return EndTxnResponse(error_code=Error.INVALID_REQUEST)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.transactions import as_known
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import NoProducerIdError, ProducerIds, TransactionalProducer
 from coordinator.transaction.state_manager import ProducerIdAndEpoch, Reply

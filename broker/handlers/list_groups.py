@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
-from broker.network.turns import portions
+from broker.network.turns import Later, portions
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import KafkaError
 from protocol.messages.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse

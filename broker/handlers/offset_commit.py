@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC
@@ -22,7 +22,6 @@ from coordinator.group.offsets.commit import STAGED_PER_TURN, Committer, NewOffs
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.groups import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -30,68 +29,117 @@ from protocol.messages.groups import (
 from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
-    from broker.controller.image import TopicImage
+    from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from broker.security.authorizer import Authorizer
     from coordinator.group.shard import GroupShard
+    from protocol.messages.transactions import TxnOffsetCommitRequest
+
+    OffsetsRequest = OffsetCommitRequest | TxnOffsetCommitRequest
+
+R = TypeVar("R")
 
 TOPIC_ID_VERSION = 10
 
 
-class _Answers:
-    """The answer as it grows.
+class CommitAnswer(Generic[R]):
+    """The answer as it grows, to an OffsetCommit or a TxnOffsetCommit: what is refused at once, and what the group has
+    to be asked for.
 
     Kafka puts what it refuses by itself together by topic and merges the coordinator's answer into that; where it
     refuses nothing, the coordinator's answer goes out as it is, a topic that was named twice in it twice.
     """
 
-    def __init__(self, *, by_id: bool) -> None:
-        self.topics: list[OffsetCommitResponseTopic] = []
-        self.awaited: list[tuple[OffsetCommitRequestTopic, list[int]]] = []
-        """The partitions that the coordinator is asked for, by topic."""
+    def __init__(
+        self, staged: StagedOffsets, response: type[R], topic: Any, partition: Any, *, by_id: bool
+    ) -> None:
+        """`response`, `topic` and `partition` are the messages of the API."""
+        self.staged = staged
+        self.awaited: list[tuple[Any, list[int]]] = []
+        """The partitions that the coordinator is asked for, by topic of the request."""
+        self._topics: list[Any] = []
         self._by_id = by_id
-        self._found: dict[str | bytes, OffsetCommitResponseTopic] = {}
+        self._found: dict[str | bytes, Any] = {}
+        self._response: Any = response
+        self._topic = topic
+        self._partition = partition
+        self._pause = Pause(STAGED_PER_TURN)
 
-    def refuse(self, asked: OffsetCommitRequestTopic, index: int, error: Error) -> None:
-        topic = self._found.get(self._key(asked))
+    async def check(
+        self, request: OffsetsRequest, image: ClusterImage, authorizer: Authorizer, context: RequestContext
+    ) -> None:
+        """What there is of topics and partitions is made ready to be written, the rest is refused."""
+        by_id, may_all, pause = self._by_id, authorizer.allows_everything, self._pause
+        for asked in request.topics:
+            topic = image.topics_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
+            if topic is None and by_id:
+                error = Error.UNKNOWN_TOPIC_ID
+            elif not (
+                may_all
+                or authorizer.allows(context, READ, TOPIC, asked.name if topic is None else topic.name)
+            ):
+                error = Error.TOPIC_AUTHORIZATION_FAILED
+            else:
+                error = NO_ERROR if topic is not None else Error.UNKNOWN_TOPIC_OR_PARTITION
+            known: list[int] = []
+            for wanted in asked.partitions:
+                if pause.is_due():
+                    await turn()
+                index = wanted.partition_index
+                if error or topic is None:
+                    self._refuse(asked, index, error)
+                elif index not in topic.partitions:
+                    self._refuse(asked, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+                else:
+                    known.append(index)
+                    self.staged.add(
+                        NewOffset(
+                            topic.name,
+                            topic.topic_id,
+                            index,
+                            wanted.committed_offset,
+                            wanted.committed_leader_epoch,
+                            wanted.committed_metadata,
+                        )
+                    )
+            if known:
+                self.awaited.append((asked, known))
+
+    def _refuse(self, asked: Any, index: int, error: Error) -> None:
+        key = asked.topic_id if self._by_id else asked.name
+        topic = self._found.get(key)
         if topic is None:
-            topic = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
-            self.topics.append(topic)
-            self._found[self._key(asked)] = topic
-        topic.partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
+            topic = self._found[key] = self._topic(name=asked.name, topic_id=asked.topic_id)
+            self._topics.append(topic)
+        topic.partitions.append(self._partition(partition_index=index, error_code=error))
 
-    def await_all(self, request: OffsetCommitRequest) -> None:
+    async def refused(self, request: OffsetsRequest, error: Error) -> R:
+        """One error for all."""
         self.awaited = [
             (asked, [each.partition_index for each in asked.partitions]) for asked in request.topics
         ]
+        return await self.response(KafkaError(error))
 
-    async def response(self, found: Sequence[Error] | KafkaError) -> OffsetCommitResponse:
+    async def response(self, found: Sequence[Error] | KafkaError) -> R:
         """With the coordinator's answer: an error for each of `awaited`, or one for all."""
         errors = repeat(found.error) if isinstance(found, KafkaError) else iter(found)
-        pause = Pause(STAGED_PER_TURN)
+        pause, new_partition = self._pause, self._partition.of
         for asked, indexes in self.awaited:
-            partitions = self._partitions(asked)
+            key = asked.topic_id if self._by_id else asked.name
+            topic = self._found.get(key) if self._found else None
+            if topic is None:
+                topic = self._topic.of(name=asked.name, topic_id=asked.topic_id, partitions=[])
+                self._topics.append(topic)
+                if self._found:
+                    self._found[key] = topic
+            partitions = topic.partitions
             for index in indexes:
-                partitions.append(
-                    OffsetCommitResponsePartition.of(partition_index=index, error_code=next(errors))
-                )
+                partitions.append(new_partition(partition_index=index, error_code=next(errors)))
                 if pause.is_due():
                     await turn()
-        return OffsetCommitResponse.of(topics=self.topics)
-
-    def _partitions(self, asked: OffsetCommitRequestTopic) -> list[OffsetCommitResponsePartition]:
-        """Where those of a topic are answered."""
-        topic = self._found.get(self._key(asked)) if self._found else None
-        if topic is None:
-            topic = OffsetCommitResponseTopic.of(name=asked.name, topic_id=asked.topic_id, partitions=[])
-            self.topics.append(topic)
-            if self._found:
-                self._found[self._key(asked)] = topic
-        return topic.partitions
-
-    def _key(self, asked: OffsetCommitRequestTopic) -> str | bytes:
-        return asked.topic_id if self._by_id else asked.name
+        response: R = self._response.of(topics=self._topics)
+        return response
 
 
 @runs_to_its_end
@@ -106,41 +154,19 @@ async def handle(
         max_metadata=node.groups.max_offset_metadata,
         retention_ms=request.retention_time_ms,
     )
-    image, authorizer = node.metadata.image, node.authorizer
-    by_id = context.api_version >= TOPIC_ID_VERSION
-    answers = _Answers(by_id=by_id)
-    if not authorizer.allows(context, READ, GROUP, request.group_id):
-        answers.await_all(request)
-        return await answers.response(KafkaError(Error.GROUP_AUTHORIZATION_FAILED))
-    pause = Pause(STAGED_PER_TURN)
-    for asked in request.topics:
-        topic = image.topics_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
-        error = _error_of(asked, topic, authorizer, context, by_id=by_id)
-        known: list[int] = []
-        for wanted in asked.partitions:
-            if pause.is_due():
-                await turn()
-            index = wanted.partition_index
-            if error or topic is None:
-                answers.refuse(asked, index, error)
-            elif index not in topic.partitions:
-                answers.refuse(asked, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
-            else:
-                known.append(index)
-                staged.add(
-                    NewOffset(
-                        topic.name,
-                        topic.topic_id,
-                        index,
-                        wanted.committed_offset,
-                        leader_epoch=wanted.committed_leader_epoch,
-                        metadata=wanted.committed_metadata,
-                    )
-                )
-        if known:
-            answers.awaited.append((asked, known))
-    if not answers.awaited:
-        return OffsetCommitResponse(topics=answers.topics)
+    answer = CommitAnswer(
+        staged,
+        OffsetCommitResponse,
+        OffsetCommitResponseTopic,
+        OffsetCommitResponsePartition,
+        by_id=context.api_version >= TOPIC_ID_VERSION,
+    )
+    authorizer = node.authorizer
+    if not (authorizer.allows_everything or authorizer.allows(context, READ, GROUP, request.group_id)):
+        return await answer.refused(request, Error.GROUP_AUTHORIZATION_FAILED)
+    await answer.check(request, node.metadata.image, authorizer, context)
+    if not answer.awaited:
+        return await answer.response(())
     committer = Committer(
         request.group_id,
         request.member_id,
@@ -151,21 +177,4 @@ async def handle(
     def question(shard: GroupShard) -> list[Error]:
         return shard.commit_offsets(committer, staged, api_version=context.api_version)
 
-    found = await node.groups.ask(request.group_id, question)
-    return await answers.response(found)
-
-
-def _error_of(
-    asked: OffsetCommitRequestTopic,
-    topic: TopicImage | None,
-    authorizer: Authorizer,
-    context: RequestContext,
-    *,
-    by_id: bool,
-) -> Error:
-    """What is wrong with the whole topic."""
-    if topic is None and by_id:
-        return Error.UNKNOWN_TOPIC_ID
-    if not authorizer.allows(context, READ, TOPIC, asked.name if topic is None else topic.name):
-        return Error.TOPIC_AUTHORIZATION_FAILED
-    return NO_ERROR if topic is not None else Error.UNKNOWN_TOPIC_OR_PARTITION
+    return await answer.response(await node.groups.ask(request.group_id, question))

@@ -18,7 +18,7 @@ from broker.handlers.share_requests import (
     check_sender,
     refuse_too_many,
 )
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.shares.share_fetching import DelayedShareFetch, ShareFetchParameters, ShareReading
 from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH, ShareSession
 from coordinator.share_partition.states import AcquireMode

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
-from broker.network.later import Later
-from broker.network.turns import runs_to_its_end
+from broker.network.turns import Later, runs_to_its_end
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.ports import MarkerAnswers, TxnMarker
 from protocol.errors import Error, KafkaError

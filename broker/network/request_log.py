@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from broker.network.later import Later
+from broker.network.turns import Later
 from protocol.apis import APIS
 from protocol.errors import Error, error_name
 from protocol.wire.primitives import uuid_to_text

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.network.answers import CloseConnectionError, ForwardedRequest
 from broker.network.context import RequestContext
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.peers.peer import OnePeer, PeerReply, PeerSettings
 from broker.security.authorizer import Principal
 from protocol.apis import APIS, decode_request_header, encode_request_frame, response_body

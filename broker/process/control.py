@@ -29,8 +29,7 @@ from coordinator.java.maps import partition_of_key
 from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 
 if TYPE_CHECKING:
-    from broker.controller.controller import Controller
-    from broker.controller.image import PartitionImage
+    from broker.controller.image import ClusterImage, PartitionImage
     from broker.environment.cut_network import CuttableNetwork
     from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
@@ -192,20 +191,17 @@ def _reassign(node: AnyNode, question: Question, reply: TellAnswer) -> None:
         ]
     )
 
-    async def reassign() -> None:
-        answer = await controller.submit_own(
-            lambda image: reassigned_partitions(image, request, node.own_settings, node.topics.has_room),
-            log,
-            "no replicas move",
-        )
-        if isinstance(answer, KafkaError):
-            reply(_refusal(answer.error, answer.message))
-            return
+    def told(answer: Any) -> None:
         result = answer.responses[0].partitions[0]
         reply(_outcome(result.error_code, result.error_message))
 
-    controller = _controller(node)
-    controller.begin(reassign())
+    decide = partial(
+        reassigned_partitions,
+        request=request,
+        own=node.own_settings,
+        can_be_given=node.topics.has_room,
+    )
+    _decide(node, decide, told, reply)
 
 
 def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
@@ -219,19 +215,30 @@ def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
         topic_partitions=[ElectLeadersTopic(topic=question["topic"], partitions=[question["partition"]])],
     )
 
-    async def elect() -> None:
-        answer = await controller.submit_own(
-            lambda image: elected_leaders(image, request, node.own_settings), log, "nobody is elected"
-        )
-        if isinstance(answer, KafkaError):
-            reply(_refusal(answer.error, answer.message))
-            return
+    def told(answer: Any) -> None:
         result = answer.replica_election_results[0].partition_result[0]
         needless = result.error_code == Error.ELECTION_NOT_NEEDED
         reply(True if needless else _outcome(result.error_code, result.error_message))
 
-    controller = _controller(node)
-    controller.begin(elect())
+    _decide(node, partial(elected_leaders, request=request, own=node.own_settings), told, reply)
+
+
+def _decide(
+    node: AnyNode, decide: Callable[[ClusterImage], Any], told: Callable[[Any], None], reply: TellAnswer
+) -> None:
+    """Have the controller decide it; `told` makes of its answer what is replied."""
+    if not node.metadata.is_leader:
+        raise QuestionError("this node isn't the controller")
+    controller = node.controller
+
+    async def decided() -> None:
+        answer = await controller.submit_own(decide, log, "what is asked by the control socket isn't done")
+        if isinstance(answer, KafkaError):
+            reply(_refusal(answer.error, answer.message))
+        else:
+            told(answer)
+
+    controller.begin(decided())
 
 
 def _found(node: AnyNode, question: Question) -> PartitionImage:
@@ -240,12 +247,6 @@ def _found(node: AnyNode, question: Question) -> PartitionImage:
     if partition is None:
         raise QuestionError(f"there is no partition {question['topic']}-{question['partition']}")
     return partition
-
-
-def _controller(node: AnyNode) -> Controller:
-    if not node.metadata.is_leader:
-        raise QuestionError("this node isn't the controller")
-    return node.controller
 
 
 def _outcome(code: int, message: str | None) -> Any:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from broker.replicas.in_sync_replicas import PartitionKey, Replication
     from broker.replicas.led_replicas import LedReplicas
     from broker.replicas.replica import WaitingFetches
-    from protocol.records.batch import BatchHeader
-    from protocol.records.records import EndTransactionMarker
+    from protocol.records.batch import BatchHeader, EndTransactionMarker
     from storage.log.log_state import AppendOrigin, AppendResult
     from storage.log.partition_log import PartitionLog
     from storage.producer_state import VerificationGuard

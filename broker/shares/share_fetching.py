@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from broker.network.later import Later
-from broker.network.turns import PER_TURN, in_line
+from broker.network.turns import PER_TURN, Later, in_line
 from broker.replicas.fetch_sessions import FetchTarget
 from broker.replicas.fetching import CONSUMER, FetchParameters, Reading, bytes_to_read
 from coordinator.share_partition.ports import AbortedFrom, AcquiredRecords, FetchedBatch
@@ -16,14 +15,16 @@ from protocol.messages import share_fetch
 from protocol.messages.fetch import FetchPartition, PartitionData
 from protocol.messages.share_fetch import FetchedPartition
 from protocol.records.batch import (
+    ABORT,
     BATCH_LENGTH_POS,
     BATCH_OVERHEAD,
     LOG_OVERHEAD,
     BatchHeader,
     CorruptRecordError,
+    read_control_type,
     read_header,
+    read_records,
 )
-from protocol.records.records import ABORT, read_control_type, read_records
 from protocol.waiting import at_once, step, turn
 from storage.files import FileRange
 

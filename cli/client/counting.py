@@ -17,9 +17,8 @@ from cli.client.cluster import KafkaCluster
 from cli.client.fetching import fetch
 from cli.client.offsets import Partition
 from cli.errors import CommandError
-from protocol.records.batch import BatchHeader, CorruptRecordError, walk_batches
+from protocol.records.batch import BatchHeader, CorruptRecordError, read_marker, read_records, walk_batches
 from protocol.records.compression import CodecUnavailableError, DecompressionError
-from protocol.records.records import read_marker, read_records
 from protocol.wire.primitives import Bytes
 
 FETCH_BYTES: Final = 4 * 1024 * 1024

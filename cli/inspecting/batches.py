@@ -15,9 +15,10 @@ from protocol.records.batch import (
     DELETE_HORIZON_BIT,
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
+    Record,
+    read_records,
 )
 from protocol.records.compression import CodecUnavailableError
-from protocol.records.records import Record, read_records
 from storage import producer_snapshot
 from storage.file_examination import READ_FAILURES, UNREADABLE_RECORDS, told_of
 from storage.files import SNAPSHOT_SUFFIX, file_path

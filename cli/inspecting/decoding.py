@@ -31,8 +31,14 @@ from protocol.messages.raft import (
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from protocol.records.batch import CorruptRecordError
-from protocol.records.records import ABORT, COMMIT, Record, read_control_type, read_coordinator_epoch
+from protocol.records.batch import (
+    ABORT,
+    COMMIT,
+    CorruptRecordError,
+    Record,
+    read_control_type,
+    read_coordinator_epoch,
+)
 from protocol.wire.codec import decode
 from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import Message

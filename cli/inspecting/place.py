@@ -102,8 +102,8 @@ def segment_at(directory: str, base: int, path: str) -> Segment:
 
 
 def _decoded_of(directory: str, topic: str) -> Iterator[Decoded]:
+    from protocol.records.batch import read_records
     from protocol.records.compression import CodecUnavailableError
-    from protocol.records.records import read_records
 
     decoder = decoder_of(topic)
     assert decoder is not None

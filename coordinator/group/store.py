@@ -31,6 +31,7 @@ from coordinator.group.share.group import ShareGroup
 from coordinator.group.streams import group as streams_replay
 from coordinator.group.streams.group import StreamsGroup
 from protocol.errors import Error, KafkaError
+from protocol.messages import group_records, group_records_share
 from protocol.records.batch import NO_PRODUCER_ID
 
 G = TypeVar("G", ConsumerGroup, ShareGroup, StreamsGroup)
@@ -178,11 +179,22 @@ class GroupStore:
         if isinstance(record, OffsetRecord):
             self._apply_offset(record, producer_id)
         elif isinstance(record, ConsumerGroupRecord):
-            self._apply_consumer(record)
+            self._apply_assigned(
+                record, self.consumer, ConsumerGroup, group_records.ConsumerGroupMetadataKey, replay.apply
+            )
         elif isinstance(record, ShareGroupRecord):
-            self._apply_share(record)
+            apply = partial(share_replay.apply, now_ms=self._now_ms())
+            self._apply_assigned(
+                record, self.share, ShareGroup, group_records_share.ShareGroupMetadataKey, apply
+            )
         elif isinstance(record, StreamsGroupRecord):
-            self._apply_streams(record)
+            self._apply_assigned(
+                record,
+                self.streams,
+                StreamsGroup,
+                group_records.StreamsGroupMetadataKey,
+                streams_replay.apply,
+            )
         else:
             self._apply_classic(record)
 
@@ -219,50 +231,24 @@ class GroupStore:
         else:
             self.classic[group_id] = group_from(group_id, value)
 
-    def _apply_consumer(self, record: ConsumerGroupRecord) -> None:
+    def _apply_assigned(
+        self, record: R, groups: dict[str, G], new: type[G], end: type, apply: Callable[[G, R], None]
+    ) -> None:
+        """`end`: the key of the record whose tombstone ends a group."""
         group_id = record.group_id
-        group = self.consumer.get(group_id)
+        group = groups.get(group_id)
         if record.value is None:
-            if replay.ends_group(record):
-                self.consumer.pop(group_id, None)
+            if isinstance(record.key, end):
+                groups.pop(group_id, None)
                 return
             if group is None:
                 return
         elif group is None:
             # A classic group that is there for its offsets alone has no record of its own: this is the group.
             self.classic.pop(group_id, None)
-            group = self.consumer[group_id] = ConsumerGroup(group_id)
-        replay.apply(group, record)
-
-    def _apply_share(self, record: ShareGroupRecord) -> None:
-        group_id = record.group_id
-        group = self.share.get(group_id)
-        if record.value is None:
-            if share_replay.ends_share_group(record):
-                self.share.pop(group_id, None)
-                return
-            if group is None:
-                return
-        elif group is None:
-            self.classic.pop(group_id, None)
             self.consumer.pop(group_id, None)
-            group = self.share[group_id] = ShareGroup(group_id)
-        share_replay.apply(group, record, self._now_ms())
-
-    def _apply_streams(self, record: StreamsGroupRecord) -> None:
-        group_id = record.group_id
-        group = self.streams.get(group_id)
-        if record.value is None:
-            if streams_replay.ends_streams_group(record):
-                self.streams.pop(group_id, None)
-                return
-            if group is None:
-                return
-        elif group is None:
-            self.classic.pop(group_id, None)
-            self.consumer.pop(group_id, None)
-            group = self.streams[group_id] = StreamsGroup(group_id)
-        streams_replay.apply(group, record)
+            group = groups[group_id] = new(group_id)
+        apply(group, record)
 
 
 def _staged(

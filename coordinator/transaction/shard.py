@@ -27,6 +27,7 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 
 from coordinator.ports import MarkerAnswers, Markers, Runtime, TxnMarker, WhenCommitted
 from coordinator.settings import TransactionSettings
@@ -325,6 +326,7 @@ class TransactionShard:
         INVALID_TXN_STATE, UNSUPPORTED_VERSION (v5 at level 0), UNKNOWN_SERVER_ERROR (a commit at epoch 32767); those of
         the log (`append_error`) and of a new producer id.
         """
+        # 1. What it means in the transaction's state.
         version = client_transaction_version
         try:
             metadata = self._manager.get(producer.transactional_id)
@@ -383,6 +385,7 @@ class TransactionShard:
     ) -> None:
         """Log Prepare*. Once it is committed the answer leaves, and then the markers do."""
 
+        # 3. It is committed: so it is, whatever becomes of the markers.
         def prepared(error: KafkaError | None) -> None:
             if error is not None:
                 reply(error)
@@ -396,6 +399,7 @@ class TransactionShard:
             finally:
                 self.send(completion)
 
+        # 2. Prepare* is logged.
         self._manager.commit(metadata, transit, prepared)
 
     # ---- from Prepare* to Complete*
@@ -417,24 +421,14 @@ class TransactionShard:
 
     def send(self, completion: Completion) -> None:
         """Send the markers. With nothing in the way the transaction is complete when this returns."""
-        partitions = completion.metadata.partitions
+        # 4. Each partition gets its marker.
+        partitions = [*completion.metadata.partitions]
         if partitions:
-            self._send(completion, [*partitions])
+            self._markers.write(completion.marker, partitions, partial(self._on_answers, completion))
         else:
             self._finish(completion)
 
-    def resume(self) -> None:
-        """After a start: drive on what was prepared."""
-        for metadata in [*self._manager.transactions.values()]:
-            if metadata.state in AWAITS_MARKERS:
-                self.send(self.begin(metadata))
-
     # ---- markers
-
-    def _send(self, completion: Completion, partitions: list[TopicPartition]) -> None:
-        self._markers.write(
-            completion.marker, partitions, lambda answers: self._on_answers(completion, answers)
-        )
 
     def _is_current(self, completion: Completion) -> bool:
         return self.completions.get(completion.metadata.transactional_id) is completion
@@ -479,12 +473,13 @@ class TransactionShard:
         partitions = [each for each in completion.to_retry if each in awaited]
         completion.to_retry = {}
         if partitions:
-            self._send(completion, partitions)
+            self._markers.write(completion.marker, partitions, partial(self._on_answers, completion))
 
     # ---- the end
 
     def _finish(self, completion: Completion) -> None:
         """Every partition has its marker: log that. Where that has to wait it stays pending."""
+        # 5. Complete* is logged.
         completion.is_marked = True
         transit = completion.transit
         if self._manager.transaction_version() < 1 and transit.client_transaction_version:
@@ -494,7 +489,7 @@ class TransactionShard:
             self._manager.log(
                 completion.metadata,
                 transit,
-                lambda error: self._finished(completion, error),
+                partial(self._finished, completion),
                 retried=RETRIED_APPENDS,
             )
         except BaseException:  # what nobody thought of must not leave it prepared for ever
@@ -545,10 +540,6 @@ class TransactionShard:
 
     # ---- what the broker asks
 
-    def apply(self, transactional_id: str, transit: TransitMetadata | None) -> None:
-        """Change what is known by one record of the log; None is a tombstone."""
-        self._manager.apply(transactional_id, transit)
-
     @staticmethod
     def stands_alone(value: Bytes | None) -> bool:
         """Each does, but for those of a version that is passed over: what came before them stays in force."""
@@ -568,8 +559,12 @@ class TransactionShard:
         self.expiry.tick()
 
     def _resume(self, error: KafkaError | None) -> None:
-        if error is None:
-            self.resume()
+        """Drive on what was prepared."""
+        if error is not None:
+            return
+        for metadata in [*self._manager.transactions.values()]:
+            if metadata.state in AWAITS_MARKERS:
+                self.send(self.begin(metadata))
 
     def unload(self) -> None:
         """The partition is led elsewhere, or gone: nothing more is written, answers of markers are ignored, and who

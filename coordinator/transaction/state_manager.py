@@ -37,7 +37,7 @@ from protocol.messages.transactions import PartitionsSchema, TransactionLogKey, 
 from protocol.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from protocol.topic_partition import TopicPartition, indexes_by_topic
 from protocol.wire.codec import decode, encode
-from protocol.wire.primitives import Bytes, encode_unsigned_varint
+from protocol.wire.primitives import SHORT_UNSIGNED_VARINTS, Bytes, encode_unsigned_varint
 
 # --- What is known of one transactional id, and the proposals of what it is to become -------------------------
 #
@@ -314,6 +314,7 @@ _TIMES_V1 = Struct(">qqB")
 _TAGGED_INT64 = Struct(">BBq")
 _TAGGED_INT16 = Struct(">BBh")
 _INT64_BYTES = 8
+_MAX_SHORT_NAME = 0x7E  # whose length takes one byte
 
 
 class UnknownVersion(Exception):  # noqa: N818  (nothing is wrong: a newer Kafka wrote it)
@@ -375,15 +376,17 @@ def _encode_v1(transit: TransitMetadata) -> bytes:
 def _partitions_v1(partitions: TransactionPartitions) -> bytes:
     if not partitions:  # as when it is complete
         return b"\1"
+    if len(partitions) == 1:  # as in most transactions
+        [(topic, index)] = partitions
+        name = topic.encode()
+        if len(name) <= _MAX_SHORT_NAME:
+            return b"".join((b"\2", SHORT_UNSIGNED_VARINTS[len(name) + 1], name, _ONE_ID_V1.pack(2, index)))
     topics = indexes_by_topic(partitions)
     chunks = [encode_unsigned_varint(len(topics) + 1)]
     for topic, ids in topics.items():
         name = topic.encode()
         chunks += encode_unsigned_varint(len(name) + 1), name
-        if len(ids) == 1:
-            chunks.append(_ONE_ID_V1.pack(2, ids[0]))
-        else:
-            chunks += encode_unsigned_varint(len(ids) + 1), pack(f">{len(ids)}ix", *ids)
+        chunks += encode_unsigned_varint(len(ids) + 1), pack(f">{len(ids)}ix", *ids)
     return b"".join(chunks)
 
 

@@ -47,12 +47,16 @@ from protocol.records.batch import (
     UINT32,
     BatchHeader,
     CorruptRecordError,
+    Record,
     WritableBytes,
+    build_batch,
     crc32c,
+    parse_records,
+    parse_stretch,
     patch_max_timestamp,
     read_header,
+    seal_batch,
 )
-from protocol.records.records import Record, build_batch, parse_records, parse_stretch, seal_batch
 from protocol.records.stretches import follow_shape, layout_of, measure_run
 from protocol.records.validation_budget import ANY, Effort, TooMuchEffortError, Unpacked
 from protocol.wire.primitives import VarintTooLongError, read_varint, read_varlong, to_int64

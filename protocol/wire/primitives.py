@@ -16,8 +16,6 @@ Bytes = bytes | bytearray | memoryview
 MAX_STRING_BYTES: Final = 32767
 """Longer strings have no form on the wire, compact ones neither."""
 
-MAX_INT32: Final = 2**31 - 1
-
 SHORT_UNSIGNED_VARINTS: Final = tuple(bytes((value,)) for value in range(0x80))
 """Those of one byte, each at its index."""
 

@@ -11,9 +11,9 @@ from protocol.records.batch import (
     TIMESTAMP_TYPE_BIT,
     BatchHeader,
     CorruptRecordError,
+    seal_batch,
 )
 from protocol.records.compression import CODEC_MASK
-from protocol.records.records import seal_batch
 from protocol.wire.primitives import encode_varint, read_varint, read_varlong, to_int64
 from storage.cleaning.offset_map import RECORDS_AT_ONCE, OffsetMap, read_keyed_records
 

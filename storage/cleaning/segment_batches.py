@@ -14,19 +14,22 @@ from struct import Struct
 
 from protocol.records import compression
 from protocol.records.batch import (
+    ABORT,
     ATTRIBUTES_POS,
     BATCH_LENGTH_POS,
     BATCH_OVERHEAD,
+    COMMIT,
     LOG_OVERHEAD,
     MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptRecordError,
     crc32c,
+    read_control_type,
     read_header,
+    read_records,
 )
 from protocol.records.checks import sizes_of_bodies
-from protocol.records.records import ABORT, COMMIT, read_control_type, read_records
 from storage.cleaning.plan import SegmentSizes, UncleanableError
 from storage.files import LOG_SUFFIX, TXN_INDEX_SUFFIX, File, Files, file_path, offset_of
 from storage.indexes import AbortedTxn, TransactionIndex

@@ -15,8 +15,13 @@ from collections.abc import Iterator
 from itertools import islice
 
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.records.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, CorruptRecordError
-from protocol.records.records import read_marker
+from protocol.records.batch import (
+    CONTROL_BIT,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    CorruptRecordError,
+    read_marker,
+)
 from protocol.waiting import step
 from storage.indexes import AbortedTxn
 from storage.log import segment_recovery

@@ -34,11 +34,12 @@ from protocol.records.batch import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptRecordError,
+    EndTransactionMarker,
     crc_is_valid,
     read_header,
+    read_marker,
     walk_batches,
 )
-from protocol.records.records import EndTransactionMarker, read_marker
 from protocol.records.validation_budget import ANY, Effort
 from protocol.wire.primitives import Bytes
 from storage.background import Background, Then

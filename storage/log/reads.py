@@ -23,11 +23,11 @@ from protocol.records.batch import (
     MAGIC_POS,
     BatchHeader,
     CorruptRecordError,
+    parse_stretch,
     walk_batches,
 )
 from protocol.records.checks import sizes_of_bodies
 from protocol.records.compression import CodecUnavailableError, DecompressionError
-from protocol.records.records import parse_stretch
 from protocol.records.validation_budget import ANY, Effort, TooMuchEffortError
 from protocol.waiting import Waiting, turn
 from protocol.wire.primitives import Bytes, VarintTooLongError

@@ -19,8 +19,8 @@ from protocol.records.batch import (
     BatchHeader,
     CorruptRecordError,
     crc_is_valid,
+    read_marker,
 )
-from protocol.records.records import read_marker
 from storage import checkpoints
 from storage.files import (
     CLEANED_SUFFIX,

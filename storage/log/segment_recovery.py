@@ -20,8 +20,8 @@ from protocol.records.batch import (
     BatchHeader,
     crc_is_valid,
     read_header,
+    read_marker,
 )
-from protocol.records.records import read_marker
 from protocol.waiting import at_once, turn
 from protocol.wire.primitives import Bytes
 from storage.files import File, Files

@@ -14,7 +14,7 @@ from coordinator.java.maps import partition_of_key
 from coordinator.transaction.state_manager import TransitMetadata, encode_key, encode_value
 from coordinator.transaction.states import COMPLETE_COMMIT, EMPTY, ONGOING, PREPARE_COMMIT, TransactionState
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.records import NewRecord, build_batch
+from protocol.records.batch import NewRecord, build_batch
 from tests.support.ready_requests import PRODUCE_VERSION
 from tests.support.wire import request_frame
 

@@ -22,7 +22,7 @@ from protocol.messages.groups import (
 from protocol.messages.metadata import ApiVersionsRequest, FindCoordinatorRequest
 from protocol.messages.produce import InitProducerIdRequest
 from protocol.messages.transactions import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.bench.measures import IN_FLIGHT, PATIENCE_S, RECORD_BYTES, create_topic
 from tests.support.kafka_server import Server
 from tests.support.ready_requests import produce_frame, produce_in_flight

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from protocol.records import records
+from protocol.records import batch as records
 from tests.bench import measures, transactions
 from tests.bench.checkouts import ROOT
 from tests.bench.others import ByCommand

@@ -15,7 +15,7 @@ import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol.records import records
+from protocol.records import batch as records
 from tests.support.ready_requests import fetch_batches, produce_frame, produce_in_flight
 from tests.support.wire import Client
 

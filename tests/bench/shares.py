@@ -20,7 +20,7 @@ from protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from protocol.records import records
+from protocol.records import batch as records
 from protocol.wire.codec import decode
 from tests.bench.heartbeats import SHARE, Group
 from tests.bench.measures import IN_FLIGHT, PATIENCE_S, RECORD_BYTES, Pace

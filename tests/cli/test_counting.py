@@ -11,8 +11,7 @@ from cli.client import counting
 from cli.client.cluster import KafkaCluster
 from cli.client.counting import ALL, Counted, Effort, count_records
 from protocol.messages.fetch import PartitionData
-from protocol.records.batch import read_header
-from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_marker
+from protocol.records.batch import ABORT, COMMIT, build_batch, build_end_txn_marker, read_header
 
 PLAIN = -1
 BATCHES_AT_ONCE = 3

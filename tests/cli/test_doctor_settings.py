@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.errors import CommandUsageError
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from storage.disk_files import DiskFiles
 from storage.file_examination import LogExpectation, examine_log
 from tests.cli.looking import Looker

@@ -18,7 +18,7 @@ from coordinator.persister import StateBatch
 from coordinator.share.share_partition_key import SharePartitionKey
 from coordinator.share.share_partitions import ShareGroupOffset, ShareRecord
 from coordinator.share.share_partitions import encode_record as encode_share_record
-from protocol.records.records import build_batch, build_end_txn_marker
+from protocol.records.batch import build_batch, build_end_txn_marker
 from tests.cli.looking import Looker, copied, flip, state_of, unpacked_kafka, write_at
 from tests.node.damage_templates import build
 from tests.support import kafka_folders

@@ -9,7 +9,7 @@ import pytest
 from crc32c import crc32c
 
 from protocol.records import compression
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.cli.looking import Looker
 
 _CRC_AT, _COVERED_FROM, _PAYLOAD_AT = 17, 21, 61

@@ -24,7 +24,7 @@ from protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.cli.conftest import Kafka
 from tests.clients.confluent import PATIENCE_S
 from tests.clients.transactions import new_producer

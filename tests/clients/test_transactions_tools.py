@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.clients.confluent import PATIENCE_S, create_topic, read, send
 from tests.clients.transactions import (
     LAST,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from protocol.records.batch import walk_batches
-from protocol.records.records import read_records
+from protocol.records.batch import read_records, walk_batches
 
 from .config_requests import SET, TOPIC, change, changed, until_set
 from .play import Play

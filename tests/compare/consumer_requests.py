@@ -18,7 +18,7 @@ from coordinator.group.records import (
 from coordinator.java.maps import partition_of_key
 from protocol.messages.group_records import GroupMetadataValue
 from protocol.messages.groups import ConsumerProtocolSubscription, TopicPartition
-from protocol.records.records import read_records
+from protocol.records.batch import read_records
 from protocol.wire.codec import encode
 from protocol.wire.schema import Message
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.share.share_partition_key import SharePartitionKey
 from coordinator.share.share_partitions import ShareRecord, decode_record
-from protocol.records.records import read_records
+from protocol.records.batch import read_records
 
 from .group_requests import NO_COORDINATOR_YET, Fields
 from .play import Play

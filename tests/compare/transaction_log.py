@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from protocol.messages.transactions import TransactionLogKey, TransactionLogValue
-from protocol.records.records import read_records
+from protocol.records.batch import read_records
 from protocol.wire.codec import decode, encode
 
 from .batches import batch, record

@@ -27,8 +27,7 @@ import pytest
 
 from broker.server import Server
 from coordinator.transaction.producer_ids import NoProducerIdError
-from protocol.records.batch import walk_batches
-from protocol.records.records import read_records
+from protocol.records.batch import read_records, walk_batches
 from storage.checkpoints import read_offsets
 from storage.files import OPERATIONS
 from storage.log.partition_log import PartitionLog

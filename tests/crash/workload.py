@@ -26,7 +26,7 @@ from protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.wire.schema import Message, Struct
 from tests.support.wire import Client
 

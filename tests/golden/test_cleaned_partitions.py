@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from protocol.records.batch import read_records
 from protocol.records.compression import NONE
-from protocol.records.records import read_records
 from storage.cleaning.plan import CleanedSegment, CleaningResult
 from storage.files import SEGMENT_SUFFIXES, offset_of
 from storage.log.log_config import LogConfig

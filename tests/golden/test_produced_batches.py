@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from protocol.errors import KafkaError
-from protocol.records.batch import BATCH_OVERHEAD, crc_is_valid, read_header
+from protocol.records.batch import BATCH_OVERHEAD, crc_is_valid, read_header, read_records
 from protocol.records.checks import (
     CheckedBatch,
     RecordRules,
@@ -21,7 +21,6 @@ from protocol.records.checks import (
     check_shape,
     validate,
 )
-from protocol.records.records import read_records
 
 VECTORS = Path(__file__).parent / "vectors" / "produced_batches.jsonl.gz"
 

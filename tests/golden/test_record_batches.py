@@ -8,25 +8,23 @@ from typing import Any
 import pytest
 
 from protocol.records.batch import (
+    ABORT,
     BATCH_OVERHEAD,
+    COMMIT,
     LOG_APPEND_TIME,
     MAGIC,
     MAGIC_POS,
-    crc_is_valid,
-    read_header,
-    walk_batches,
-)
-from protocol.records.checks import walk_records
-from protocol.records.records import (
-    ABORT,
-    COMMIT,
     Record,
     build_batch,
     build_end_txn_marker,
     compression,
+    crc_is_valid,
     parse_records,
+    read_header,
     read_records,
+    walk_batches,
 )
+from protocol.records.checks import walk_records
 from tests.support.legacy_records import read_legacy_records
 
 VECTORS = Path(__file__).parent / "vectors" / "record_batches.jsonl.gz"

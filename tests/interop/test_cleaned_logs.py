@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from protocol.records.batch import Record, read_records
 from protocol.records.compression import NONE
-from protocol.records.records import Record, read_records
 from protocol.wire.primitives import uuid_to_text
 from storage.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
 from storage.cleaning.plan import CleanedSegment

@@ -12,7 +12,7 @@ import pytest
 
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_marker
+from protocol.records.batch import ABORT, COMMIT, build_batch, build_end_txn_marker
 from storage.log.log_state import AppendOrigin
 from tests.support.apache_kafka import RUNNER, TOOL_OPTIONS
 from tests.support.requirements import need_apache_kafka

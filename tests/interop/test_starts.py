@@ -19,7 +19,7 @@ from broker.server import Server
 from broker.starting import start
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.wire.primitives import uuid_to_text
 from tests.interop.nodes import Turns
 from tests.support.apache_kafka import RUNNER, tool

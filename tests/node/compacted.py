@@ -10,8 +10,7 @@ from typing import Any
 from broker.replicas.partition import Partition
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.records.batch import CONTROL_BIT, read_header
-from protocol.records.records import build_batch, read_records
+from protocol.records.batch import CONTROL_BIT, build_batch, read_header, read_records
 from storage.log.log_state import AppendOrigin
 from tests.support.topics import topics_of
 from tests.support.whole_server import started

@@ -12,8 +12,7 @@ from broker.starting import start
 from protocol.errors import Error
 from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.records.batch import CONTROL_BIT, crc_is_valid, walk_batches
-from protocol.records.records import build_batch, read_records
+from protocol.records.batch import CONTROL_BIT, build_batch, crc_is_valid, read_records, walk_batches
 from storage.log.log_state import AppendOrigin
 from tests.node import compacted
 from tests.node.transactional import Producer, ask

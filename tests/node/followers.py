@@ -20,7 +20,7 @@ from protocol.messages.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.waiting import at_once
 from protocol.wire.codec import decode, encode
 from storage.log.partition_log import PartitionLog

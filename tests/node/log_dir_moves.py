@@ -22,7 +22,7 @@ from protocol.messages.cluster_admin import (
 )
 from protocol.messages.metadata_records import NoOpRecord
 from protocol.messages.topics import CreatableTopic
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.wire.primitives import uuid_from_text
 from storage.checkpoints import read_meta_properties
 from storage.log.log_state import AppendOrigin
@@ -69,7 +69,7 @@ def append(node: Server, value: bytes, **producer: Any) -> None:
 
 
 def values(node: Server) -> list[bytes]:
-    from protocol.records.records import read_records
+    from protocol.records.batch import read_records
 
     log = partition_of(node).log
     found: list[bytes] = []

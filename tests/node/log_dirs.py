@@ -17,7 +17,7 @@ from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.wire.primitives import uuid_from_text
 from tests.compare.plain import message_from
 from tests.support.disk import files

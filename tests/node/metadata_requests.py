@@ -32,7 +32,7 @@ from broker.handlers import (
     update_features,
 )
 from broker.network.dispatch import with_ports
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS

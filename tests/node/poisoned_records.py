@@ -19,7 +19,7 @@ from protocol.messages.transactions import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from protocol.records.records import ABORT, COMMIT, build_batch, build_end_txn_marker
+from protocol.records.batch import ABORT, COMMIT, build_batch, build_end_txn_marker
 from protocol.wire.codec import encode
 from protocol.wire.schema import Message
 

@@ -23,7 +23,7 @@ from protocol.messages.offsets import (
 )
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.node.transactional import ask
 from tests.support.whole_server import started
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.handlers import share_acknowledge, share_fetch
 from broker.network.dispatch import with_ports
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from broker.shares.share_partition_manager import SharePartitionManager, share_settings
 from protocol.messages.share_fetch import (

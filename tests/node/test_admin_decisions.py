@@ -18,7 +18,6 @@ from broker.controller.partition_changes import OwnSettings, partition_named
 from broker.controller.partition_requests import PREFERRED, UNCLEAN, elected_leaders, reassigned_partitions
 from broker.controller.registration import (
     min_insync_replicas,
-    register_broker,
     unfence,
 )
 from protocol.errors import Error, KafkaError
@@ -32,7 +31,7 @@ from protocol.messages.cluster_admin import (
 )
 from protocol.waiting import at_once
 from protocol.wire.schema import Message
-from tests.support.leadership import elect, take_leadership_away
+from tests.support.leadership import elect, register_broker, take_leadership_away
 
 NODE = 1
 TOPIC_ID = b"T" * 16

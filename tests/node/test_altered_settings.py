@@ -41,7 +41,7 @@ from protocol.messages.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from storage.background import Lane
 from storage.checkpoints import LOG_START_FILE
 from storage.directory import directory_checkpoints as checkpoint_writer

@@ -11,7 +11,7 @@ from broker.controller import topic_requests
 from broker.controller.controller import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.handlers import find_coordinator, metadata
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from protocol.waiting import turn
 from tests.node.metadata_requests import Request, Requests, asked, begun, told

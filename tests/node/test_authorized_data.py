@@ -25,7 +25,7 @@ from protocol.messages.topics import (
     DeleteRecordsTopic,
 )
 from protocol.messages.transactions import DescribeProducersRequest, DescribeProducersTopic
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.node.transactional import ask
 from tests.support.cycles import nothing_in_a_cycle
 from tests.support.denying import Asked, DenyingAuthorizer

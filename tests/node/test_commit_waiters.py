@@ -11,7 +11,7 @@ from broker.replicas.leader import Leader
 from broker.replicas.replica import WaitingFetches
 from coordinator.commit_waiters import MANY_CANCELLED, CommitWaiters
 from protocol.errors import BrokenInvariantError, Error, KafkaError
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from storage.log.log_config import LogConfig
 from tests.node.replicated import without_a_controller
 from tests.support.partition_logs import HeldBackground, open_log

@@ -10,8 +10,8 @@ import pytest
 from broker.environment.scheduler import LONGEST_HOLD_S, LoopScheduler
 from broker.network.answers import WRITTEN_CHUNKS, CloseConnectionError
 from broker.network.connection import INITIAL_BUFFER_BYTES, Connection
-from broker.network.later import Later
 from broker.network.memory import Memory
+from broker.network.turns import Later
 from protocol.errors import CodecError
 
 MAX_FRAME_BYTES = 1_000_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord

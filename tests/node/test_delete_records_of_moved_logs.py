@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from broker.disks import moves
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic

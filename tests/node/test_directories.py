@@ -16,7 +16,7 @@ from broker.process.command_line import parse_command_line
 from broker.server import Server
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.wire.primitives import uuid_from_text
 from storage.checkpoints import read_meta_properties
 from tests.support.disk import files

@@ -8,11 +8,10 @@ import pytest
 
 from broker.controller import metadata_versions, registration
 from broker.controller.image import NO_LEADER, ClusterImage
-from broker.controller.registration import register_broker
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.topics import CreatableTopic
-from tests.support.leadership import elect
+from tests.support.leadership import elect, register_broker
 from tests.support.topics import topics_of
 from tests.support.whole_server import crash, started
 

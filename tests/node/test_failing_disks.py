@@ -22,7 +22,7 @@ from broker.handlers import (
     metadata,
     update_features,
 )
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.replicas.fetch_sessions import FetchTarget
 from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
 from broker.replicas.replica import WaitingFetches
@@ -38,7 +38,7 @@ from protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.compare.plain import message_from
 from tests.node import log_dirs
 from tests.support.answers import answered

@@ -23,7 +23,7 @@ from broker.handlers import (
     metadata,
     offset_for_leader_epoch,
 )
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.replicas.fetch_sessions import FetchTarget
 from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
 from broker.server import Server

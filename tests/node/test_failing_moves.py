@@ -14,7 +14,7 @@ from broker.replicas.partition import Partition
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.node.log_dirs import (
     KEPT,
     LOST,

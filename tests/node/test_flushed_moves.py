@@ -12,7 +12,7 @@ from broker.process.command_line import parse_command_line
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from storage.background import Lane
 from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.replicas.replica import Follower
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.node.followers import FETCHING, Following, Leading, bytes_of, leader_of_three
 from tests.support.partition_logs import open_log
 

@@ -14,8 +14,7 @@ from broker.handlers import HANDLERS
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
 from broker.network.dispatch import with_ports
-from broker.network.later import Later
-from broker.network.turns import Turns
+from broker.network.turns import Later, Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.shard import GroupShard

@@ -28,7 +28,7 @@ from protocol.messages.groups import (
 )
 from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.topics import CreatableTopic, CreatePartitionsTopic
-from protocol.records.records import build_batch, build_end_txn_marker
+from protocol.records.batch import build_batch, build_end_txn_marker
 from storage.log.log_state import AppendOrigin
 from tests.support.answers import answered
 from tests.support.manual_clock import ManualClock

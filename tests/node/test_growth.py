@@ -32,7 +32,7 @@ from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest, MetadataRequestTopic
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from protocol.messages.produce import InitProducerIdRequest
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.wire.schema import Message
 from tests.node.computing import SHORT, produce
 from tests.node.test_nothing_in_cycles import is_idle

@@ -15,7 +15,7 @@ from broker.coordination.internal_topics import (
     MOST_UNDER_WAY,
     InternalTopics,
 )
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from coordinator.settings import StreamsConfig
 from protocol.errors import Error, KafkaError

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.replicas.leader import Leader
 from broker.replicas.replica import Follower
 from broker.server import Server

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.network.later import Later
+from broker.network.turns import Later
 from protocol.errors import BrokenInvariantError
 
 

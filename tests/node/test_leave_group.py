@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from broker.handlers import leave_group
-from broker.network.later import Later
+from broker.network.turns import Later
 from coordinator.group.consumer import migration as leaving
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import (

@@ -11,7 +11,7 @@ import pytest
 
 from broker.cleaner.log_cleaner import PassEndedError
 from protocol.errors import Error, KafkaError
-from protocol.records.records import ABORT, build_end_txn_marker
+from protocol.records.batch import ABORT, build_end_txn_marker
 from storage.background import Then
 from storage.cleaning.plan import CleanedSegment
 from storage.log.log_state import AppendOrigin

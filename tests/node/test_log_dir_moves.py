@@ -20,7 +20,7 @@ from protocol.messages.metadata_records import (
     TopicRecord,
 )
 from protocol.messages.topics import CreatableTopic
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.node.log_dir_moves import (
     NOW_MS,
     RECORDS,

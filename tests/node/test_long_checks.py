@@ -21,9 +21,8 @@ from protocol.errors import BrokenInvariantError, Error
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
 from protocol.messages.topics import DeleteTopicsRequest, DeleteTopicState
-from protocol.records.batch import LOG_APPEND_TIME, crc_is_valid
+from protocol.records.batch import LOG_APPEND_TIME, build_batch, crc_is_valid
 from protocol.records.compression import GZIP, ZSTD
-from protocol.records.records import build_batch
 from protocol.records.validation_budget import BRIEF, LITTLE, MOST_BESIDE_OTHERS
 from tests.node.admin_requests import create
 from tests.node.computing import LONG, SHORT, Held, produce, told

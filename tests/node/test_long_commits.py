@@ -13,7 +13,7 @@ from broker.handlers import HANDLERS
 from broker.network import turns
 from broker.network.context import RequestContext
 from broker.network.dispatch import with_ports
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from coordinator.group.offsets.commit import STAGED_PER_TURN, Tombstones
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
@@ -33,7 +33,7 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.records.records import RecordsOfOneTime
+from protocol.records.batch import RecordsOfOneTime
 from tests.node.transactional import CLIENT, Producer, ask, batches, coordinating
 from tests.support.whole_server import take_turns
 

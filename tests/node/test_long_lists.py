@@ -19,7 +19,7 @@ from broker.handlers import (
 )
 from broker.network import turns
 from broker.network.dispatch import with_ports
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from coordinator.group.offsets import store

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.network.later import Later
-from broker.network.turns import Turns
+from broker.network.turns import Later, Turns
 from broker.server import Server
 from broker.shares import member_lines, share_fetching
 from broker.shares import share_fetching as delayed_share_fetch

@@ -18,7 +18,7 @@ from broker.server import Server
 from coordinator.transaction.shard import TransactionShard
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.node.transactional import CLIENT, Producer, ask, coordinating, errors_of
 from tests.support.answers import answered
 from tests.support.whole_server import clock_of, take_turns

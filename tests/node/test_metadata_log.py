@@ -21,7 +21,7 @@ from protocol.messages.topics import (
     CreatePartitionsAssignment,
     CreatePartitionsTopic,
 )
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.waiting import Pause, at_once
 from protocol.wire.schema import Message
 from storage.directory.log_directory import METADATA_TOPIC
@@ -30,7 +30,7 @@ from storage.log.log_state import AppendOrigin
 from storage.log.partition_log import PartitionLog
 from tests.support.disk import files
 from tests.support.immediate_background import run_at_once
-from tests.support.leadership import elect, take_leadership_away
+from tests.support.leadership import elect, register_broker, take_leadership_away
 from tests.support.manual_clock import ManualClock
 from tests.support.submitting import submit_to, unexpected
 
@@ -66,11 +66,7 @@ def metadata(tmp_path: Path) -> MetadataLog:
 def register(metadata: MetadataLog) -> None:
     epoch = metadata.next_offset
     metadata.append(
-        [
-            registration.register_broker(
-                NODE, b"i" * 16, epoch, [("PLAINTEXT", "127.0.0.1", 9092)], [DIRECTORY], None
-            )
-        ]
+        [register_broker(NODE, b"i" * 16, epoch, [("PLAINTEXT", "127.0.0.1", 9092)], [DIRECTORY], None)]
     )
     metadata.append([registration.unfence(NODE, epoch), *elect(metadata.image, NODE, [DIRECTORY])])
 

@@ -24,7 +24,7 @@ from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.wire.schema import Message
 from storage.background import Lane
 from tests.node.admin_requests import create

@@ -16,7 +16,7 @@ from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.messages.fetch import FetchRequest, FetchResponse, SnapshotId
 from protocol.messages.metadata_records import RemoveTopicRecord
 from protocol.messages.raft import FetchSnapshotRequest, FetchSnapshotResponse
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.node.metadata_logs import ALWAYS, NEVER, begin, open_log, topic
 from tests.node.observers import (
     CLUSTER,

@@ -28,8 +28,7 @@ from broker.handlers.allocate_producer_ids import LAST_PRODUCER_ID
 from broker.server import Server
 from broker.starting import start
 from protocol.messages import metadata_records
-from protocol.records.batch import patch_offset_and_epoch
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch, patch_offset_and_epoch
 from protocol.wire.schema import Field, Message, Struct
 from storage.log.log_state import AppendOrigin
 from tests.node.compacted import append

@@ -13,7 +13,7 @@ import pytest
 from broker.environment.environment import Environment
 from broker.handlers import init_producer_id
 from broker.network.dispatch import with_ports
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.produce import InitProducerIdRequest

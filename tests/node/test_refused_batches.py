@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.network.later import Later
-from broker.network.turns import PER_TURN
+from broker.network.turns import PER_TURN, Later
 from broker.replicas.append_records import checking
 from broker.server import Server
 from protocol.errors import Error, KafkaError

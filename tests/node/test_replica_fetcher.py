@@ -18,7 +18,7 @@ from protocol.messages.offsets import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.waiting import at_once
 from tests.node.followers import (
     FAILED,

@@ -9,7 +9,7 @@ import pytest
 
 from broker.controller.image import UNASSIGNED
 from broker.handlers.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.errors import Error
@@ -23,8 +23,7 @@ from protocol.messages.fetch import (
 )
 from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.transactions import DescribeProducersRequest, DescribeProducersTopic
-from protocol.records.batch import patch_offset_and_epoch
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch, patch_offset_and_epoch
 from protocol.waiting import at_once
 from tests.node.replicated import (
     LONG_MS,

@@ -12,13 +12,13 @@ from broker.controller.image import ClusterImage
 from broker.controller.metadata_versions import feature_levels
 from broker.controller.registration import (
     min_insync_replicas,
-    register_broker,
 )
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
 from protocol.messages.security import ScramCredentialDeletion, ScramCredentialUpsertion
 from protocol.waiting import at_once
 from protocol.wire.schema import Message
+from tests.support.leadership import register_broker
 
 NODE = 1
 TOPIC_ID = b"T" * 16

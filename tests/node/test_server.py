@@ -11,7 +11,7 @@ from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
 from broker.server import Server
 from protocol.messages.topics import CreatableTopic
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.support.disk import files
 from tests.support.nodes import begin
 from tests.support.topics import topics_of

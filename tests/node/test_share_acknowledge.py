@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from broker.shares import share_partition_manager
 from broker.shares.share_partition_manager import SharePartitionManager

@@ -6,7 +6,7 @@ import asyncio
 import gc
 from types import SimpleNamespace
 
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
 from tests.node.shares import ACCEPT, GROUP, RELEASE, Shares, acquired, errors, told

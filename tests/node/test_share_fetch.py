@@ -7,8 +7,7 @@ import asyncio
 
 import pytest
 
-from broker.network.later import Later
-from broker.network.turns import Turns
+from broker.network.turns import Later, Turns
 from broker.replicas import searches_by_time
 from broker.server import Server
 from broker.shares import share_fetching as delayed_share_fetch

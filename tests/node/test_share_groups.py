@@ -16,7 +16,7 @@ from broker.handlers.delete_groups import MOST_SHARE_GROUPS
 from broker.handlers.delete_share_group_offsets import MOST_FORGOTTEN_TOPICS
 from broker.handlers.share_group_heartbeat import LONGEST_MEMBER_ID, MOST_NAMES
 from broker.network.context import RequestContext
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.security.authorizer import Operation, ResourceType
 from broker.server import Server
 from coordinator.persister import ShareStateSummary

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from broker.shares import share_session_cache
 from protocol.errors import Error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.handlers import update_features
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
 from tests.node.admin_requests import ask

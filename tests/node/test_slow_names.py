@@ -19,7 +19,7 @@ from broker.environment.threads import ComputingAtOnce
 from broker.handlers import alter_client_quotas
 from broker.network import endpoints as addresses
 from broker.network.endpoints import AT_ONCE, HostNames
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS

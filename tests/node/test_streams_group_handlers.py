@@ -16,8 +16,7 @@ from broker.handlers import (
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
 from broker.network.dispatch import with_ports
-from broker.network.later import Later
-from broker.network.turns import Turns
+from broker.network.turns import Later, Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.shard import GroupShard
 from protocol.errors import MOST_MESSAGE_CHARACTERS, Error

@@ -14,7 +14,7 @@ import pytest
 
 from broker.environment.environment import Environment
 from broker.handlers import find_coordinator, init_producer_id, metadata
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest, MetadataRequestTopic

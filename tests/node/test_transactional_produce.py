@@ -18,8 +18,7 @@ from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import Error
 from protocol.messages.metadata_records import ConfigRecord
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from protocol.records.batch import BATCH_LENGTH_POS, LOG_OVERHEAD
-from protocol.records.records import build_batch
+from protocol.records.batch import BATCH_LENGTH_POS, LOG_OVERHEAD, build_batch
 from tests.node.transactional import (
     Producer,
     ask,

@@ -12,7 +12,7 @@ from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import CreatePartitionsTopic
 from protocol.messages.transactions import DescribeTransactionsRequest, ListTransactionsRequest
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from storage.log.log_state import AppendOrigin
 from tests.node.transactional import (
     Producer,

@@ -16,8 +16,7 @@ from broker.environment.scheduler import TURN_S, Watchdog
 from broker.environment.threads import Asker, Compute, Computed, ComputingAtOnce
 from broker.handlers import metadata
 from broker.handlers.list_transactions import MOST_COMPILED_IN_PASSING
-from broker.network.later import Later
-from broker.network.turns import PER_TURN, Turns, portions
+from broker.network.turns import PER_TURN, Later, Turns, portions
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

@@ -7,8 +7,8 @@ import pytest
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.batch import build_batch
 from protocol.records.compression import GZIP, LZ4, SNAPPY, ZSTD, compress
-from protocol.records.records import build_batch
 from protocol.records.validation_budget import BRIEF, LITTLE
 from tests.node.admin_requests import create
 from tests.node.computing import LONG, Held, produce, told

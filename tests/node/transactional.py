@@ -32,8 +32,7 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.records.batch import BatchHeader, walk_batches
-from protocol.records.records import build_batch
+from protocol.records.batch import BatchHeader, build_batch, walk_batches
 from tests.support.topics import topics_of
 from tests.support.whole_server import handled, started
 

@@ -11,8 +11,7 @@ import pytest
 import barnabas
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from protocol.records.batch import walk_batches
-from protocol.records.records import build_batch, read_records
+from protocol.records.batch import build_batch, read_records, walk_batches
 from tests.support.waiting import until
 from tests.support.wire import Client
 

@@ -14,7 +14,8 @@ import barnabas
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.metadata import ApiVersionsRequest, MetadataRequest, MetadataRequestTopic
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from protocol.records import compression, records
+from protocol.records import batch as records
+from protocol.records import compression
 from tests.support.ready_requests import produce_frame, produce_in_flight
 from tests.support.wire import Client, Outcome, request_frame
 

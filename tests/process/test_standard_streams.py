@@ -14,8 +14,8 @@ import pytest
 
 from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
+from protocol.records.batch import build_batch
 from protocol.records.compression import GZIP
-from protocol.records.records import build_batch
 from tests.support.ready_requests import produce_frame
 from tests.support.wire import Client
 

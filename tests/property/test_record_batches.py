@@ -13,23 +13,21 @@ from protocol.records.batch import (
     MAX_SEQUENCE,
     BatchHeader,
     CorruptRecordError,
-    crc_is_valid,
-    decrement_sequence,
-    increment_sequence,
-    patch_crc,
-    read_header,
-    walk_batches,
-)
-from protocol.records.checks import RecordRules, RequestFailedError, check_shape, validate, walk_records
-from protocol.records.compression import DecompressionError
-from protocol.records.records import (
     NewRecord,
     Record,
     build_batch,
     compression,
+    crc_is_valid,
+    decrement_sequence,
+    increment_sequence,
     parse_records,
+    patch_crc,
+    read_header,
     read_records,
+    walk_batches,
 )
+from protocol.records.checks import RecordRules, RequestFailedError, check_shape, validate, walk_records
+from protocol.records.compression import DecompressionError
 from protocol.wire.primitives import VarintTooLongError, append_varint, read_varint, read_varlong, to_int64
 from tests.support.examples import examples
 from tests.support.legacy_records import read_legacy_records

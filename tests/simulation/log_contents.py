@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocol.records.batch import CorruptRecordError, increment_sequence, walk_batches
-from protocol.records.records import read_marker, read_records
+from protocol.records.batch import (
+    CorruptRecordError,
+    increment_sequence,
+    read_marker,
+    read_records,
+    walk_batches,
+)
 from storage.files import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from tests.simulation.virtual_disk import Directory, Inode
 

@@ -22,7 +22,7 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from tests.simulation.commits import Commit
 from tests.simulation.wire_client import NOT_YET, NoAnswer, WireClient
 from tests.simulation.work import Outcome, Place, Sent, Transaction, Work

@@ -7,8 +7,7 @@ import asyncio
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from protocol.records.batch import walk_batches
-from protocol.records.records import ABORT, read_control_type, read_records
+from protocol.records.batch import ABORT, read_control_type, read_records, walk_batches
 from tests.simulation.wire_client import NoAnswer, WireClient
 from tests.simulation.work import Place, Work
 

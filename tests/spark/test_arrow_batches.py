@@ -19,8 +19,7 @@ from barnabas.spark import wire as wire_records
 from barnabas.spark.arrow_batches import Batch, Columns, binary, build, build_groups, from_bytes, spans, stamp
 from barnabas.spark.errors import RowError
 from barnabas.spark.settings import CODECS
-from protocol.records.batch import crc_is_valid, read_header
-from protocol.records.records import read_records
+from protocol.records.batch import crc_is_valid, read_header, read_records
 from tests.support.examples import examples
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -19,7 +19,7 @@ from barnabas.spark import ExactlyOnceKafkaSink, arrow_batches, wire
 from barnabas.spark.wire import Identity, Wire
 from coordinator.java.maps import partition_of_key
 from protocol.messages.transactions import TransactionLogKey, TransactionLogValue
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from protocol.wire.codec import encode
 from tests.spark.conftest import BROKERS
 from tests.spark.outputs import create, read, values, wait_for_markers

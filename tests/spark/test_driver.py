@@ -29,7 +29,7 @@ from barnabas.spark.marker import Marker
 from barnabas.spark.plan import PartitionReport
 from barnabas.spark.stream import LoggedOffsets, parse_offsets
 from barnabas.spark.wire import Record
-from protocol.records.records import read_records
+from protocol.records.batch import read_records
 
 
 def wrote(partition: int | None, attempt: int, topic: str | None = "t", stage_attempt: int = 0) -> list[Any]:

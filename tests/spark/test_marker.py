@@ -16,7 +16,7 @@ from barnabas.spark import arrow_batches, marker
 from barnabas.spark.errors import MarkerError, QueryFencedError, TryFailedError
 from barnabas.spark.marker import Marker
 from barnabas.spark.wire import EARLIEST, Record, Wire
-from protocol.records.records import read_records
+from protocol.records.batch import read_records
 
 Name = Callable[[str], str]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
-from broker.network.later import Later
+from broker.network.turns import Later
 
 R = TypeVar("R")
 

@@ -14,8 +14,14 @@ from typing import Any
 
 from protocol.errors import KafkaError
 from protocol.records import compression
-from protocol.records.batch import crc_is_valid, walk_batches
-from protocol.records.records import NewRecord, build_batch, read_control_type, read_records
+from protocol.records.batch import (
+    NewRecord,
+    build_batch,
+    crc_is_valid,
+    read_control_type,
+    read_records,
+    walk_batches,
+)
 from storage.cleaning.plan import CleaningPlan
 from storage.log.partition_log import PartitionLog
 from tests.support.cleaning import clean_log, plan_of

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from broker.controller.image import ClusterImage
 from broker.controller.partition_changes import BrokerChange, leader_and_isr_updates, updates_of
-from broker.controller.registration import register_broker
+from broker.controller.registration import supported_features
+from protocol.messages import metadata_records as records
 from protocol.waiting import at_once
 from protocol.wire.schema import Message
 
@@ -25,3 +26,30 @@ def elect(image: ClusterImage, node_id: int, online: Collection[bytes]) -> Seque
     with_it = image.copy()
     with_it.apply(register_broker(node_id, b"i" * 16, 5, [("PLAINTEXT", "h", 1)], [*online], None))
     return at_once(leader_and_isr_updates(with_it, BrokerChange(added=node_id)))
+
+
+def register_broker(
+    node_id: int,
+    incarnation_id: bytes,
+    broker_epoch: int,
+    listeners: Iterable[tuple[str, str, int]],
+    directory_ids: Sequence[bytes],
+    rack: str | None,
+) -> records.RegisterBrokerRecord:
+    """A registration; its broker epoch is the offset that the record will have."""
+    return records.RegisterBrokerRecord(
+        broker_id=node_id,
+        incarnation_id=incarnation_id,
+        broker_epoch=broker_epoch,
+        end_points=[
+            records.BrokerEndpoint(name=name, host=host, port=port, security_protocol=0)
+            for name, host, port in listeners
+        ],
+        features=[
+            records.BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in supported_features().items()
+        ],
+        rack=rack,
+        fenced=True,
+        log_dirs=sorted(directory_ids),
+    )

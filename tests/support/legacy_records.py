@@ -12,8 +12,14 @@ from collections.abc import Iterator
 from struct import Struct
 from struct import error as StructError
 
-from protocol.records.batch import NO_SEQUENCE, NO_TIMESTAMP, TIMESTAMP_TYPE_BIT, CorruptRecordError
-from protocol.records.records import Record, compression
+from protocol.records.batch import (
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    CorruptRecordError,
+    Record,
+    compression,
+)
 from protocol.wire.primitives import Bytes
 
 _ENTRY = Struct(">qi")

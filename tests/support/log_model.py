@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from protocol.records.batch import BatchHeader, read_header, walk_batches
-from protocol.records.records import ABORT, read_control_type, read_records
+from protocol.records.batch import (
+    ABORT,
+    BatchHeader,
+    read_control_type,
+    read_header,
+    read_records,
+    walk_batches,
+)
 from storage.log.partition_log import PartitionLog
 from tests.support.partition_logs import batches
 

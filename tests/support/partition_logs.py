@@ -7,14 +7,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from protocol.records.batch import BatchHeader, read_header, walk_batches
-from protocol.records.records import (
+from protocol.records.batch import (
     ABORT,
     COMMIT,
+    BatchHeader,
     build_batch,
     build_end_txn_marker,
+    read_header,
     read_marker,
     read_records,
+    walk_batches,
 )
 from storage.background import Background, Lane, Then, Work
 from storage.files import Files, file_path

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from protocol.records.batch import BatchHeader
-from protocol.records.records import Record, append_record
+from protocol.records.batch import BatchHeader, Record, append_record
 from storage.cleaning.batch_filter import BatchRebuild, empty_batch
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from protocol.records.batch import BatchHeader
-from protocol.records.records import seal_batch
+from protocol.records.batch import BatchHeader, seal_batch
 from protocol.wire.primitives import append_varint
 
 NOW_MS = 1_700_000_000_000

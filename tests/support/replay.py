@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from protocol.records.batch import BatchHeader, walk_batches
-from protocol.records.records import ABORT, read_control_type, read_records
+from protocol.records.batch import ABORT, BatchHeader, read_control_type, read_records, walk_batches
 
 if TYPE_CHECKING:
     from storage.log.log_config import LogConfig

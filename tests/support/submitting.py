@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.network.later import Later
+from broker.network.turns import Later
 from protocol.errors import stops_the_broker
 from protocol.waiting import Waiting, at_once
 

@@ -33,8 +33,7 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.records.batch import walk_batches
-from protocol.records.records import ABORT, build_batch, read_control_type, read_records
+from protocol.records.batch import ABORT, build_batch, read_control_type, read_records, walk_batches
 from storage.files import FileRange
 from tests.support.wire import PATIENCE_S, Client
 

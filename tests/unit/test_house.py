@@ -48,7 +48,6 @@ VERBS = {"apply", "decode", "encode", "validate"}
 
 SAID_WITH_THEIR_FOLDER = {
     "__init__": "Python's",
-    "records": "in a batch, and in a coordinator's topic: the folder says whose",
 }
 """Files that may be on two floors."""
 

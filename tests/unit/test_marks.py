@@ -22,7 +22,6 @@ LIMIT = re.compile(
 BOUNDS_NOTHING = {
     "broker.replicas.searches_by_time.MAX_TIMESTAMP": "a question that Kafka wrote as a number",
     "protocol.records.batch.MAX_TIMESTAMP_POS": "a place in a batch",
-    "protocol.wire.primitives.MAX_INT32": "what an int32 holds",
 }
 
 

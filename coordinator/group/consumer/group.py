@@ -22,13 +22,13 @@ from coordinator.group.consumer.states import (
     MemberEpochRelation,
     MemberState,
 )
-from coordinator.group.kinds import RetentionStart
 from coordinator.group.modern.group import (
     NO_EPOCH,
     NO_TARGET,
     ModernGroup,
     Subscriptions,
     Target,
+    apply_target_epoch,
     count_subscribers,
     is_homogeneous,
     target_from,
@@ -56,7 +56,6 @@ from protocol.messages.group_records import (
     ConsumerGroupTargetAssignmentMetadataValue,
     TopicPartitions,
 )
-from protocol.messages.groups import ListedGroup
 
 # --- members --------------------------------------------------------------------------------------------------
 
@@ -293,38 +292,29 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex | None) -> C
 # --- ends ---------------------------------------------------------------------------------------------------
 
 
-def _assignment_tombstone(group_id: str, member_id: str) -> ConsumerGroupRecord:
-    return ConsumerGroupRecord(
-        ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
-    )
-
-
-def _target_tombstone(group_id: str, member_id: str) -> ConsumerGroupRecord:
-    return ConsumerGroupRecord(
-        ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
-    )
-
-
-def _member_tombstone(group_id: str, member_id: str) -> ConsumerGroupRecord:
-    return ConsumerGroupRecord(ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+_MEMBER_KEYS = (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupMemberMetadataKey,
+)
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[AnyRecord]:
-    return [
-        _assignment_tombstone(group_id, member_id),
-        _target_tombstone(group_id, member_id),
-        _member_tombstone(group_id, member_id),
-    ]
+    return [ConsumerGroupRecord(key(group_id=group_id, member_id=member_id), None) for key in _MEMBER_KEYS]
 
 
 def group_tombstones(group_id: str, member_ids: Iterable[str], regexes: Iterable[str]) -> list[AnyRecord]:
     """The end of a group with these members and resolved regular expressions."""
     ids = [*member_ids]
+    current, targets, members = (
+        [ConsumerGroupRecord(key(group_id=group_id, member_id=each), None) for each in ids]
+        for key in _MEMBER_KEYS
+    )
     return [
-        *(_assignment_tombstone(group_id, member_id) for member_id in ids),
-        *(_target_tombstone(group_id, member_id) for member_id in ids),
+        *current,
+        *targets,
         ConsumerGroupRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        *(_member_tombstone(group_id, member_id) for member_id in ids),
+        *members,
         *(regex_record(group_id, regex, None) for regex in regexes),
         partition_metadata_tombstone(group_id),
         ConsumerGroupRecord(ConsumerGroupMetadataKey(group_id=group_id), None),
@@ -340,6 +330,8 @@ CONSUMER_MEMBER_VERSION = 9  # of OffsetCommit
 
 class ConsumerGroup(ModernGroup[ConsumerMember]):
     """`members` and `server_assignors` are walked in Kafka's order."""
+
+    type = CONSUMER_TYPE
 
     __slots__ = (
         "awaited_joins",
@@ -368,10 +360,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def copy(self) -> ConsumerGroup:
         """One that can be changed by itself. Members and targets are never changed, so they are the same ones."""
         made = ConsumerGroup(self.group_id)
-        made.epoch, made.metadata_hash = self.epoch, self.metadata_hash
-        made.assignment_epoch = self.assignment_epoch
-        made.assignment_timestamp_ms = self.assignment_timestamp_ms
-        made.members = self.members.copy()
+        made.copy_common(self)
         made.targets = dict(self.targets)
         made.inverted_targets = {topic_id: dict(owners) for topic_id, owners in self.inverted_targets.items()}
         made.topics = dict(self.topics)
@@ -384,7 +373,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         made.classic_protocols = Counter(self.classic_protocols)
         made.counted = self.counted
         made.has_partition_metadata = self.has_partition_metadata
-        made.changes = self.changes
         made.follow(self)
         return made
 
@@ -404,15 +392,6 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def classic_count(self) -> int:
         return sum(member.is_classic for member in self.members.values())
 
-    def member(self, member_id: str) -> ConsumerMember:
-        """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                Error.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
-
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.member(member_id)
@@ -422,8 +401,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
 
         Raises KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
         """
-        if instance_id is None:
-            return self.member(member_id)
+        if instance_id is None:  # with each heartbeat: `member` has an error to raise
+            return self.members.get(member_id) or self.member(member_id)
         owner = self.static_member(instance_id)
         if owner is None:
             raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -489,14 +468,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
         Kafka: `ConsumerGroup.validateOffsetCommit`.
         """
         epoch = committer.generation
-        if epoch < 0 and self.is_empty:
-            return
-        if (
-            request.in_transaction
-            and epoch == NO_EPOCH
-            and not committer.member_id
-            and committer.instance_id is None
-        ):
+        if self.takes_commit_of_anybody(committer, request):
             return
         member = self.member(committer.member_id)
         is_commit = not request.in_transaction
@@ -526,23 +498,8 @@ class ConsumerGroup(ModernGroup[ConsumerMember]):
     def check_offset_deletion(self) -> None:
         """Always, of topics that nobody subscribes to."""
 
-    def check_deletion(self) -> None:
-        if not self.is_empty:
-            raise KafkaError(Error.NON_EMPTY_GROUP)
-
-    def retention_start(self) -> RetentionStart:
-        return lambda offset: offset.commit_timestamp_ms
-
     def tombstones(self) -> list[AnyRecord]:
         return group_tombstones(self.group_id, self.members, self.resolved)
-
-    def listed(self) -> ListedGroup:
-        return ListedGroup(
-            group_id=self.group_id,
-            protocol_type=CONSUMER_PROTOCOL_TYPE,
-            group_state=self.state.value,
-            group_type=CONSUMER_TYPE,
-        )
 
     # --- as it would be -------------------------------------------------------------------------------------
 
@@ -691,10 +648,6 @@ def _recounted(regexes: Counter[str], old: str | None, new: str | None) -> Count
 # what isn't there are passed over, and a group's end takes along what nobody has taken away.
 
 
-def ends_group(record: ConsumerGroupRecord) -> bool:
-    return record.value is None and isinstance(record.key, messages.ConsumerGroupMetadataKey)
-
-
 def apply(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
     """Change a group by one of its records, but for the one that ends it."""
     group.changes += 1
@@ -715,14 +668,6 @@ def _member(group: ConsumerGroup, key: Any, value: Any) -> None:
         group.remove(key.member_id)
     else:
         group.put(_known(group, key.member_id).with_metadata(value))
-
-
-def _target_epoch(group: ConsumerGroup, key: Any, value: Any) -> None:
-    if value is None:
-        group.assignment_epoch, group.assignment_timestamp_ms = NO_EPOCH, 0
-    else:
-        group.assignment_epoch = value.assignment_epoch
-        group.assignment_timestamp_ms = value.assignment_timestamp
 
 
 def _target(group: ConsumerGroup, key: Any, value: Any) -> None:
@@ -756,7 +701,7 @@ _APPLY: dict[type, Callable[[ConsumerGroup, Any, Any], None]] = {
     messages.ConsumerGroupMetadataKey: _group,
     messages.ConsumerGroupPartitionMetadataKey: _partition_metadata,
     messages.ConsumerGroupMemberMetadataKey: _member,
-    messages.ConsumerGroupTargetAssignmentMetadataKey: _target_epoch,
+    messages.ConsumerGroupTargetAssignmentMetadataKey: apply_target_epoch,
     messages.ConsumerGroupTargetAssignmentMemberKey: _target,
     messages.ConsumerGroupCurrentMemberAssignmentKey: _assignment,
     messages.ConsumerGroupRegularExpressionKey: _regex,

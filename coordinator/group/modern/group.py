@@ -7,10 +7,15 @@ the subscribed topics.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Generic, NamedTuple, TypeVar
+from enum import Enum
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from coordinator.group.kinds import RetentionStart
+from coordinator.group.offsets.commit import CommitRequest, Committer
 from coordinator.java.maps import JavaMap, JavaSet, TimelineTable
+from protocol.errors import Error, KafkaError
 from protocol.messages.group_records import ConsumerGroupTargetAssignmentMemberValue, TopicPartition
+from protocol.messages.groups import ListedGroup
 
 # --- how often topics are subscribed to (Kafka: `SubscriptionCount`) ------------------------------------------
 
@@ -93,6 +98,9 @@ METADATA_REFRESH_INTERVAL_MS = 2**31 - 1
 class AssignedGroup(Generic[M]):
     """`members` are walked in Kafka's order. Durable, but for `changes`, `refresh_deadline_ms` and `refresh_epoch`."""
 
+    type: ClassVar[str]
+    """Of the group and of its protocol, as ListGroups shows them."""
+
     __slots__ = (
         "assignment_epoch",
         "assignment_timestamp_ms",
@@ -118,8 +126,57 @@ class AssignedGroup(Generic[M]):
         self.refresh_epoch = 0
 
     @property
+    def state(self) -> Enum:
+        """What ListGroups shows."""
+        raise NotImplementedError
+
+    @property
     def is_empty(self) -> bool:
         return not self.members
+
+    def member(self, member_id: str) -> M:
+        """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
+        member = self.members.get(member_id)
+        if member is None:
+            raise KafkaError(
+                Error.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        return member
+
+    def copy_common(self, other: AssignedGroup[M]) -> None:
+        """What is durable of groups of each kind is as of the other one, whose members are never changed."""
+        self.changes = other.changes
+        self.epoch, self.metadata_hash = other.epoch, other.metadata_hash
+        self.assignment_epoch = other.assignment_epoch
+        self.assignment_timestamp_ms = other.assignment_timestamp_ms
+        self.members = other.members.copy()
+
+    # --- for its offsets and for administrators (see `kinds.Group`) -----------------------------------------
+
+    def takes_commit_of_anybody(self, committer: Committer, request: CommitRequest) -> bool:
+        """Of somebody who is no member: while there are none, and in a transaction of a client that doesn't know
+        groups."""
+        if committer.generation < 0 and self.is_empty:
+            return True
+        is_nobody = not committer.member_id and committer.instance_id is None
+        return request.in_transaction and committer.generation == NO_EPOCH and is_nobody
+
+    def check_deletion(self) -> None:
+        if not self.is_empty:
+            raise KafkaError(Error.NON_EMPTY_GROUP)
+
+    def retention_start(self) -> RetentionStart | None:
+        return lambda offset: offset.commit_timestamp_ms
+
+    def listed(self) -> ListedGroup:
+        return ListedGroup(
+            group_id=self.group_id,
+            protocol_type=self.type,
+            group_state=self.state.value,
+            group_type=self.type,
+        )
+
+    # --- its assignment -------------------------------------------------------------------------------------
 
     def may_be_assigned(self, interval_ms: int, now_ms: int) -> bool:
         """Whether so much time has passed since it was assigned last."""
@@ -139,6 +196,15 @@ class AssignedGroup(Generic[M]):
     def request_refresh(self) -> None:
         self.changes += 1
         self.refresh_deadline_ms = self.refresh_epoch = 0
+
+
+def apply_target_epoch(group: AssignedGroup[Any], key: Any, value: Any, now_ms: int = 0) -> None:
+    """A record of any kind of group: for which epoch it is assigned."""
+    if value is None:
+        group.assignment_epoch, group.assignment_timestamp_ms = NO_EPOCH, 0
+    else:
+        group.assignment_epoch = value.assignment_epoch
+        group.assignment_timestamp_ms = value.assignment_timestamp
 
 
 class ModernGroup(AssignedGroup[M]):

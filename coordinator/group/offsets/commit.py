@@ -18,8 +18,7 @@ from coordinator.group.records import (
     encode_record,
 )
 from protocol.errors import Error
-from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.records.records import RecordsOfOneTime
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, RecordsOfOneTime
 from protocol.wire.schema import ZERO_UUID
 
 GROUP_ID_NOT_FOUND_VERSION = 9  # of OffsetCommit

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from coordinator.group.modern.group import (
-    NO_EPOCH,
     ModernGroup,
     Subscriptions,
     Target,
+    apply_target_epoch,
     count_subscribers,
     is_homogeneous,
 )
@@ -53,7 +53,6 @@ from protocol.messages.group_records_share import (
     TopicPartitions,
     TopicPartitionsInfo,
 )
-from protocol.messages.groups import ListedGroup
 
 # --- members --------------------------------------------------------------------------------------------------
 
@@ -209,10 +208,6 @@ class StatePartitions(NamedTuple):
             ],
         )
 
-    @property
-    def is_nothing(self) -> bool:
-        return not (len(self.initializing) or len(self.initialized) or len(self.deleting))
-
     def known_since(self, oldest_ms: int) -> InitTopics:
         """What is initialized, or was initializing since then."""
         fresh: InitTopics = JavaMap()
@@ -355,36 +350,29 @@ def state_partitions_record(group_id: str, state: StatePartitions, name_of: Name
 # --- ends ---------------------------------------------------------------------------------------------------
 
 
-def _assignment_tombstone(group_id: str, member_id: str) -> ShareGroupRecord:
-    key = ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-    return ShareGroupRecord(key, None)
-
-
-def _target_tombstone(group_id: str, member_id: str) -> ShareGroupRecord:
-    key = ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-    return ShareGroupRecord(key, None)
-
-
-def _member_tombstone(group_id: str, member_id: str) -> ShareGroupRecord:
-    return ShareGroupRecord(ShareGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+_MEMBER_KEYS = (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupMemberMetadataKey,
+)
 
 
 def share_member_tombstones(group_id: str, member_id: str) -> list[AnyRecord]:
-    return [
-        _assignment_tombstone(group_id, member_id),
-        _target_tombstone(group_id, member_id),
-        _member_tombstone(group_id, member_id),
-    ]
+    return [ShareGroupRecord(key(group_id=group_id, member_id=member_id), None) for key in _MEMBER_KEYS]
 
 
 def share_group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[AnyRecord]:
     """The end of a group with these members."""
     ids = [*member_ids]
+    current, targets, members = (
+        [ShareGroupRecord(key(group_id=group_id, member_id=each), None) for each in ids]
+        for key in _MEMBER_KEYS
+    )
     return [
-        *(_assignment_tombstone(group_id, member_id) for member_id in ids),
-        *(_target_tombstone(group_id, member_id) for member_id in ids),
+        *current,
+        *targets,
         ShareGroupRecord(ShareGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        *(_member_tombstone(group_id, member_id) for member_id in ids),
+        *members,
         ShareGroupRecord(ShareGroupStatePartitionMetadataKey(group_id=group_id), None),
         ShareGroupRecord(ShareGroupMetadataKey(group_id=group_id), None),
     ]
@@ -399,6 +387,8 @@ SHARE_TYPE = "share"
 class ShareGroup(ModernGroup[ShareMember]):
     """`members` are walked in Kafka's order. `state_partitions` is None without a record that says it."""
 
+    type = SHARE_TYPE
+
     __slots__ = ("settled", "state_partitions")
 
     def __init__(self, group_id: str) -> None:
@@ -411,11 +401,7 @@ class ShareGroup(ModernGroup[ShareMember]):
         """One that can be changed by itself. Members, targets and what states its partitions have are never changed, so
         they are the same ones."""
         made = ShareGroup(self.group_id)
-        made.changes = self.changes
-        made.epoch, made.metadata_hash = self.epoch, self.metadata_hash
-        made.assignment_epoch = self.assignment_epoch
-        made.assignment_timestamp_ms = self.assignment_timestamp_ms
-        made.members = self.members.copy()
+        made.copy_common(self)
         made.targets = dict(self.targets)
         made.topics = dict(self.topics)
         made.homogeneous = self.homogeneous
@@ -430,15 +416,6 @@ class ShareGroup(ModernGroup[ShareMember]):
     @property
     def state(self) -> ShareGroupState:
         return SHARE_GROUP_STATES[bool(self.members)]
-
-    def member(self, member_id: str) -> ShareMember:
-        """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                Error.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
 
     def check_is_empty(self) -> None:
         """Raises KafkaError (NON_EMPTY_GROUP)."""
@@ -470,14 +447,6 @@ class ShareGroup(ModernGroup[ShareMember]):
 
     def tombstones(self) -> list[AnyRecord]:
         return share_group_tombstones(self.group_id, self.members)
-
-    def listed(self) -> ListedGroup:
-        return ListedGroup(
-            group_id=self.group_id,
-            protocol_type=SHARE_TYPE,
-            group_state=self.state.value,
-            group_type=SHARE_TYPE,
-        )
 
     # --- as it would be -------------------------------------------------------------------------------------
 
@@ -547,10 +516,6 @@ class ShareGroup(ModernGroup[ShareMember]):
 # what isn't there are passed over, and a group's end takes along what nobody has taken away.
 
 
-def ends_share_group(record: ShareGroupRecord) -> bool:
-    return record.value is None and isinstance(record.key, messages.ShareGroupMetadataKey)
-
-
 def apply(group: ShareGroup, record: ShareGroupRecord, now_ms: int) -> None:
     """Change a group by one of its records, but for the one that ends it."""
     group.changes += 1
@@ -567,14 +532,6 @@ def _member(group: ShareGroup, key: Any, value: Any, now_ms: int) -> None:
         group.put(_known(group, key.member_id).with_metadata(value))
     elif key.member_id in group.members:
         group.remove(key.member_id)
-
-
-def _target_epoch(group: ShareGroup, key: Any, value: Any, now_ms: int) -> None:
-    if value is None:
-        group.assignment_epoch, group.assignment_timestamp_ms = NO_EPOCH, 0
-    else:
-        group.assignment_epoch = value.assignment_epoch
-        group.assignment_timestamp_ms = value.assignment_timestamp
 
 
 def _target(group: ShareGroup, key: Any, value: Any, now_ms: int) -> None:
@@ -602,7 +559,7 @@ def _known(group: ShareGroup, member_id: str) -> ShareMember:
 _APPLY: dict[type, Callable[[ShareGroup, Any, Any, int], None]] = {
     messages.ShareGroupMetadataKey: _group,
     messages.ShareGroupMemberMetadataKey: _member,
-    messages.ShareGroupTargetAssignmentMetadataKey: _target_epoch,
+    messages.ShareGroupTargetAssignmentMetadataKey: apply_target_epoch,
     messages.ShareGroupTargetAssignmentMemberKey: _target,
     messages.ShareGroupCurrentMemberAssignmentKey: _assignment,
     messages.ShareGroupStatePartitionMetadataKey: _state_partitions,

@@ -19,8 +19,7 @@ from coordinator.group.consumer.states import (
     LEAVE_STATIC_EPOCH,
     MemberEpochRelation,
 )
-from coordinator.group.kinds import RetentionStart
-from coordinator.group.modern.group import NO_EPOCH, AssignedGroup
+from coordinator.group.modern.group import NO_EPOCH, AssignedGroup, apply_target_epoch
 from coordinator.group.offsets.commit import CommitRequest, Committer, NewOffset
 from coordinator.group.records import AnyRecord, StreamsGroupRecord
 from coordinator.group.streams import tasks
@@ -59,7 +58,6 @@ from protocol.messages.group_records import (
     StreamsGroupTopologyKey,
     StreamsGroupTopologyValue,
 )
-from protocol.messages.groups import ListedGroup
 
 # --- members --------------------------------------------------------------------------------------------------
 
@@ -278,28 +276,15 @@ def current_tasks_record(group_id: str, member: StreamsMember) -> StreamsGroupRe
 # --- ends ---------------------------------------------------------------------------------------------------
 
 
-def _current_tombstone(group_id: str, member_id: str) -> StreamsGroupRecord:
-    return StreamsGroupRecord(
-        StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None
-    )
-
-
-def _target_tombstone(group_id: str, member_id: str) -> StreamsGroupRecord:
-    return StreamsGroupRecord(
-        StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None
-    )
-
-
-def _member_tombstone(group_id: str, member_id: str) -> StreamsGroupRecord:
-    return StreamsGroupRecord(StreamsGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None)
+_MEMBER_KEYS = (
+    StreamsGroupCurrentMemberAssignmentKey,
+    StreamsGroupTargetAssignmentMemberKey,
+    StreamsGroupMemberMetadataKey,
+)
 
 
 def streams_member_tombstones(group_id: str, member_id: str) -> list[AnyRecord]:
-    return [
-        _current_tombstone(group_id, member_id),
-        _target_tombstone(group_id, member_id),
-        _member_tombstone(group_id, member_id),
-    ]
+    return [StreamsGroupRecord(key(group_id=group_id, member_id=member_id), None) for key in _MEMBER_KEYS]
 
 
 def streams_member_replaced(
@@ -317,11 +302,15 @@ def streams_member_replaced(
 def streams_group_tombstones(group_id: str, member_ids: Iterable[str]) -> list[AnyRecord]:
     """The end of a group with these members."""
     ids = [*member_ids]
+    current, targets, members = (
+        [StreamsGroupRecord(key(group_id=group_id, member_id=each), None) for each in ids]
+        for key in _MEMBER_KEYS
+    )
     return [
-        *(_current_tombstone(group_id, member_id) for member_id in ids),
-        *(_target_tombstone(group_id, member_id) for member_id in ids),
+        *current,
+        *targets,
         StreamsGroupRecord(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        *(_member_tombstone(group_id, member_id) for member_id in ids),
+        *members,
         StreamsGroupRecord(StreamsGroupMetadataKey(group_id=group_id), None),
         topology_record(group_id, None),
     ]
@@ -336,6 +325,8 @@ STREAMS_MEMBER_VERSION = 9  # of OffsetCommit
 
 class StreamsGroup(AssignedGroup[StreamsMember]):
     """`members` are walked in Kafka's order."""
+
+    type = STREAMS_TYPE
 
     __slots__ = (
         "assignment_configs",
@@ -383,11 +374,7 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         """One that can be changed by itself. Members, targets and the topology are never changed, so they are the same
         ones."""
         made = StreamsGroup(self.group_id)
-        made.changes = self.changes
-        made.epoch, made.metadata_hash = self.epoch, self.metadata_hash
-        made.assignment_epoch = self.assignment_epoch
-        made.assignment_timestamp_ms = self.assignment_timestamp_ms
-        made.members = self.members.copy()
+        made.copy_common(self)
         made.topology, made.validated_epoch = self.topology, self.validated_epoch
         made.assignment_configs = self.assignment_configs
         made.targets = dict(self.targets)
@@ -419,15 +406,6 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         reconciled = all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values())
         has_members = bool(self.members)
         return STREAMS_GROUP_STATES[has_members, is_valid, self.epoch > self.assignment_epoch, reconciled]
-
-    def member(self, member_id: str) -> StreamsMember:
-        """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
-        member = self.members.get(member_id)
-        if member is None:
-            raise KafkaError(
-                Error.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        return member
 
     def static_member(self, instance_id: str) -> StreamsMember | None:
         member_id = self.static_members.get(instance_id)
@@ -468,14 +446,7 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
         Kafka: `StreamsGroup.validateOffsetCommit`.
         """
         epoch = committer.generation
-        if epoch < 0 and self.is_empty:
-            return
-        if (
-            request.in_transaction
-            and epoch == NO_EPOCH
-            and not committer.member_id
-            and committer.instance_id is None
-        ):
+        if self.takes_commit_of_anybody(committer, request):
             return
         member = self.member(committer.member_id)
         if not request.in_transaction and request.version < STREAMS_MEMBER_VERSION:
@@ -505,23 +476,8 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
     def check_offset_deletion(self) -> None:
         """Always, of topics that it doesn't read."""
 
-    def check_deletion(self) -> None:
-        if not self.is_empty:
-            raise KafkaError(Error.NON_EMPTY_GROUP)
-
-    def retention_start(self) -> RetentionStart:
-        return lambda offset: offset.commit_timestamp_ms
-
     def tombstones(self) -> list[AnyRecord]:
         return streams_group_tombstones(self.group_id, self.members)
-
-    def listed(self) -> ListedGroup:
-        return ListedGroup(
-            group_id=self.group_id,
-            protocol_type=STREAMS_TYPE,
-            group_state=self.state.value,
-            group_type=STREAMS_TYPE,
-        )
 
     # --- applying records -----------------------------------------------------------------------------------
 
@@ -559,10 +515,6 @@ class StreamsGroup(AssignedGroup[StreamsMember]):
 # what isn't there are passed over, and a group's end takes along what nobody has taken away.
 
 
-def ends_streams_group(record: StreamsGroupRecord) -> bool:
-    return record.value is None and isinstance(record.key, messages.StreamsGroupMetadataKey)
-
-
 def apply(group: StreamsGroup, record: StreamsGroupRecord) -> None:
     """Change a group by one of its records, but for the one that ends it."""
     group.changes += 1
@@ -587,14 +539,6 @@ def _member(group: StreamsGroup, key: Any, value: Any) -> None:
         group.remove(key.member_id)
     else:
         group.put(_known(group, key.member_id).with_metadata(value))
-
-
-def _target_epoch(group: StreamsGroup, key: Any, value: Any) -> None:
-    if value is None:
-        group.assignment_epoch, group.assignment_timestamp_ms = NO_EPOCH, 0
-    else:
-        group.assignment_epoch = value.assignment_epoch
-        group.assignment_timestamp_ms = value.assignment_timestamp
 
 
 def _target(group: StreamsGroup, key: Any, value: Any) -> None:
@@ -626,7 +570,7 @@ _APPLY: dict[type, Callable[[StreamsGroup, Any, Any], None]] = {
     messages.StreamsGroupMetadataKey: _group,
     messages.StreamsGroupTopologyKey: _topology,
     messages.StreamsGroupMemberMetadataKey: _member,
-    messages.StreamsGroupTargetAssignmentMetadataKey: _target_epoch,
+    messages.StreamsGroupTargetAssignmentMetadataKey: apply_target_epoch,
     messages.StreamsGroupTargetAssignmentMemberKey: _target,
     messages.StreamsGroupCurrentMemberAssignmentKey: _assignment,
 }

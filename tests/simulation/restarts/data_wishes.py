@@ -23,8 +23,7 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.records.records import build_batch
+from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch
 from tests.simulation.restarts.nodes import GROUP, TRANSACTION, Nodes
 from tests.simulation.restarts.wishes import Wish, Wishes, wish
 

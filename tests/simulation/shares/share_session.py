@@ -20,8 +20,7 @@ from protocol.messages.share_fetch import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from protocol.records.batch import walk_batches
-from protocol.records.records import read_records
+from protocol.records.batch import read_records, walk_batches
 from tests.simulation.shares.deliveries import Acknowledgement, Deliveries, Delivery, Session
 from tests.simulation.wire_client import NoAnswer, WireClient
 from tests.simulation.work import Place

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.peers.own_cluster import CHECK_S, MOST_LEAVE_S, ControlledShutdown
 from protocol.errors import Error, KafkaError
 from tests.support.controller_channel import Timers

@@ -10,8 +10,7 @@ import pytest
 
 from broker.controller.registration import BrokerIncarnation
 from broker.coordination.producer_id_blocks import ProducerIdBlocks
-from broker.network.later import Later
-from broker.network.turns import Turns
+from broker.network.turns import Later, Turns
 from broker.peers.controller_channel import LONGEST_WAIT_S, TopicCreationRequests
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.network.answers import CloseConnectionError, ForwardedRequest
-from broker.network.later import Later
+from broker.network.turns import Later
 from broker.peers.controller_channel import (
     FORWARDED,
     FORWARDING_TIMEOUT_MS,

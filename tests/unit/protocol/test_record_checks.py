@@ -7,7 +7,7 @@ import pytest
 from protocol.errors import Error, KafkaError
 from protocol.records import checks as record_errors
 from protocol.records import compression
-from protocol.records.batch import crc_is_valid, patch_crc, read_header
+from protocol.records.batch import build_batch, crc_is_valid, patch_crc, read_header, read_records
 from protocol.records.checks import (
     CheckedBatch,
     RecordRules,
@@ -16,7 +16,6 @@ from protocol.records.checks import (
     check_shape,
     validate,
 )
-from protocol.records.records import build_batch, read_records
 from protocol.records.validation_budget import LITTLE, TooMuchEffortError
 from tests.support.record_bytes import NOW_MS, batch, record
 

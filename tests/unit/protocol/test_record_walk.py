@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.records.batch import CorruptRecordError, read_header
+from protocol.records.batch import CorruptRecordError, build_batch, parse_records, read_header
 from protocol.records.checks import RecordSizeVarintError, RecordsShape, walk_records
-from protocol.records.records import build_batch, parse_records
 from tests.support.examples import TIMES
 from tests.support.record_bytes import record, varint
 

@@ -3,21 +3,18 @@ import struct
 import pytest
 
 from protocol.records.batch import (
+    COMMIT,
     LOG_APPEND_TIME,
     CorruptRecordError,
-    UnsupportedMagicError,
-    crc_is_valid,
-    read_header,
-)
-from protocol.records.records import (
-    COMMIT,
     Record,
+    UnsupportedMagicError,
     build_batch,
-    build_control_batch,
     build_end_txn_marker,
     compression,
+    crc_is_valid,
     read_control_type,
     read_coordinator_epoch,
+    read_header,
     read_records,
 )
 from tests.support.rebuilt_batches import rebuild_batch
@@ -59,7 +56,7 @@ def test_the_largest_timestamp_of_records_without_one_is_minus_one() -> None:
 
 
 def test_a_control_batch_holds_any_key_and_value() -> None:
-    built = build_control_batch(b"\0\0\0\2", b"value", timestamp=NOW_MS, base_offset=3, leader_epoch=4)
+    built = build_batch([(NOW_MS, b"\0\0\0\2", b"value", ())], base_offset=3, leader_epoch=4, control=True)
     header = read_header(built)
     assert header.is_control
     assert not header.is_transactional

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from broker.network import turns
-from broker.network.later import Later
-from broker.network.turns import Turns
+from broker.network.turns import Later, Turns
 from broker.replicas.append_records import AwaitedAppend
 from protocol.errors import Error
 from protocol.messages.produce import PartitionProduceResponse

@@ -11,8 +11,7 @@ from random import Random
 import pytest
 
 from protocol.errors import Error, KafkaError
-from protocol.records.batch import walk_batches
-from protocol.records.records import read_marker
+from protocol.records.batch import read_marker, walk_batches
 from storage.indexes import AbortedTxn, TransactionIndex
 from storage.log import aborted, reads
 from storage.log.log_state import LogState

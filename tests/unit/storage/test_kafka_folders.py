@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocol.records.batch import walk_batches
-from protocol.records.records import ABORT, read_control_type, read_records
+from protocol.records.batch import ABORT, read_control_type, read_records, walk_batches
 from storage.checkpoints import HIGH_WATERMARK_FILE, read_offsets, read_partition_metadata
 from storage.directory.log_directory import METADATA_TOPIC, LogDirectory, PartitionFolder
 from storage.log.log_config import LogConfig

@@ -9,8 +9,7 @@ import pytest
 
 from protocol.errors import Error, KafkaError
 from protocol.records import compression
-from protocol.records.batch import BatchHeader
-from protocol.records.records import build_batch
+from protocol.records.batch import BatchHeader, build_batch
 from protocol.records.validation_budget import LITTLE, TooMuchEffortError
 from storage.log import reads as lookups
 from storage.log.partition_log import PartitionLog, TimestampOffset

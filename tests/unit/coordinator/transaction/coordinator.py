@@ -170,7 +170,7 @@ class Coordinator:
     def put(self, state: TransactionState, producer_id: int, epoch: int, **fields: object) -> None:
         """The id "x" as it is after a record of this state, whatever came before; T0 is in an open transaction."""
         is_open = state not in (0, 4, 5, 6)
-        self.shard.apply(
+        self.shard._manager.apply(
             "x",
             replace(TransitMetadata(
                 state, producer_id, producer_id, -1, epoch, -1, TIMEOUT_MS, {T0: None} if is_open else {},

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator.transaction.state_manager import decode_record, encode_key, encode_value
-from protocol.records.batch import read_header
-from protocol.records.records import Record, read_records
+from protocol.records.batch import Record, read_header, read_records
 from tests.support.kafka_folders import NAMES, unpack
 
 

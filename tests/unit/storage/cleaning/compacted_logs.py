@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from protocol.records.batch import BatchHeader, crc_is_valid, read_header
-from protocol.records.records import Record, build_batch, read_records
+from protocol.records.batch import BatchHeader, Record, build_batch, crc_is_valid, read_header, read_records
 from storage.log.partition_log import AppendResult, PartitionLog
 from tests.support.disk import files
 from tests.support.partition_logs import NOW_MS, append, open_log

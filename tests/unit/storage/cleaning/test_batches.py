@@ -8,8 +8,8 @@ import pytest
 from protocol.records import compression
 from protocol.records.batch import (
     BATCH_OVERHEAD,
+    build_batch,
 )
-from protocol.records.records import build_batch
 from storage.log.partition_log import PartitionLog
 from storage.producer_state import CachedBatch, Producer
 from tests.support.cleaning import clean_log, plan_of

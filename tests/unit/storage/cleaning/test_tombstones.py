@@ -4,8 +4,11 @@ from pathlib import Path
 
 from protocol.records.batch import (
     BATCH_OVERHEAD,
+    append_record,
+    build_batch,
+    read_records,
+    seal_batch,
 )
-from protocol.records.records import append_record, build_batch, read_records, seal_batch
 from storage.log.partition_log import PartitionLog
 from tests.support.cleaning import clean_log
 from tests.support.partition_logs import NOW_MS, append, batches

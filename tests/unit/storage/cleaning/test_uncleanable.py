@@ -10,11 +10,13 @@ from protocol.records.batch import (
     BATCH_OVERHEAD,
     CRC_POS,
     DELETE_HORIZON_BIT,
+    append_record,
+    build_batch,
     compute_crc,
     patch_crc,
     read_header,
+    seal_batch,
 )
-from protocol.records.records import append_record, build_batch, seal_batch
 from storage.cleaning.cleaned_files import CleanedFiles
 from storage.cleaning.plan import UncleanableError
 from storage.log.partition_log import PartitionLog

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from protocol.records.records import build_batch
+from protocol.records.batch import build_batch
 from storage.cleaning.cleaner import clean
 from storage.cleaning.plan import CleanedSegment
 from storage.files import SEGMENT_SUFFIXES
