@@ -63,11 +63,10 @@ group.share.min.record.lock.duration.ms=1000
 group.share.min.session.timeout.ms=500
 share.coordinator.snapshot.update.records.per.snapshot=5
 """,
-    # dead letter queues of any name, made where they are missing
+    # dead letter queues, which are made where they are missing
     "dead_letters": _COMMON
     + """\
 errors.deadletterqueue.auto.create.topics.enable=true
-errors.deadletterqueue.topic.name.prefix=
 group.share.assignment.interval.ms=0
 group.share.min.record.lock.duration.ms=1000
 """,

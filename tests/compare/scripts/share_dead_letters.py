@@ -25,7 +25,23 @@ from ..share_state_requests import read, share_records_of
 GROUP, TOPIC, SET = 32, 2, 0
 QUEUE = "errors.deadletterqueue.topic.name"
 COPIES = "errors.deadletterqueue.copy.record.enable"
-ENABLED = {"errors_deadletterqueue_group_enable": "true"}
+ENABLE = "errors.deadletterqueue.group.enable"
+
+
+def _queue(play: Play, suffix: str, *, enabled: bool = True) -> Topic:
+    """A topic whose replicas aren't compared batch by batch: Kafka writes together what is rejected meanwhile."""
+    name = f"dlq.{play.name(suffix)}"
+    placed = [{"partition_index": 0, "broker_ids": [1, 2, 3]}]
+    topic = {
+        "name": name,
+        "num_partitions": -1 if play.on_cluster else 1,
+        "replication_factor": -1 if play.on_cluster else 1,
+        "assignments": placed if play.on_cluster else [],
+        "configs": [{"name": ENABLE, "value": str(enabled).lower()}],
+    }
+    (created,) = play.quietly("CreateTopics", 7, {"topics": [topic], "timeout_ms": 20_000}).topics
+    play.until_there(name)
+    return Topic(name, bytes(created.topic_id))
 
 
 def _with_queue(play: Play, group: str, queue: str, *, copies: bool = False) -> None:
@@ -84,7 +100,7 @@ def _until_archived(play: Play, group: str, topic: Topic, first: int, last: int,
 def what_goes_there(play: Play) -> None:
     """Rejected, and delivered too often: told apart or not, by an answer, by a session's end, by a lock's."""
     topic = play.topic("t")
-    queue = play.topic("q", **ENABLED)
+    queue = _queue(play, "q")
     group = share_group(play, "g", (topic, 0), delivery_count_limit="2", record_lock_duration_ms="30000")
     _with_queue(play, group, queue.name)
     produce_batches(play, topic, 1, 3, 3, 3, 3)
@@ -111,7 +127,7 @@ def what_goes_there(play: Play) -> None:
 @script(properties="dead_letters", needs=NEEDS)
 def originals(play: Play) -> None:
     topic = play.topic("t", partitions=2)
-    queue = play.topic("q", **ENABLED)
+    queue = _queue(play, "q")
     group = share_group(play, "g", (topic, 1))
     _with_queue(play, group, queue.name, copies=True)
     produce_batches(play, topic, 3, 3, partition=1)
@@ -126,18 +142,18 @@ def originals(play: Play) -> None:
 def without_a_queue(play: Play) -> None:
     """Where there is none, or it can't be one, the record is archived all the same; a missing one is made."""
     topic = play.topic("t")
-    closed = play.topic("closed")
+    closed = _queue(play, "closed", enabled=False)
     group = share_group(play, "g", (topic, 0))
-    made = play.name("made")
+    made = f"dlq.{play.name('made')}"
     member = ShareConsumer(play, group, topic, "m")
     produce_batches(play, topic, 1, 1, 1, 1)
     member.fetch("all of it", batch_size=1)
-    for offset, name in enumerate((closed.name, "no topic's name", made)):
+    for offset, name in enumerate((closed.name, "dlq. no name", "undead", made)):
         _with_queue(play, group, name)
         member.ack(f"rejected, for {name}", (offset, offset, REJECT))
         _until_archived(play, group, topic, offset, offset)
     play.note("in the closed one", _queued(play, closed))
-    asked = described(resource(TOPIC, made, "errors.deadletterqueue.group.enable", "message.timestamp.type"))
+    asked = described(resource(TOPIC, made, ENABLE, "message.timestamp.type"))
     play.ask("the one that was made", "DescribeConfigs", 4, asked)
     play.note("written", share_records_of(play, group, topic))
 
@@ -146,7 +162,7 @@ def without_a_queue(play: Play) -> None:
 def a_kill(play: Play) -> None:
     """What is rejected is in the queue once the broker is there again, whatever was done of it, and nothing else is."""
     topic = play.topic("t")
-    queue = play.topic("q", **ENABLED)
+    queue = _queue(play, "q")
     group = share_group(play, "g", (topic, 0))
     _with_queue(play, group, queue.name)
     produce_batches(play, topic, *[2] * 10)
