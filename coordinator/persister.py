@@ -25,7 +25,7 @@ class StateBatch(NamedTuple):
     first_offset: int
     last_offset: int
     delivery_state: int
-    """0 available, 2 acknowledged, 4 archived. What is acquired isn't durable."""
+    """0 available, 2 acknowledged, 3 archiving, 4 archived. What is acquired isn't durable."""
     delivery_count: int
 
 

@@ -18,6 +18,7 @@ from broker.handlers import CONTROLLER_HANDLERS, HANDLERS  # noqa: E402
 from coordinator.group.streams.states import STREAMS_GROUP_STATES, TASK_STEPS, StreamsMemberState  # noqa: E402
 from coordinator.share_partition.states import (  # noqa: E402
     ACKNOWLEDGED_AS,
+    ARCHIVED,
     ARCHIVING,
     ENTERED_FROM,
     ON_INITIALIZE,
@@ -114,12 +115,12 @@ def _name(state: RecordState) -> str:
 
 
 def share_record_moves() -> str:
-    """The legal moves of a record that a share group has in flight, but for those by ARCHIVING, which nothing takes."""
+    """The legal moves of a record that a share group has in flight, but for those from ARCHIVING that nothing takes."""
     moves = [
         f"    {_name(source)} --> {_name(target)}\n"
         for target, sources in ENTERED_FROM.items()
         for source in sorted(sources)
-        if ARCHIVING not in (source, target)
+        if source is not ARCHIVING or target is ARCHIVED
     ]
     return "```mermaid\nstateDiagram-v2\n    [*] --> Acquired\n" + "".join(moves) + "```\n"
 

@@ -171,6 +171,11 @@ def serves_share_groups(image: ClusterImage) -> bool:
     return image.features.get(SHARE_VERSION, 0) >= 1
 
 
+def has_dead_letter_queues(image: ClusterImage) -> bool:
+    """Whether that level has dead letter queues (KIP-1191; Kafka: `ShareVersion.supportsShareGroupDLQ`)."""
+    return image.features.get(SHARE_VERSION, 0) >= 2
+
+
 class BrokerIncarnation(NamedTuple):
     """One run of a broker: its node id, and the epoch that its registration was given."""
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from broker.config.broker_config import BrokerConfig
-    from broker.controller.image import ClusterImage
     from broker.controller.metadata_log import MetadataLog
     from broker.controller.topic_requests import TopicRequests
     from broker.coordination.hosted_shards import HostedShards, PartitionRuntime
@@ -55,7 +54,8 @@ class Coordinators:
         """`failed` is told of an error of ours."""
         image = metadata.image
         self._is_silent = False
-        self._new_shares = partial(_new_shares, config, image, partitions, timers, clock, turns, failed)
+        parts = (node_id, config, image, partitions, topics.create_unasked, clock, scheduler, turns, failed)
+        self._new_shares = partial(_new_shares, timers, (*parts, cluster.dead_letters()))
         self.producer_ids = ProducerIds(cluster.allocate_producer_ids)
         self.share_states = ShareStates(config, partitions, scheduler, runtime_of, image)
         elsewhere = cluster.share_states()
@@ -140,16 +140,11 @@ class Coordinators:
         self.share_states.hosted.unload()
 
 
-def _new_shares(
-    config: BrokerConfig,
-    image: ClusterImage,
-    partitions: Partitions,
-    timers: LoopTimers,
-    clock: Clock,
-    turns: Turns,
-    failed: Failed,
-    persister: Persister,
-) -> SharePartitionManager:
+def _new_shares(timers: LoopTimers, parts: tuple[Any, ...], persister: Persister) -> SharePartitionManager:
+    """`parts`: those of `DeadLetterQueues`, of which share partitions need most as well."""
+    from broker.shares.dead_letters import DeadLetterQueues
     from broker.shares.share_partition_manager import manager_of
 
-    return manager_of(config, image, partitions, persister, timers, clock, turns, failed)
+    _, config, image, partitions, _, clock, _, turns, failed, _ = parts
+    queues = DeadLetterQueues(*parts)
+    return manager_of(config, image, partitions, persister, timers, clock, turns, failed, queues)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from broker.network.endpoints import Address, Endpoints
     from broker.quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
+    from broker.shares.dead_letters import ProduceElsewhere
     from coordinator.ports import Markers
     from protocol.wire.schema import Message
 
@@ -287,6 +288,10 @@ class JoinedCluster:
     def share_states(self) -> AskShareStates:
         """See `Cluster`."""
         return self._others.share_states()
+
+    def dead_letters(self) -> ProduceElsewhere:
+        """See `Cluster`."""
+        return self._others.dead_letters()
 
     def latest_offsets(self) -> AskLatestOffset:
         """See `Cluster`."""

@@ -23,6 +23,7 @@ from broker.peers.replica_fetchers import ReplicaFetchers
 from broker.replicas.fetching import FetchSettings
 from protocol.errors import Error, KafkaError, error_of, tell_each
 from protocol.messages.offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from broker.fault_handler import FaultHandler
     from broker.quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
+    from broker.shares.dead_letters import Produced, ProduceElsewhere
     from coordinator.ports import MarkerAnswers, Markers, TxnMarker
     from coordinator.transaction.producer_ids import TransactionalProducer
     from protocol.topic_partition import TopicPartition
@@ -222,6 +224,74 @@ def _offsets_answered(asked: Sequence[_AskedFor], answer: Any) -> None:
         log,
         "somebody can't be told where a partition ends",
     )
+
+
+# --- Dead letters, of share groups' records, to the leaders of their queues (`ShareGroupDLQStateManager`) -----
+
+_ALL_IN_SYNC = -1
+_PRODUCE_TIMEOUT_MS = 30_000
+MOST_PRODUCED_BYTES = 8 << 20
+"""So many bytes of record batches are in one request, or one batch."""
+
+
+class DeadLetterChannels:
+    """To the leaders of partitions."""
+
+    def __init__(self, channels: Callable[..., BrokerChannels[Produced]]) -> None:
+        self._channels = channels(
+            request_of=_produce_request, answered=_produce_answered, together=_produced_together
+        )
+
+    def produce(self, node_id: int, produced: Produced) -> None:
+        """See `ProduceElsewhere`."""
+        self._channels.say(node_id, produced)
+
+    def stop(self) -> None:
+        """Nobody is told of anything any more."""
+        self._channels.stop()
+
+
+def _produced_together(produced: Sequence[Produced]) -> int:
+    """How many of the first go in one request: one batch for a partition, as the rules of Produce are."""
+    seen = set()
+    size = 0
+    for count, each in enumerate(produced):
+        size += len(each.batch)
+        if (each.topic_id, each.partition) in seen or (count and size > MOST_PRODUCED_BYTES):
+            return count
+        seen.add((each.topic_id, each.partition))
+    return len(produced)
+
+
+def _produce_request(produced: Sequence[Produced]) -> ProduceRequest:
+    by_topic: dict[bytes, TopicProduceData] = {}
+    for each in produced:
+        topic = by_topic.get(each.topic_id)
+        if topic is None:
+            topic = by_topic[each.topic_id] = TopicProduceData(
+                name=each.name, topic_id=each.topic_id, partition_data=[]
+            )
+        data = PartitionProduceData(index=each.partition, records=memoryview(each.batch))
+        topic.partition_data.append(data)
+    return ProduceRequest(acks=_ALL_IN_SYNC, timeout_ms=_PRODUCE_TIMEOUT_MS, topic_data=[*by_topic.values()])
+
+
+def _produce_answered(produced: Sequence[Produced], answer: Any) -> None:
+    told: dict[tuple[bytes | str, int], Error] = {}
+    otherwise = Error.UNKNOWN_SERVER_ERROR
+    if isinstance(answer, KafkaError):
+        otherwise = answer.error
+    else:
+        for topic in answer.responses:
+            for found in topic.partition_responses:
+                for named in (topic.topic_id, topic.name):
+                    told[named, found.index] = error_of(found.error_code)
+
+    def tell(each: Produced) -> None:
+        by_name = told.get((each.name, each.partition), otherwise)
+        each.then(told.get((each.topic_id, each.partition), by_name))
+
+    tell_each(produced, tell, log, "a share partition can't be told of its dead letters")
 
 
 # --- Markers for partitions that other brokers lead ---------------------------------------------------------
@@ -532,6 +602,11 @@ class OtherBrokers:
         channels = ShareStateChannels(self._channels("share-state-persister"))
         self._to_stop.append(channels.stop)
         return channels.ask
+
+    def dead_letters(self) -> ProduceElsewhere:
+        channels = DeadLetterChannels(self._channels("dead-letters"))
+        self._to_stop.append(channels.stop)
+        return channels.produce
 
     def latest_offsets(self) -> AskLatestOffset:
         channels = LatestOffsetChannels(self._channels("latest-offsets"))

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from broker.peers.peer import PeerReply
     from broker.quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
+    from broker.shares.dead_letters import ProduceElsewhere
     from coordinator.ports import Markers
     from protocol.wire.schema import Message
 
@@ -81,6 +82,9 @@ class Cluster(Protocol):
 
     def share_states(self) -> AskShareStates | None:
         """The way to the share coordinators on other nodes; None where there are none."""
+
+    def dead_letters(self) -> ProduceElsewhere | None:
+        """The way to leaders on other nodes, for dead letters; None where there are none."""
 
     def latest_offsets(self) -> AskLatestOffset | None:
         """The way to leaders on other nodes; None where there are none."""
@@ -319,6 +323,10 @@ class OwnCluster:
     def share_states(self) -> AskShareStates | None:
         """See `Cluster`."""
         return None if self._others is None else self._others.share_states()
+
+    def dead_letters(self) -> ProduceElsewhere | None:
+        """See `Cluster`."""
+        return None if self._others is None else self._others.dead_letters()
 
     def latest_offsets(self) -> AskLatestOffset | None:
         """See `Cluster`."""

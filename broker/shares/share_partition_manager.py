@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from broker.config.group_config import group_number, group_values
 from broker.controller.image import GROUP_RESOURCE
+from broker.controller.registration import has_dead_letter_queues
 from broker.replicas.leader import Leader
 from broker.replicas.replica import WaitingFetches
 from broker.replicas.searches_by_time import search_by_time
+from broker.shares.dead_letters import TOPIC_NAME, DeadLetterQueues
 from broker.shares.member_lines import MemberLines
 from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache
-from coordinator.share_partition.ports import ShareSettings
+from coordinator.share_partition.ports import ShareSettings, bury_nothing
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.waiting import Pause, Waiting, turn
@@ -47,8 +49,11 @@ _DURATION = re.compile(
 )
 
 
-def share_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareSettings:
-    """The group's own, within the broker's bounds, or the broker's."""
+def share_settings(
+    config: BrokerConfig, overrides: Mapping[str, str], *, has_dead_letters: bool = False
+) -> ShareSettings:
+    """The group's own, within the broker's bounds, or the broker's. `has_dead_letters`: whether the cluster has dead
+    letter queues."""
     if not overrides:  # as most have, and each fetch asks several times
         return ShareSettings(
             record_lock_duration_ms=config.get_int("group.share.record.lock.duration.ms"),
@@ -63,6 +68,7 @@ def share_settings(config: BrokerConfig, overrides: Mapping[str, str]) -> ShareS
         renew_acknowledge_enable=bool(values["share.renew.acknowledge.enable"]),
         auto_offset_reset=str(values["share.auto.offset.reset"]),
         read_committed=values["share.isolation.level"] == "read_committed",
+        dead_letter_topic=str(values[TOPIC_NAME]) if has_dead_letters else "",
     )
 
 
@@ -150,7 +156,7 @@ AcknowledgedPartitions = dict[ShareKey, KafkaError | None]
 class LedSharePartition:
     """A share partition, the partition that it is of, and who waits for it."""
 
-    __slots__ = ("leader", "loss", "partition", "share", "waiting")
+    __slots__ = ("is_unused", "leader", "loss", "partition", "share", "waiting")
 
     def __init__(self, partition: Partition, leader: Leader) -> None:
         self.partition = partition
@@ -158,6 +164,8 @@ class LedSharePartition:
         self.waiting = WaitingFetches()
         self.share: SharePartition
         self.loss: CommitWaiter | None = None
+        self.is_unused = False
+        """Whether it is to be dropped once it has buried what is dead."""
 
     @property
     def is_led(self) -> bool:
@@ -178,8 +186,10 @@ class SharePartitionManager:
         most_sessions: int,
         carry_out: Callable[[Waiting[None]], None],
         turn_is_over: Callable[[], bool],
+        dead_letters: DeadLetterQueues | None = None,
     ) -> None:
         """`carry_out`: steps that nobody waits for, in turns; `turn_is_over`: as that of MemberLines."""
+        self._dead_letters = dead_letters
         self.sessions = ShareSessionCache(most_sessions, self._sessions_lost, self.forget)
         self.lines = MemberLines(carry_out, turn_is_over, self._out_of_line)
         self._given_back_of: set[str] = set()
@@ -226,6 +236,7 @@ class SharePartitionManager:
         if self._count >= MANY_SHARE_PARTITIONS and not self._is_dropping_unused:
             self._carry_out(self._dropping_unused())
         led = LedSharePartition(partition, leader)
+        queues = self._dead_letters
         led.share = SharePartition(
             group_id,
             key[0],
@@ -235,7 +246,8 @@ class SharePartitionManager:
             persister=self._persister,
             settings=partial(self.settings_of, group_id),
             reset_offset=partial(self._reset_offset, group_id, partition),
-            changed=partial(self.wake, led),
+            changed=partial(self._moved, led),
+            bury=bury_nothing if queues is None else partial(queues.bury, led),
         )
         self._groups.setdefault(group_id, {})[key] = led
         self._count += 1
@@ -291,7 +303,10 @@ class SharePartitionManager:
                     await turn()
                 if self._is_used(group_id):
                     break
-                self.drop(led)
+                if led.share.burying:
+                    led.is_unused = True  # else what is in its queue would come there once more
+                else:
+                    self.drop(led)
 
     def _is_used(self, group_id: str) -> bool:
         return self.sessions.has_any(group_id) or self.lines.has_any(group_id)
@@ -320,6 +335,13 @@ class SharePartitionManager:
             self._is_dropping_unused = False
 
     # --- waking ---------------------------------------------------------------------------------------------
+
+    def _moved(self, led: LedSharePartition) -> None:
+        self.wake(led)
+        if led.is_unused and not led.share.burying:
+            led.is_unused = False
+            if not self._is_used(led.share.group_id):
+                self.drop(led)
 
     def wake(self, led: LedSharePartition) -> None:
         """Fetches that wait for it may find something. One that does frees other partitions, for others: they are woken
@@ -446,16 +468,19 @@ def manager_of(
     clock: Clock,
     turns: Turns,
     failed: Callable[[BaseException], None],
+    dead_letters: DeadLetterQueues | None = None,
 ) -> SharePartitionManager:
     """That of a node, by the settings of the cluster's groups. `failed` learns of broken invariants."""
 
     @lru_cache(100)  # each fetch asks several times
-    def own_settings(generation: int, overrides: tuple[tuple[str, str], ...]) -> ShareSettings:
-        return share_settings(config, dict(overrides))
+    def own_settings(
+        generation: int, has_queues: bool, overrides: tuple[tuple[str, str], ...]
+    ) -> ShareSettings:
+        return share_settings(config, dict(overrides), has_dead_letters=has_queues)
 
     def settings_of(group_id: str) -> ShareSettings:
         overrides = image.configs.get((GROUP_RESOURCE, group_id), {})
-        return own_settings(config.generation, tuple(overrides.items()))
+        return own_settings(config.generation, has_dead_letter_queues(image), tuple(overrides.items()))
 
     def carry_out(steps: Waiting[None]) -> None:
         turns.carry_out(steps, failed)
@@ -470,6 +495,7 @@ def manager_of(
         most_sessions,
         carry_out,
         lambda: turns.is_over,
+        dead_letters,
     )
 
 

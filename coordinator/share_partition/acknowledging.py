@@ -16,12 +16,14 @@ from coordinator.share_partition.in_flight_records import (
     InFlightRecords,
     InFlightState,
     Locks,
+    dead_state,
 )
-from coordinator.share_partition.ports import ShareSettings
+from coordinator.share_partition.ports import EXHAUSTED, REJECTED, DeadLetter, ShareSettings
 from coordinator.share_partition.states import (
     ACKNOWLEDGED_AS,
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     TERMINAL,
     AcknowledgeType,
@@ -45,10 +47,12 @@ _NO_RENEWAL = "Renewing acquisition locks is not enabled for the group."
 class Changes:
     """What was begun, and isn't written yet."""
 
-    def __init__(self, records: InFlightRecords, delivery_limit: int) -> None:
+    def __init__(self, records: InFlightRecords, settings: ShareSettings) -> None:
         self._records = records
-        self.delivery_limit = delivery_limit
-        self._begun: list[tuple[InFlightState, StateBatch]] = []
+        self._settings = settings
+        self._begun: list[tuple[InFlightState, StateBatch, RecordState]] = []  # and what was to become of it
+        self.dead: list[DeadLetter] = []
+        """What is to be buried, once they are complete."""
 
     def __bool__(self) -> bool:
         return bool(self._begun)
@@ -56,24 +60,30 @@ class Changes:
     @property
     def written(self) -> list[StateBatch]:
         """What is to be written of them, one for each change."""
-        return [batch for _, batch in self._begun]
+        return [batch for _, batch, _ in self._begun]
 
     def begin(self, state: InFlightState, to: RecordState, first_offset: int, last_offset: int) -> None:
         """Of these offsets, which are acquired, and nothing is pending of them."""
-        begun = state.begin(to, self.delivery_limit)
+        settings = self._settings
+        begun = state.begin(to, settings.delivery_count_limit, dead_state(settings))
         assert begun, "what isn't acquired was acknowledged"
-        self._begun.append((state, StateBatch(first_offset, last_offset, state.state, state.delivery_count)))
+        self._begun.append(
+            (state, StateBatch(first_offset, last_offset, state.state, state.delivery_count), to)
+        )
         if state.is_terminal:
             self._records.terminal_count += self._records.count_from_start(first_offset, last_offset)
 
     def complete(self, *, is_written: bool) -> None:
         """All of them hold, or none."""
         records = self._records
-        for begun, batch in self._begun:
+        for begun, batch, to in self._begun:
             for first, last, state in begun.parts(batch.first_offset, batch.last_offset):
-                state.complete(is_written=is_written)
+                state.complete(is_written=is_written, exhausted=dead_state(self._settings))
                 if not is_written and batch.delivery_state in TERMINAL and not state.is_terminal:
                     records.terminal_count -= records.count_from_start(first, last)
+                if state.state is ARCHIVING:
+                    cause = REJECTED if is_written and to is ARCHIVING else EXHAUSTED
+                    self.dead.append(DeadLetter(first, last, state.delivery_count, cause))
                 if state.state is AVAILABLE:
                     records.may_have_available |= last >= records.start_offset
                     if first < records.start_offset:
@@ -202,7 +212,9 @@ class Acknowledgement:
 
     def _change(self, state: InFlightState, kind: int, first_offset: int, last_offset: int) -> None:
         if kind != AcknowledgeType.RENEW:
-            self._changes.begin(state, ACKNOWLEDGED_AS[kind], first_offset, last_offset)
+            rejects = kind == AcknowledgeType.REJECT
+            to = dead_state(self._settings) if rejects else ACKNOWLEDGED_AS[kind]
+            self._changes.begin(state, to, first_offset, last_offset)
             return
         if not self._settings.renew_acknowledge_enable:
             raise KafkaError(Error.INVALID_RECORD_STATE, _NO_RENEWAL)

@@ -22,10 +22,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from coordinator.share_partition.ports import ShareRuntime
+from coordinator.share_partition.ports import ShareRuntime, ShareSettings
 from coordinator.share_partition.states import (
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     ENTERED_FROM,
     TERMINAL,
@@ -105,6 +106,11 @@ def _nothing_is_held(lock: Lock) -> None:
     """Its share partition is gone."""
 
 
+def dead_state(settings: ShareSettings) -> RecordState:
+    """What becomes of a record that is rejected, or was delivered as often as it may be."""
+    return ARCHIVING if settings.dead_letter_topic else ARCHIVED
+
+
 # --- the state of offsets in a row ----------------------------------------------------------------------------
 
 NO_MEMBER = ""
@@ -176,13 +182,19 @@ class InFlightState:
         found.append((first, last_offset, part))
         return found
 
-    def move(self, to: RecordState, delivery_limit: int, member_id: str = NO_MEMBER) -> bool:
+    def move(
+        self,
+        to: RecordState,
+        delivery_limit: int,
+        member_id: str = NO_MEMBER,
+        exhausted: RecordState = ARCHIVED,
+    ) -> bool:
         """Change the state where that is legal; whether it was. What has been delivered as often as it may be is
-        archived instead of made available."""
+        `exhausted` instead of made available: ARCHIVED, or ARCHIVING where it goes to a dead letter queue."""
         if self._before is not None:
             return False
         if to is AVAILABLE and self.delivery_count >= delivery_limit:
-            to = ARCHIVED
+            to = exhausted
         if self.state not in ENTERED_FROM[to]:
             return False
         self.state = to
@@ -191,24 +203,25 @@ class InFlightState:
             self.delivery_count += 1
         return True
 
-    def begin(self, to: RecordState, delivery_limit: int) -> bool:
+    def begin(self, to: RecordState, delivery_limit: int, exhausted: RecordState = ARCHIVED) -> bool:
         """As `move`; it is pending until `complete`."""
         before = (self.state, self.member_id, delivery_limit)
-        if not self.move(to, delivery_limit):
+        if not self.move(to, delivery_limit, exhausted=exhausted):
             return False
         self._before = before
         return True
 
-    def complete(self, *, is_written: bool) -> None:
+    def complete(self, *, is_written: bool, exhausted: RecordState = ARCHIVED) -> None:
         """End what was begun: it holds, or all is as it was. What is taken back isn't its member's any more where its
-        lock's time is over meanwhile."""
+        lock's time is over meanwhile, and `exhausted` where that was its last delivery: in Kafka ARCHIVED at once, and
+        in no dead letter queue."""
         assert self._before is not None, "nothing was begun"
         (state, member_id, limit), self._before = self._before, None
         self._parted = None
         if is_written or self._is_archived_for_good:
             self.relock(None)
         elif self.lock is not None and self.lock.has_expired:
-            self.state = ARCHIVED if self.delivery_count >= limit else AVAILABLE
+            self.state = exhausted if self.delivery_count >= limit else AVAILABLE
             self.member_id = NO_MEMBER
             self.relock(None)
         else:
@@ -625,6 +638,23 @@ class InFlightRecords:
                     self._archive(batch.cut(run_first, run_last), count if counts else 0)
                     any_archived = True
         return any_archived
+
+    def archive_buried(self, first: int, last: int) -> None:
+        """What is ARCHIVING of these offsets is archived, and counts as terminal where it isn't before the start."""
+        floor = self.floor(first)
+        for batch in self.between(first if floor is None else floor.first_offset, last):
+            whole = batch.whole
+            if whole is not None:
+                if whole.state is not ARCHIVING:
+                    continue
+                if batch.is_within(first, last):
+                    self._archive(whole, self.count_from_start(batch.first_offset, batch.last_offset))
+                    continue
+                batch.split()
+            for run_first, run_last, state in batch.runs(first, last):
+                if state.state is ARCHIVING:
+                    count = self.count_from_start(run_first, run_last)
+                    self._archive(batch.cut(run_first, run_last), count)
 
     def _archive(self, state: InFlightState, count: int) -> None:
         state.archive()

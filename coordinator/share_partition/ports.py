@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -28,6 +28,33 @@ class ShareSettings(NamedTuple):
     auto_offset_reset: str = "latest"
     """latest, earliest, or by_duration:PnDTnHnMn.nS."""
     read_committed: bool = False
+    dead_letter_topic: str = ""
+    """What is rejected, or was delivered too often, goes there; empty: nowhere."""
+
+
+REJECTED = "Offset rejected by client."
+EXHAUSTED = "Offset delivery count exceeded the threshold."
+
+
+class DeadLetter(NamedTuple):
+    """Offsets in a row that are ARCHIVING, and what for (Kafka: `ShareGroupDLQRecordParameter`)."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    cause: str
+    """REJECTED or EXHAUSTED, as the dead letter queue has it."""
+
+
+Bury = Callable[[Sequence[DeadLetter], Callable[[DeadLetter], None]], None]
+"""Has them written to the dead letter queue. The second argument is called once with each, in the same call or later:
+it is there, or given up."""
+
+
+def bury_nothing(letters: Sequence[DeadLetter], done: Callable[[DeadLetter], None]) -> None:
+    """Without a dead letter queue: they are given up."""
+    for letter in letters:
+        done(letter)
 
 
 class FetchedBatch(NamedTuple):

@@ -7,6 +7,7 @@ given back. What is acquired and never written about comes back after a restart 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from coordinator.persister import NO_START_OFFSET, Persister, ShareState, StateBatch
 from coordinator.ports import WhenCommitted
@@ -20,17 +21,24 @@ from coordinator.share_partition.in_flight_records import (
     InFlightState,
     Lock,
     Locks,
+    dead_state,
 )
 from coordinator.share_partition.ports import (
+    EXHAUSTED,
+    REJECTED,
     AbortedFrom,
     AcquiredRecords,
+    Bury,
+    DeadLetter,
     FetchedBatch,
     ShareRuntime,
     ShareSettings,
+    bury_nothing,
 )
 from coordinator.share_partition.states import (
     ACQUIRED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     ON_INITIALIZE,
     RECORD_STATES,
@@ -74,6 +82,7 @@ class SharePartition:
         settings: Callable[[], ShareSettings],
         reset_offset: Callable[[Callable[[int | KafkaError], None]], None],
         changed: Callable[[], None],
+        bury: Bury = bury_nothing,
     ) -> None:
         """`reset_offset` says where to begin by the group's settings, now or later, or why nobody knows."""
         self.group_id = group_id
@@ -87,6 +96,9 @@ class SharePartition:
         self._settings = settings
         self._reset_offset = reset_offset
         self._changed = changed
+        self._bury = bury
+        self.burying = 0
+        """So many dead letters aren't in their queue yet, or aren't written as archived."""
         self._fetching: object | None = None
         self._was_refused = False
         self._is_expiring = False
@@ -143,6 +155,8 @@ class SharePartition:
             error = self._take(start, found)
         self.state = PartitionState.ACTIVE if error is None else PartitionState.FAILED
         then(error)
+        if error is None and found is not None:
+            self._bury_again(found)
 
     def _take(self, start: int, found: ShareState) -> KafkaError | None:
         """Begin with what was read; the error where that contradicts itself."""
@@ -196,6 +210,7 @@ class SharePartition:
         """
         self.state = PartitionState.FENCED
         self._locks.end()
+        self._bury = bury_nothing
         self._changed = _tell_nobody  # whoever was told holds this, and no cycle is to stay
 
     # --- fetching -------------------------------------------------------------------------------------------
@@ -279,12 +294,13 @@ class SharePartition:
         INVALID_RECORD_STATE, INVALID_REQUEST, and what `PERSISTER_ERRORS` says of the write.
         """
         settings = self._settings()
-        changes = Changes(self.records, settings.delivery_count_limit)
+        changes = Changes(self.records, settings)
         try:
             Acknowledgement(self.records, self._locks, settings, member_id, changes).run(batches)
         except KafkaError as error:
             changes.complete(is_written=False)
             then(error.as_value())
+            self._bury_each(changes.dead)
             return
         except BaseException:
             changes.complete(is_written=False)  # else it stays pending, and nobody is given it any more
@@ -293,7 +309,7 @@ class SharePartition:
 
     def release(self, member_id: str, then: WhenCommitted) -> None:
         """Give back all that this member has; `then` as in `acknowledge`."""
-        changes = Changes(self.records, self._settings().delivery_count_limit)
+        changes = Changes(self.records, self._settings())
         release(self.records, member_id, changes)
         self._finish(changes, then)
 
@@ -309,20 +325,24 @@ class SharePartition:
                 self.records.advance_start()
             then(error)
             self._changed()
+            self._bury_each(changes.dead)
 
         self._write(changes.written, written)
 
     def _lock_expired(self, lock: Lock) -> None:
         """What it held is available again. That is written, and doesn't wait for it: one write for each state, and for
         each offset that is told apart, as in Kafka."""
-        limit = self._settings().delivery_count_limit
+        settings = self._settings()
+        limit = settings.delivery_count_limit
         held, following = self._held_by(lock, limit)
         self._is_expiring = True  # who waits is to find all of it
         for first, last, state, size in held:
             records = self.records
             if state.state is not ACQUIRED or state.lock is not lock:
                 continue  # by the write before it
-            state.move(ARCHIVED if last < records.start_offset else AVAILABLE, limit)
+            state.move(
+                ARCHIVED if last < records.start_offset else AVAILABLE, limit, exhausted=dead_state(settings)
+            )
             state.relock(None)
             if state.state is AVAILABLE:
                 records.may_have_available = True
@@ -330,7 +350,11 @@ class SharePartition:
                 records.terminal_count += records.count_from_start(first, last)
             now, count = state.state, state.delivery_count
             for offset in range(first, last + 1, size):
-                self._write([StateBatch(offset, offset + size - 1, now, count)], self._expiry_written)
+                dead = None
+                if now is ARCHIVING:
+                    dead = DeadLetter(offset, offset + size - 1, count, EXHAUSTED)
+                batch = StateBatch(offset, offset + size - 1, now, count)
+                self._write([batch], partial(self._expiry_written, dead))
         self._is_expiring = False
         if following is None:
             self._changed()
@@ -387,11 +411,47 @@ class SharePartition:
                         first, state = start, batch.cut(start, last)
                     yield batch, first, last, state
 
-    def _expiry_written(self, error: KafkaError | None) -> None:
+    def _expiry_written(self, dead: DeadLetter | None, error: KafkaError | None) -> None:
         """Whatever came of the write."""
         self.records.advance_start()
         if not self._is_expiring:
             self._changed()
+        if dead is not None:
+            self._bury_each([dead])
+
+    # --- the dead letter queue (KIP-1191; Kafka: `initiateDLQAndArchive`) -----------------------------------
+    #
+    # What is ARCHIVING is durable as that before it is buried, and as ARCHIVED once it is: a kill in between has it
+    # buried once more. Nothing is buried twice otherwise, and nothing that a queue couldn't take comes again.
+
+    def _bury_again(self, found: ShareState) -> None:
+        """What was under way when it was loaded."""
+        limit = self._settings().delivery_count_limit
+        self._bury_each(
+            [
+                DeadLetter(first, last, count, EXHAUSTED if count >= limit else REJECTED)
+                for first, last, state, count in found.batches
+                if state == ARCHIVING
+            ]
+        )
+
+    def _bury_each(self, letters: Sequence[DeadLetter]) -> None:
+        if letters and self.is_active:
+            self.burying += len(letters)
+            self._bury(letters, self._buried)
+
+    def _buried(self, letter: DeadLetter) -> None:
+        if not self.is_active:
+            return  # whoever has it next buries it once more
+        first, last, count, _ = letter
+        self.records.archive_buried(first, last)
+
+        def written(error: KafkaError | None) -> None:
+            self.burying -= 1
+            self.records.advance_start()
+            self._changed()
+
+        self._write([StateBatch(first, last, ARCHIVED, count)], written)
 
 
 def _tell_nobody() -> None:

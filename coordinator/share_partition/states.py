@@ -18,7 +18,7 @@ class RecordState(IntEnum):
     AVAILABLE = 0
     ACQUIRED = 1
     ACKNOWLEDGED = 2
-    ARCHIVING = 3  # KIP-1191, of which 4.3 has no more than the number: nothing moves there
+    ARCHIVING = 3  # on its way to the group's dead letter queue (KIP-1191), where it has one
     ARCHIVED = 4
 
 

@@ -14,6 +14,7 @@ from confluent_kafka import (
     Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
+    KafkaError,
     KafkaException,
     TopicPartition,
 )
@@ -109,7 +110,14 @@ def filled(bootstrap: str, topic: str, partitions: int = 2, count: int = 10) -> 
 
 
 def committed(member: Member, topic: str, partition: int = 0) -> int:
-    (found,) = member.consumer.committed([TopicPartition(topic, partition)], timeout=PATIENCE_S)
+    while True:
+        try:
+            (found,) = member.consumer.committed([TopicPartition(topic, partition)], timeout=PATIENCE_S)
+            break
+        except KafkaException as error:
+            # librdkafka gives a request up by its own short time while it connects anew
+            if error.args[0].code() != KafkaError._TIMED_OUT_QUEUE:
+                raise
     assert found.error is None
     return int(found.offset)
 

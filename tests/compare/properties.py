@@ -65,6 +65,13 @@ group.share.min.record.lock.duration.ms=1000
 group.share.min.session.timeout.ms=500
 share.coordinator.snapshot.update.records.per.snapshot=5
 """,
+    # dead letter queues, which are made where they are missing
+    "dead_letters": _COMMON
+    + """\
+errors.deadletterqueue.auto.create.topics.enable=true
+group.share.assignment.interval.ms=0
+group.share.min.record.lock.duration.ms=1000
+""",
     # streams groups that are assigned at once, with few members and short times
     "streams": _COMMON
     + """\

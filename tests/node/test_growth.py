@@ -43,6 +43,8 @@ from tests.support.wire import Client, Outcome
 HOUSE = str(Path(broker.__file__).parents[1])
 FLOORS = tuple(f"{HOUSE}/{name}/" for name in ("broker", "coordinator", "protocol", "storage"))
 FEW, MANY = 2, 200
+TIMES = 4
+"""Where the machine is slow, others are let in between by the clock, which takes steps, too."""
 TOLERATED = 1.02
 INDEXED = 200
 """So many batches are more than lie between two entries of an index: among fewer there is less to be looked for."""
@@ -256,7 +258,7 @@ async def test_a_request_costs_the_same_however_much_there_is_beside(tmp_path: P
 
 
 async def steps(folder: Path, grow: Grow, count: int) -> dict[str, int]:
-    """Of each exchange, the second time that it is had."""
+    """Of each exchange, the least that it took from the second time on."""
     node = await coordinating(folder)
     try:
         client = Client(Straight(node))
@@ -267,11 +269,14 @@ async def steps(folder: Path, grow: Grow, count: int) -> dict[str, int]:
         found = {}
         for name, exchange in EXCHANGES.items():
             await exchange(node, client)
+            counts = []
+            for _ in range(TIMES):
+                await is_idle(node)
+                with Counted() as counted:
+                    await exchange(node, client)
+                counts.append(counted.steps)
             await is_idle(node)
-            with Counted() as counted:
-                await exchange(node, client)
-            await is_idle(node)
-            found[name] = counted.steps
+            found[name] = min(counts)
         return found
     finally:
         await node.stop()

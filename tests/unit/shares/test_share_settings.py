@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.controller.image import ClusterImage
+from broker.controller.registration import has_dead_letter_queues
 from broker.shares.share_partition_manager import duration_ms, share_settings
 from coordinator.share_partition.ports import ShareSettings
 from tests.support.whole_server import configured
@@ -56,3 +58,12 @@ def test_a_group_has_its_own(tmp_path: Path) -> None:
 )
 def test_a_duration(text: str, expected_ms: int) -> None:
     assert duration_ms(text) == expected_ms
+
+
+@pytest.mark.parametrize(("level", "topic"), [(0, ""), (1, ""), (2, "dlq.t")])
+def test_a_dead_letter_queue_is_of_share_version_two(tmp_path: Path, level: int, topic: str) -> None:
+    image = ClusterImage()
+    image.features["share.version"] = level
+    overrides = {"errors.deadletterqueue.topic.name": "dlq.t"}
+    settings = share_settings(configured(tmp_path), overrides, has_dead_letters=has_dead_letter_queues(image))
+    assert settings.dead_letter_topic == topic

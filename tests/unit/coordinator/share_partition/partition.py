@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from coordinator.share_partition.ports import AbortedFrom, AcquiredRecords, FetchedBatch, ShareSettings
+from coordinator.share_partition.ports import (
+    AbortedFrom,
+    AcquiredRecords,
+    DeadLetter,
+    FetchedBatch,
+    ShareSettings,
+)
 from coordinator.share_partition.share_partition import SharePartition
 from coordinator.share_partition.states import AcquireMode
 from protocol.errors import Error, KafkaError
@@ -16,6 +22,10 @@ TOPIC_ID = bytes(15) + b"\1"
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 AVAILABLE, ACQUIRED, ACKNOWLEDGED, _, ARCHIVED = range(5)
 LOCK_MS = 30_000
+
+
+def bury_nothing_more(letter: DeadLetter) -> None:
+    """Nothing was given to be buried."""
 
 
 class Shared:
@@ -37,6 +47,8 @@ class Shared:
         self.settings = ShareSettings(**settings)  # type: ignore[arg-type]
         self.reset = reset
         self.changes = 0
+        self.dead: list[DeadLetter] = []
+        self._buried: Callable[[DeadLetter], None] = bury_nothing_more
         self.partition = SharePartition(
             "g",
             TOPIC_ID,
@@ -47,6 +59,7 @@ class Shared:
             settings=lambda: self.settings,
             reset_offset=self._reset_offset,
             changed=self._changed,
+            bury=self._bury,
         )
         self.initialized: list[Error | None] = []
         self.initialize()
@@ -57,8 +70,9 @@ class Shared:
     def restarted(self) -> Shared:
         """A new leader, or the same one after a kill: only what is durable is known."""
         self.partition.fence()
-        again = Shared(persister=self.persister, runtime=self.runtime, reset=self.reset)
-        again.log, again.settings = self.log, self.settings
+        settings = self.settings._asdict()
+        again = Shared(persister=self.persister, runtime=self.runtime, reset=self.reset, **settings)
+        again.log = self.log
         return again
 
     def _reset_offset(self, then: Callable[[int | KafkaError], None]) -> None:
@@ -66,6 +80,16 @@ class Shared:
 
     def _changed(self) -> None:
         self.changes += 1
+
+    def _bury(self, letters: Sequence[DeadLetter], done: Callable[[DeadLetter], None]) -> None:
+        self.dead += letters
+        self._buried = done
+
+    def bury(self) -> None:
+        """All that is dead is in its queue."""
+        dead, self.dead = self.dead, []
+        for letter in dead:
+            self._buried(letter)
 
     def fetch(
         self,

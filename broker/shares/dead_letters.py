@@ -1,0 +1,397 @@
+"""The dead letter queues of share groups: what is rejected, or was delivered too often, is written to a topic (Kafka:
+`ShareGroupDLQStateManager`, `ShareGroupDLQRecordFetcher`, KIP-1191).
+
+Each share partition has a line; what stands in it together becomes one record batch, as far as the queue takes that,
+and the next one is begun once that is committed. A line is no longer than what the share partition may have in flight:
+what is ARCHIVING is. Originals are read as they are written, 1 MiB at a time.
+
+A queue takes a dead letter at least once: one whose answer is lost is written again. Conscious differences: a queue
+with too few replicas in sync, or whose disk has failed, is asked again, where Kafka gives up; and where an original
+doesn't fit into the queue its dead letter has headers alone, where Kafka writes none at all if it is by the headers
+that it doesn't fit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from broker.config.definitions import ConfigError
+from broker.config.group_config import parsed_group_value
+from broker.config.topic_config import log_config_of_topic
+from broker.controller.image import GROUP_RESOURCE, NO_LEADER
+from broker.network.turns import Later
+from broker.replicas.append_records import ALL_IN_SYNC, Appends, checking
+from protocol.errors import Error, KafkaError, error_of
+from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
+from protocol.records.batch import (
+    BATCH_OVERHEAD,
+    CorruptRecordError,
+    Record,
+    append_record,
+    build_batch,
+    read_header,
+    read_records,
+)
+from protocol.records.compression import CodecUnavailableError, DecompressionError
+from protocol.records.validation_budget import ANY
+from protocol.waiting import compute, turn
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.image import ClusterImage, TopicImage
+    from broker.controller.topic_requests import Create
+    from broker.environment.scheduler import Clock, Scheduler
+    from broker.network.turns import Turns
+    from broker.replicas.partition import Partition
+    from broker.replicas.partitions import Partitions
+    from coordinator.share_partition.ports import DeadLetter
+    from coordinator.share_partition.share_partition import SharePartition
+    from protocol.records.batch import NewRecord
+
+log = logging.getLogger("barnabas.shares")
+
+RETRIES_S = (1.0, 2.0, 4.0, 8.0)
+"""What is waited before a queue is asked again. Kafka's waits differ by up to a fifth from time to time."""
+PRODUCE_TIMEOUT_MS = 30_000
+MOST_READ_BYTES = 1 << 20
+"""Of originals, at once."""
+
+TOPIC_NAME = "errors.deadletterqueue.topic.name"
+COPIES = "errors.deadletterqueue.copy.record.enable"
+GROUP_ENABLE = "errors.deadletterqueue.group.enable"
+AUTO_CREATE = "errors.deadletterqueue.auto.create.topics.enable"
+PREFIX = "errors.deadletterqueue.topic.name.prefix"
+
+ASK_AGAIN = frozenset(
+    {
+        Error.NOT_LEADER_OR_FOLLOWER,
+        Error.NETWORK_EXCEPTION,
+        Error.REQUEST_TIMED_OUT,
+        Error.TOPIC_ALREADY_EXISTS,
+        Error.THROTTLING_QUOTA_EXCEEDED,
+        Error.UNKNOWN_TOPIC_OR_PARTITION,
+        Error.UNKNOWN_TOPIC_ID,
+        Error.NOT_ENOUGH_REPLICAS,
+        Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Error.KAFKA_STORAGE_ERROR,
+        Error.NOT_CONTROLLER,
+    }
+)
+
+
+class Dying(Protocol):
+    """A share partition that is led here, with what it is of: `LedSharePartition`."""
+
+    @property
+    def partition(self) -> Partition: ...
+
+    @property
+    def share(self) -> SharePartition: ...
+
+
+class Produced(NamedTuple):
+    """A record batch for the leader of a queue's partition."""
+
+    topic_id: bytes
+    name: str
+    partition: int
+    batch: bytes
+    then: Callable[[Error], None]
+
+
+class ProduceElsewhere(Protocol):
+    """The way to the leaders of partitions on other nodes."""
+
+    def __call__(self, node_id: int, produced: Produced, /) -> None:
+        """`then` is told in a later turn."""
+        ...
+
+
+class _Line:
+    """What a share partition has for its queue, in the order in which it came."""
+
+    __slots__ = ("letters", "next_offset")
+
+    def __init__(self) -> None:
+        self.letters: deque[tuple[DeadLetter, Callable[[DeadLetter], None]]] = deque()
+        self.next_offset = -1
+        """Of the first, what is in the queue already lies before this."""
+
+    def done(self, count: int) -> None:
+        """The first ones are in the queue, or given up."""
+        for _ in range(count):
+            letter, done = self.letters.popleft()
+            self.next_offset = -1
+            done(letter)
+
+
+class _Batch(NamedTuple):
+    records: Sequence[NewRecord]
+    whole: int
+    """So many of the line's letters end in it."""
+    next_offset: int
+    """Of the letter behind these, which begins in it; -1 where none does."""
+
+
+class DeadLetterQueues:
+    """Of all share groups, as this broker writes to them."""
+
+    def __init__(
+        self,
+        node_id: int,
+        config: BrokerConfig,
+        image: ClusterImage,
+        partitions: Partitions,
+        create: Create,
+        clock: Clock,
+        scheduler: Scheduler,
+        turns: Turns,
+        failed: Callable[[BaseException], None],
+        elsewhere: ProduceElsewhere | None,
+    ) -> None:
+        """`elsewhere`: where there may be other nodes. `failed` learns of broken invariants."""
+        self._node_id = node_id
+        self._config = config
+        self._image = image
+        self._partitions = partitions
+        self._create = create
+        self._clock = clock
+        self._scheduler = scheduler
+        self._turns = turns
+        self._failed = failed
+        self._elsewhere = elsewhere
+        self._lines: dict[Dying, _Line] = {}
+
+    def bury(self, led: Dying, letters: Sequence[DeadLetter], done: Callable[[DeadLetter], None]) -> None:
+        """See `Bury`. Nobody is told any more once the share partition is dropped: whoever has it next buries anew."""
+        line = self._lines.get(led)
+        is_new = line is None
+        if line is None:
+            line = self._lines[led] = _Line()
+        line.letters += [(letter, done) for letter in letters]
+        if is_new:
+            self._turns.carry_out(self._send_all(led, line), self._failed)
+
+    async def _send_all(self, led: Dying, line: _Line) -> None:
+        try:
+            await turn()
+            while line.letters and not led.share.is_over:
+                await self._send_some(led, line)
+        finally:
+            self._lines.pop(led, None)
+
+    async def _send_some(self, led: Dying, line: _Line) -> None:
+        """One batch, as often as it is worth while."""
+        for tries in range(len(RETRIES_S) + 1):
+            batch = _Batch([], len(line.letters), -1)  # what is given up where there is no queue
+            try:
+                topic = await self._topic(led.share.group_id)
+                batch = await self._batch_of(led, line, self._most_bytes(topic))
+                await self._produce(topic, led.share.partition % len(topic.partitions), batch.records)
+            except KafkaError as error:
+                if error.error not in ASK_AGAIN or tries == len(RETRIES_S):
+                    log.error(
+                        "dead letters of %s for %s-%d are given up, and the records archived all the same: %s",
+                        led.share.group_id,
+                        led.partition.topic.name,
+                        led.partition.index,
+                        error,
+                    )
+                    line.done(max(batch.whole, 1))  # what is left of one that has begun goes with it
+                    return
+                await self._sleep(RETRIES_S[tries])
+                if led.share.is_over:
+                    return
+            else:
+                line.done(batch.whole)
+                line.next_offset = batch.next_offset
+                return
+
+    async def _sleep(self, delay_s: float) -> None:
+        over: Later[None] = Later()
+        self._scheduler.call_later(delay_s, over.reply, None)
+        await over
+
+    # --- the topic ------------------------------------------------------------------------------------------
+
+    def _group_value(self, group_id: str, name: str) -> object:
+        text = self._image.configs.get((GROUP_RESOURCE, group_id), {}).get(name)
+        if text is None:
+            return ""
+        try:
+            return parsed_group_value(name, text)
+        except ConfigError:
+            return ""
+
+    async def _topic(self, group_id: str) -> TopicImage:
+        """The group's queue, which is made where it may be. Raises KafkaError: INVALID_CONFIG, and what the controller
+        says."""
+        name = str(self._group_value(group_id, TOPIC_NAME))
+        self._check_name(group_id, name)
+        topic = self._image.topics.get(name)
+        if topic is None:
+            await self._make(name)
+            topic = self._image.topics.get(name)
+            if topic is None:
+                raise KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is made, and not known here yet")
+        return topic
+
+    def _check_name(self, group_id: str, name: str) -> None:
+        wrong = ""
+        prefix = self._config.get_string(PREFIX) or ""
+        if not name:
+            wrong = "it has no dead letter queue any more"
+        elif name.startswith("__"):
+            wrong = f"{name} begins as internal topics do"
+        elif not name.startswith(prefix):
+            wrong = f"{name} doesn't begin with {prefix}, as {PREFIX} says"
+        elif name in self._image.topics:
+            if not _is_true(self._image.config_of_topic(name), GROUP_ENABLE):
+                wrong = f"{name} doesn't have {GROUP_ENABLE}"
+        elif not self._config.get_boolean(AUTO_CREATE):
+            wrong = f"there is no {name}, and {AUTO_CREATE} isn't set"
+        if wrong:
+            raise KafkaError(Error.INVALID_CONFIG, f"share group {group_id}: {wrong}")
+
+    async def _make(self, name: str) -> None:
+        wanted = CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=[
+                CreatableTopicConfig(name=GROUP_ENABLE, value="true"),
+                CreatableTopicConfig(name="message.timestamp.type", value="CreateTime"),
+            ],
+        )
+        outcome = await self._create([wanted])
+        if isinstance(outcome, KafkaError):
+            raise KafkaError(outcome.error, outcome.message)
+        for _, result in outcome:
+            if isinstance(result, KafkaError):
+                raise KafkaError(result.error, result.message)
+        log.info("created topic %s as a dead letter queue", name)
+
+    def _most_bytes(self, topic: TopicImage) -> int:
+        overrides = self._image.config_of_topic(topic.name)
+        return log_config_of_topic(self._config, overrides).max_message_bytes
+
+    # --- the batch ------------------------------------------------------------------------------------------
+
+    async def _batch_of(self, led: Dying, line: _Line, most_bytes: int) -> _Batch:
+        """The first of the line, as many as the queue takes in one batch, and at least one."""
+        begin = began = max(line.next_offset, line.letters[0][0].first_offset)
+        originals, known_to = await self._originals(led, began)
+        now_ms = self._clock.now_ms()
+        records: list[NewRecord] = []
+        size = BATCH_OVERHEAD
+        whole = 0
+        for letter, _ in [*line.letters]:
+            for offset in range(max(begin, letter.first_offset), letter.last_offset + 1):
+                if records and known_to is not None and not began <= offset <= known_to:
+                    return _Batch(records, whole, offset if offset > letter.first_offset else -1)
+                record = self._record(led, letter, offset, originals.get(offset), now_ms)
+                length = _length(record, len(records))
+                if BATCH_OVERHEAD + length > most_bytes and (record[1], record[2]) != (None, None):
+                    record = self._record(led, letter, offset, None, now_ms)
+                    length = _length(record, len(records))
+                if records and size + length > most_bytes:
+                    return _Batch(records, whole, offset if offset > letter.first_offset else -1)
+                records.append(record)
+                size += length
+            whole += 1
+            begin = 0
+        return _Batch(records, whole, -1)
+
+    def _record(
+        self, led: Dying, letter: DeadLetter, offset: int, original: Record | None, now_ms: int
+    ) -> NewRecord:
+        partition = led.partition
+        headers = (
+            (b"__dlq.errors.topic", partition.topic.name.encode()),
+            (b"__dlq.errors.partition", b"%d" % partition.index),
+            (b"__dlq.errors.offset", b"%d" % offset),
+            (b"__dlq.errors.group", led.share.group_id.encode()),
+            (b"__dlq.errors.delivery.count", b"%d" % letter.delivery_count),
+            (b"__dlq.errors.message", letter.cause.encode()),
+        )
+        key, value = (None, None) if original is None else (original.key, original.value)
+        return now_ms, key, value, headers
+
+    async def _originals(self, led: Dying, offset: int) -> tuple[Mapping[int, Record], int | None]:
+        """What the log has from the offset on, and up to which offset that is all; nothing, and None, where the group
+        has them not copied or they can't be read: dead letters have headers alone then."""
+        if self._group_value(led.share.group_id, COPIES) is not True:
+            return {}, None
+        source = led.partition.log
+        try:
+            data = source.read(offset, MOST_READ_BYTES, source.high_watermark, min_one_batch=True).records
+            return await compute(lambda: _records_in(data))
+        except (KafkaError, CorruptRecordError, CodecUnavailableError, DecompressionError) as error:
+            log.warning(
+                "%s-%d: no originals from %d on: %s",
+                led.partition.topic.name,
+                led.partition.index,
+                offset,
+                error,
+            )
+            return {}, None
+
+    # --- the produce ----------------------------------------------------------------------------------------
+
+    async def _produce(self, topic: TopicImage, index: int, records: Sequence[NewRecord]) -> None:
+        """Returns once it is committed. Raises KafkaError."""
+        batch = build_batch(records)
+        leader = topic.partitions[index].leader
+        if leader == NO_LEADER:
+            raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"nobody leads {topic.name}-{index}")
+        if leader == self._node_id or self._elsewhere is None:
+            error = await self._append(self._partitions.get(topic.name, index), batch)
+        else:
+            answer: Later[Error] = Later()
+            self._elsewhere(leader, Produced(topic.topic_id, topic.name, index, bytes(batch), answer.reply))
+            error = await answer
+        if error is not Error.NONE:
+            raise KafkaError(error, f"{topic.name}-{index} doesn't take them")
+
+    async def _append(self, partition: Partition, batch: bytearray) -> Error:
+        view = memoryview(batch)
+        key = (partition.topic.name, partition.index)
+        appends = Appends(ALL_IN_SYNC, False)
+        appends.append({key: (partition, view)}, self._clock, {})
+        if appends.left:
+            now_ms = self._clock.now_ms()
+            checked = await compute(checking(partition, view, now_ms, ANY))
+            assert checked is not None
+            appends.append_checked(key, checked, now_ms, {})
+        if appends.awaited:
+            await self._turns.all_done(appends.awaited, PRODUCE_TIMEOUT_MS, self._scheduler)
+        return error_of(appends.answers[key].error_code)
+
+
+def _is_true(overrides: Mapping[str, str], name: str) -> bool:
+    return overrides.get(name, "").strip().lower() == "true"
+
+
+def _length(record: NewRecord, place: int) -> int:
+    out = bytearray()
+    append_record(out, 0, place, *record[1:])
+    return len(out)
+
+
+def _records_in(data: bytes) -> tuple[dict[int, Record], int | None]:
+    """Of whole batches; the last may be torn."""
+    found: dict[int, Record] = {}
+    known_to: int | None = None
+    position = 0
+    while len(data) - position >= BATCH_OVERHEAD:
+        header = read_header(data[position : position + BATCH_OVERHEAD])
+        if position + header.size_bytes > len(data):
+            break
+        records = read_records(memoryview(data)[position : position + header.size_bytes])
+        found.update((record.offset, record) for record in records)
+        known_to = header.last_offset
+        position += header.size_bytes
+    return found, known_to
