@@ -12,7 +12,7 @@ from collections.abc import Container, Sequence
 from typing import TypeAlias
 
 from broker.controller.image import ClusterImage
-from broker.security.sasl import ScramCredential
+from broker.security.sasl import MIN_ITERATIONS, ScramCredential
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.messages.security import ScramCredentialDeletion, ScramCredentialUpsertion
@@ -21,7 +21,6 @@ from protocol.wire.schema import Message
 
 # mechanism → its hash (ScramMechanism)
 HASHES = {1: "sha256", 2: "sha512"}
-MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
 
 _TWICE = "A user credential cannot be altered twice in the same request"

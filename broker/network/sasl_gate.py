@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.network.answers import Answer, CloseConnectionError, Requests
 from broker.security.authorizer import USER_TYPE, Principal
@@ -30,8 +30,7 @@ from protocol.wire.codec import encode
 if TYPE_CHECKING:
     from broker.config.broker_config import SaslConfig
     from broker.environment.scheduler import Scheduled, Scheduler
-    from broker.network.answers import PendingAnswer
-    from broker.network.connection import Connection
+    from broker.network.answers import Chunk, PendingAnswer
 
 HANDSHAKE_KEY, AUTHENTICATE_KEY = 17, 36
 MIN_BETWEEN_MS = 1_000
@@ -63,6 +62,32 @@ ADMITTED: dict[SignIn, frozenset[int] | None] = {
 """By state the APIs that are served; None: all."""
 
 
+class TellsOfFailures(Protocol):
+    """The listener, as far as the gate uses it."""
+
+    def not_signed_in(self, client: str, why: str) -> None:
+        """A client couldn't sign in: that is logged, now and then."""
+        ...
+
+
+class Guarded(Protocol):
+    """The connection, as far as the gate uses it."""
+
+    @property
+    def principal(self) -> Principal: ...
+
+    @property
+    def listener(self) -> TellsOfFailures: ...
+
+    def signed_in(self, principal: Principal, requests: Requests) -> None:
+        """Who it is, and who serves it from now on."""
+        ...
+
+    def answer_and_hang_up(self, answer: list[Chunk]) -> None:
+        """The last answer that it gets."""
+        ...
+
+
 class SaslSettings(NamedTuple):
     """Of one listener. By mechanism what makes a conversation, and for how long who signs in by it may stay (0: for
     ever)."""
@@ -91,7 +116,7 @@ def sasl_settings(
     return SaslSettings(make, config.max_reauth_ms, failure_delay_ms, max_receive_bytes)
 
 
-class Told(NamedTuple):
+class SaslAnswer(NamedTuple):
     """An answer to SaslAuthenticate."""
 
     error: Error
@@ -154,7 +179,7 @@ class SaslGate(Requests):
         """As the dispatcher."""
         self._requests.soon(then)
 
-    def held(self, connection: Connection, frame: memoryview, took_s: float) -> None:
+    def held(self, connection: Guarded, frame: memoryview, took_s: float) -> None:
         """As the dispatcher."""
         if self.state is SignIn.DONE:
             self._requests.held(connection, frame, took_s)
@@ -163,11 +188,11 @@ class SaslGate(Requests):
         """As the dispatcher."""
         return self.state is SignIn.DONE and self._requests.is_of_many(frame)
 
-    def failed(self, connection: Connection, error: BaseException) -> None:
+    def failed(self, connection: Guarded, error: BaseException) -> None:
         """As the dispatcher."""
         self._requests.failed(connection, error)
 
-    def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
+    def serve(self, connection: Guarded, frame: memoryview) -> Answer | PendingAnswer:
         """Raises CloseConnectionError for what isn't let through, CodecError for nonsense."""
         if self.state is SignIn.BARE_TOKENS:
             return self._bare(connection, bytes(frame))
@@ -227,10 +252,10 @@ class SaslGate(Requests):
         """Those that a client can sign in by."""
         return [*self._settings.mechanisms]
 
-    def authenticate(self, connection: Connection, token: bytes) -> Told:
+    def authenticate(self, connection: Guarded, token: bytes) -> SaslAnswer:
         """A client's token; ILLEGAL_SASL_STATE where none is expected."""
         if self.state not in (SignIn.TOKENS, SignIn.AGAIN, SignIn.BARE_TOKENS) or self._mechanism is None:
-            return Told(
+            return SaslAnswer(
                 Error.ILLEGAL_SASL_STATE,
                 "SaslAuthenticate request received after successful authentication",
                 b"",
@@ -240,7 +265,7 @@ class SaslGate(Requests):
         try:
             answer = mechanism.evaluate(token)
             if not mechanism.is_complete:
-                return Told(Error.NONE, "", answer)
+                return SaslAnswer(Error.NONE, "", answer)
             principal = Principal(USER_TYPE, mechanism.user)
             if self.state is SignIn.AGAIN and principal != connection.principal:
                 was, now = connection.principal, principal
@@ -250,18 +275,18 @@ class SaslGate(Requests):
                 )
         except SaslRefusal as error:
             self._fail(str(error))
-            return Told(Error.SASL_AUTHENTICATION_FAILED, str(error), b"")
+            return SaslAnswer(Error.SASL_AUTHENTICATION_FAILED, str(error), b"")
         except InvalidCredentialsError as error:
             self._fail(str(error))
-            return Told(
+            return SaslAnswer(
                 Error.SASL_AUTHENTICATION_FAILED,
                 f"Authentication failed during {doing} due to invalid credentials with SASL mechanism "
                 f"{self._mechanism_name}",
                 b"",
             )
-        return Told(Error.NONE, "", answer, self._signed_in(connection, principal))
+        return SaslAnswer(Error.NONE, "", answer, self._signed_in(connection, principal))
 
-    def _signed_in(self, connection: Connection, principal: Principal) -> int:
+    def _signed_in(self, connection: Guarded, principal: Principal) -> int:
         """For how long, in ms; 0 for ever."""
         self._mechanism = None
         self.state = SignIn.DONE
@@ -273,7 +298,7 @@ class SaslGate(Requests):
 
     # --- tokens without a header ----------------------------------------------------------------------------
 
-    def _bare(self, connection: Connection, token: bytes) -> Answer | PendingAnswer:
+    def _bare(self, connection: Guarded, token: bytes) -> Answer | PendingAnswer:
         told = self.authenticate(connection, token)
         if told.error is not Error.NONE:
             return self._failed(connection, [])
@@ -286,7 +311,7 @@ class SaslGate(Requests):
         self._mechanism = None
         self._why = why
 
-    def _failed(self, connection: Connection, answer: Answer) -> PendingAnswer:
+    def _failed(self, connection: Guarded, answer: Answer) -> PendingAnswer:
         """The client is told after a while, and the connection closed behind it: who guesses waits."""
         connection.listener.not_signed_in(str(connection), self._why)
         close = partial(connection.answer_and_hang_up, answer or [])

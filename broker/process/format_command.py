@@ -33,11 +33,12 @@ from broker.controller.metadata_versions import (
     release_of,
 )
 from broker.controller.quorum_state import KRAFT_VERSION_OF_VOTERS, Quorum
-from broker.controller.scram_decisions import HASHES, MAX_ITERATIONS, MIN_ITERATIONS, derived_keys
+from broker.controller.scram_decisions import HASHES, MAX_ITERATIONS, derived_keys
 from broker.controller.snapshots import write_bootstrap
 from broker.disks.opening import VERSION
 from broker.environment.scheduler import Chance
 from broker.environment.threads import only_in_this_thread
+from broker.security.sasl import MIN_ITERATIONS
 from protocol.messages.metadata_records import UserScramCredentialRecord
 from protocol.messages.raft import Endpoint, KRaftVersionFeature, Voter, VotersRecord
 from protocol.wire.primitives import uuid_from_text, uuid_to_text

@@ -74,7 +74,7 @@ def test_a_user_that_is_altered_twice_is_refused_and_the_others_are_not(image: C
     assert refusal.error is Error.DUPLICATE_RESOURCE
 
 
-@pytest.mark.limit("broker.controller.scram_decisions.MIN_ITERATIONS")
+@pytest.mark.limit("broker.security.sasl.MIN_ITERATIONS")
 @pytest.mark.limit("broker.controller.scram_decisions.MAX_ITERATIONS")
 @pytest.mark.parametrize(
     ("wanted", "error"),
