@@ -47,7 +47,9 @@ def subject_name(certificate: bytes) -> str:
     if not fields:
         raise DerError("an empty certificate")
     signed = [*_elements(certificate, fields[0].start, fields[0].end)]
-    place = 5 if signed and signed[0].tag == _CONTEXT_0 else 4  # version, serial, signature, issuer, validity, subject
+    place = (
+        5 if signed and signed[0].tag == _CONTEXT_0 else 4
+    )  # version, serial, signature, issuer, validity, subject
     if len(signed) <= place:
         raise DerError("a certificate without a subject")
     return name_text(certificate[signed[place].begin : signed[place].end])
@@ -77,9 +79,7 @@ def _pair(name: bytes, element: _Element) -> str:
 
 
 def _escaped(text: str) -> str:
-    characters = [
-        f"\\{each}" if each in _ESCAPED else "\\00" if each == "\0" else each for each in text
-    ]
+    characters = [f"\\{each}" if each in _ESCAPED else "\\00" if each == "\0" else each for each in text]
     escaped = "".join(characters)
     lead = len(escaped) - len(escaped.lstrip(_BLANKS))
     trail = len(escaped.rstrip(_BLANKS))

@@ -10,9 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.config.definitions import trimmed
-
 DEFAULT = "DEFAULT"
+_TRIMMED = "".join(map(chr, range(0x21)))  # what Java's String.trim removes
 
 _ANY = r"[^\n\r\u0085\u2028\u2029]"  # what a dot stands for in Java
 _END = r"(?=(?:\r\n|[\n\r\u0085\u2028\u2029])?\Z)"  # and a dollar
@@ -59,7 +58,7 @@ class Rule(NamedTuple):
 def parse_rules(text: str | None) -> tuple[Rule, ...]:
     """Raises RuleError."""
     rules = []
-    for match in _SPLITTER.finditer(trimmed(DEFAULT if text is None else text)):
+    for match in _SPLITTER.finditer((DEFAULT if text is None else text).strip(_TRIMMED)):
         written = match[1]
         parsed = _PARSER.match(written)
         if parsed is None or parsed.end() != len(written):
@@ -77,7 +76,7 @@ def mapped_name(rules: Sequence[Rule], name: str) -> str:
         found = rule.apply(name)
         if found is not None:
             return found
-    raise RuleError(f"no rule of ssl.principal.mapping.rules is for {name}")
+    raise RuleError(f"no rule of ssl.principal.mapping.rules is for {name!r}")
 
 
 # --- replacements, as Java's `Matcher.appendReplacement` reads them ---------------------------------------------
