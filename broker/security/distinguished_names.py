@@ -42,8 +42,7 @@ class _Element(NamedTuple):
 
 def subject_name(certificate: bytes) -> str:
     """The subject of an X.509 certificate (DER). Raises DerError."""
-    [whole] = _elements(certificate, 0, len(certificate))
-    fields = [*_elements(certificate, *_inside(certificate, whole))]
+    fields = _within(certificate)
     if not fields:
         raise DerError("an empty certificate")
     signed = [*_elements(certificate, fields[0].start, fields[0].end)]
@@ -57,9 +56,8 @@ def subject_name(certificate: bytes) -> str:
 
 def name_text(name: bytes) -> str:
     """An X.500 name (DER) as RFC 2253 writes it. Raises DerError."""
-    [whole] = _elements(name, 0, len(name))
     parts = []
-    for relative in _elements(name, *_inside(name, whole)):
+    for relative in _within(name):
         pairs = [_pair(name, each) for each in _elements(name, relative.start, relative.end)]
         parts.append("+".join(pairs))
     return ",".join(reversed(parts))
@@ -88,10 +86,12 @@ def _escaped(text: str) -> str:
     )
 
 
-def _inside(data: bytes, element: _Element) -> tuple[int, int]:
-    if element.tag != _SEQUENCE or element.end != len(data):
+def _within(data: bytes) -> list[_Element]:
+    """What is in the one sequence that all of it is."""
+    whole = _elements(data, 0, len(data))
+    if len(whole) != 1 or whole[0].tag != _SEQUENCE:
         raise DerError("no sequence")
-    return element.start, element.end
+    return _elements(data, whole[0].start, whole[0].end)
 
 
 def _elements(data: bytes, start: int, end: int) -> list[_Element]:
