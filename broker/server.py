@@ -30,7 +30,7 @@ from broker.housekeeping import Housekeeping
 from broker.metadata_publisher import BrokerMetadataPublisher, MetadataSubscribers
 from broker.network.dispatch import Dispatcher
 from broker.network.endpoints import HostNames
-from broker.network.listener import Admission, Listener
+from broker.network.listener import Admission, Listener, Security
 from broker.network.memory import Memory
 from broker.network.sasl_gate import SaslSettings, sasl_settings
 from broker.network.turns import Turns
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from broker.fault_handler import FaultHandler
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
+    from broker.network.tls_gate import Encryption
     from broker.peers.alter_partition_manager import AlterPartitionManager
     from broker.peers.joined_cluster import JoinedCluster
     from broker.peers.own_cluster import Cluster
@@ -84,6 +85,8 @@ class Opened(NamedTuple):
     """The directory id of each replica that has a folder, by topic id and number."""
     controller_endpoints: Endpoints
     """Those at which other nodes are controlled; none where there can't be any."""
+    encryption: Mapping[str, Encryption] = {}
+    """By the names of its listeners that are encrypted."""
     joined: JoinedCluster | None = None
     """None where this node is the cluster's controller itself."""
 
@@ -242,6 +245,13 @@ class Server:
     share_persister = property(attrgetter("coordinators.share_persister"))
     shares = property(attrgetter("coordinators.shares"))
 
+    def _security(self, listener_name: str, encryption: Mapping[str, Encryption]) -> Security:
+        return Security(
+            self._sasl_settings(listener_name),
+            encryption.get(listener_name),
+            self.config.get_int("connection.failed.authentication.delay.ms"),
+        )
+
     def _sasl_settings(self, listener_name: str) -> SaslSettings | None:
         """How clients sign in at the listener, where they have to."""
         found = self.config.sasl.get(listener_name)
@@ -295,7 +305,7 @@ class Server:
                 self.admission,
                 self.scheduler,
                 self.memory,
-                self._sasl_settings(endpoint.name),
+                self._security(endpoint.name, opened.encryption),
             )
             for endpoint in self.endpoints
         }

@@ -9,8 +9,10 @@ import resource
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.config.assembly import usage_error
 from broker.config.broker_config import CONNECTIONS_PER_HOST, VOTERS
-from broker.config.definitions import StartError
+from broker.config.definitions import ConfigError, StartError
+from broker.config.listeners import ENCRYPTED, SASL
 from broker.config.topic_config import log_config_of_metadata
 from broker.controller import registration
 from broker.controller import registration as assigned_directories
@@ -45,7 +47,7 @@ from storage.directory.log_directory import METADATA_TOPIC
 from storage.files import MOST_RETIRED_FILES
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from broker.config.broker_config import BrokerConfig
     from broker.config.listeners import ListenerConfig
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.network.endpoints import Endpoints
+    from broker.network.tls_gate import Encryption
     from broker.peers.joined_cluster import JoinedCluster
     from broker.quorum.controller_server import ControllerNode
 
@@ -320,6 +323,7 @@ MovesFound = list[tuple[str, int, bytes]]
 async def start(config: BrokerConfig, environment: Environment) -> Server:
     """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
     backlog = config.get_int("socket.listen.backlog.size")
+    encryption = _encryption(config)
     listeners = [*config.listeners, *config.controller_listeners]
     descriptors = shares(backlog * len(listeners), len(config.log_dirs))
     limits = connection_limits(config, environment, descriptors.connections)
@@ -346,6 +350,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
                 placement=found.placement,
                 incarnation=found.incarnation,
                 folders=found.folders,
+                encryption=encryption,
                 joined=found.joined,
             )
         )
@@ -360,6 +365,27 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
         await let_go(error, environment, faults, [endpoints, controller_endpoints], log_dirs)
         raise
     return server
+
+
+def _encryption(config: BrokerConfig) -> Mapping[str, Encryption]:
+    """By listener's name, of those that are encrypted. Raises StartError for a key or a certificate that can't be."""
+    encrypted = [each for each in config.listeners if each.security_protocol in ENCRYPTED]
+    if not encrypted:
+        return {}
+    # Here, so that no start without encryption waits for it.
+    from broker.config.tls_config import TlsConfig
+    from broker.network.tls import Tls
+
+    try:
+        return {
+            each.name: Tls(
+                TlsConfig(config, each.name, is_sasl=each.security_protocol in SASL),
+                is_for_principals=each.security_protocol not in SASL,
+            )
+            for each in encrypted
+        }
+    except ConfigError as error:
+        raise StartError(str(usage_error(error, config.static)), exit_status=2) from None
 
 
 def _bind_also(

@@ -40,8 +40,9 @@ from broker.config.definitions import (
 )
 from broker.config.given_settings import PREFIX, Layer, Setting, layered
 from broker.config.listeners import (
+    ENCRYPTED,
     EVERY_INTERFACE,
-    SASL_PLAINTEXT,
+    SASL,
     ListenerSettings,
     broker_listeners,
     controller_listeners,
@@ -201,12 +202,22 @@ def assemble(
         config.sasl = {
             each.name: sasl_config(config, each.name)
             for each in config.listeners
-            if each.security_protocol == SASL_PLAINTEXT
+            if each.security_protocol in SASL
         }
+        _check_encryption(config)
     except ConfigError as error:
         raise usage_error(error, static) from None
     config.warnings += [*other_controllers(config), *_own_name_told(config, static)]
     return config
+
+
+def _check_encryption(config: BrokerConfig) -> None:
+    """Raises ConfigError where a listener's settings don't go together. Files are read by the start alone."""
+    for each in config.listeners:
+        if each.security_protocol in ENCRYPTED:
+            from broker.config.tls_config import TlsConfig
+
+            TlsConfig(config, each.name, is_sasl=each.security_protocol in SASL)
 
 
 def _own_name_told(config: BrokerConfig, static: Layer) -> Iterator[str]:

@@ -14,7 +14,9 @@ from broker.config.definitions import ConfigError
 
 SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """In the order of their ids (Kafka: `SecurityProtocol`)."""
-SASL_PLAINTEXT = "SASL_PLAINTEXT"
+SASL = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
+"""Where clients sign in."""
+ENCRYPTED = frozenset(("SSL", "SASL_SSL"))
 EVERY_INTERFACE = frozenset(("", "0.0.0.0", "::"))  # noqa: S104 - names what users write, binds nothing
 
 _HOST_CHARACTERS = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-%._:")
@@ -78,7 +80,7 @@ def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -
             "listeners",
         )
     told = _told(settings.advertised, bound, lambda name: name not in controllers)
-    found = _configs(bound, protocols, told, host_name, ("PLAINTEXT", SASL_PLAINTEXT))
+    found = _configs(bound, protocols, told, host_name, SECURITY_PROTOCOLS)
     advertised = {each.name: each.advertised for each in found if each.advertised is not None}
     _check_inter_broker(settings, protocols, advertised)
     return found
@@ -358,10 +360,13 @@ def _check_inter_broker(
             setting,
         )
     wanted = name or protocol or (_DEFAULT_INTER_BROKER if settings.speaks_to_brokers else None)
-    if settings.speaks_to_brokers and wanted is not None and protocols.get(wanted.upper()) == SASL_PLAINTEXT:
-        raise ConfigError(
-            f"brokers can't sign in to each other yet: {wanted} has to be a PLAINTEXT listener", setting
-        )
+    if settings.speaks_to_brokers and wanted is not None:
+        spoken = protocols.get(wanted.upper(), "PLAINTEXT")
+        if spoken != "PLAINTEXT":
+            raise ConfigError(
+                f"brokers can't speak {spoken} to each other yet: {wanted} has to be a PLAINTEXT listener",
+                setting,
+            )
     if wanted is not None and wanted.upper() not in advertised:
         raise ConfigError(
             f"{setting} must be a listener name defined in advertised.listeners. The valid options based on "

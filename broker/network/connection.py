@@ -483,6 +483,7 @@ class Connection(ReceivingSide):
         "_throttle",
         "client_software",
         "gate",
+        "is_encrypted",
         "listener",
         "principal",
         "when_lost",
@@ -493,6 +494,7 @@ class Connection(ReceivingSide):
         self.listener = listener
         self.principal = ANONYMOUS
         self.gate: SaslGate | None = None  # where clients have to sign in
+        self.is_encrypted = False
         self.client_software: tuple[str, str] | None = None
         self.when_lost: Callable[[], None] | None = None
         """Called once it is gone, behind what it has left: of a share session that was opened on it."""
@@ -520,7 +522,8 @@ class Connection(ReceivingSide):
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:
             # A client that breaks off is everyday. What else ends a connection by itself should not be.
-            level = logging.DEBUG if isinstance(exc, ConnectionError | TimeoutError) else logging.WARNING
+            everyday = self.is_encrypted or isinstance(exc, ConnectionError | TimeoutError)
+            level = logging.DEBUG if everyday else logging.WARNING
             log.log(level, "the connection of %s is lost: %s", self, exc)
         self.transport = None
         self._happens(Event.LOST)
@@ -578,7 +581,8 @@ class Connection(ReceivingSide):
         """What the client has sent whole is served, and answered, before this closes. So it is in Kafka, which reads
         on, and finds the end, once the requests before it are answered. Reading stays paused from now on."""
         self._has_ended = self.reading_paused = True
-        return self._state is not _SERVING or self._next_turn is not None or self._waits_for_memory
+        is_busy = self._state is not _SERVING or self._next_turn is not None or self._waits_for_memory
+        return is_busy and not self.is_encrypted  # which asyncio would close all the same
 
     # --- frames ---------------------------------------------------------------------------------------------
 
@@ -753,6 +757,18 @@ class Connection(ReceivingSide):
             self._throttle.cancel()
         self._throttle = self._call_later(for_ms / 1000, self._unmute)
         self._happens(Event.THROTTLED)
+
+    @property
+    def is_let_in(self) -> bool:
+        """Whether it was neither refused nor has to wait for that."""
+        return self._state is _SERVING and self.transport is not None and not self.transport.is_closing()
+
+    def encrypted(self, transport: asyncio.Transport, principal: Principal) -> None:
+        """From now on all goes through this transport, and its client is whose certificate it has shown."""
+        self.is_encrypted = True
+        self.transport = transport
+        self.principal = principal
+        transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
 
     def pass_through(self, gate: SaslGate, max_frame_bytes: int) -> None:
         """Its client has to sign in first, with requests that are short."""

@@ -8,14 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.network.connection import Connection
 from broker.network.sasl_gate import SaslGate
+from broker.network.tls_gate import TlsGate
 
 if TYPE_CHECKING:
+    import asyncio
+
     from broker.environment.scheduler import Clock, Scheduler
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.dispatch import Dispatcher
     from broker.network.endpoints import BoundEndpoint
     from broker.network.memory import Memory
     from broker.network.sasl_gate import SaslSettings
+    from broker.network.tls_gate import Encryption
     from broker.quotas import ConnectionRates
 
 log = logging.getLogger("barnabas.connection")
@@ -34,6 +38,18 @@ class Admission(NamedTuple):
     clock: Clock
 
 
+class Security(NamedTuple):
+    """Of one listener. `sasl`: how clients sign in, where they have to; `encryption`: by which keys, where it has any.
+    Who fails at either is kept waiting for a while."""
+
+    sasl: SaslSettings | None = None
+    encryption: Encryption | None = None
+    failure_delay_ms: int = 0
+
+
+OPEN = Security()
+
+
 class Listener:
     """The connections of one address."""
 
@@ -44,12 +60,12 @@ class Listener:
         admission: Admission,
         scheduler: Scheduler,
         memory: Memory,
-        sasl: SaslSettings | None = None,
+        security: Security = OPEN,
     ) -> None:
-        """`sasl`: how clients sign in, where they have to."""
         self.name = endpoint.name
         self.endpoint = endpoint
         self.connections: dict[Connection, None] = {}
+        self.gates: dict[TlsGate, None] = {}  # of those that aren't encrypted yet
         self.accepts = False
         self._quiet_until_s: dict[str, float] = {}
         self._untold: Counter[str] = Counter()
@@ -57,7 +73,7 @@ class Listener:
         self._admission = admission
         self._scheduler = scheduler
         self._memory = memory
-        self._sasl = sasl
+        self._security = security
 
     @property
     def port(self) -> int:
@@ -66,14 +82,22 @@ class Listener:
 
     async def listen(self) -> None:
         """Serve who connects, and who has connected since the address was bound."""
-        await self.endpoint.bound.serve(self._connection)
+        await self.endpoint.bound.serve(self._protocol)
         self.accepts = True
+
+    def _protocol(self) -> asyncio.BufferedProtocol:
+        connection = self._connection()
+        _, encryption, failure_delay_ms = self._security
+        if encryption is None:
+            return connection
+        return TlsGate(connection, encryption, self, self._scheduler, failure_delay_ms)
 
     def _connection(self) -> Connection:
         connection = Connection(self, self._dispatcher, self._scheduler, self._memory)
-        if self._sasl is not None:
-            gate = SaslGate(self._sasl, self._dispatcher, self._scheduler)
-            connection.pass_through(gate, self._sasl.max_receive_bytes)
+        sasl = self._security.sasl
+        if sasl is not None:
+            gate = SaslGate(sasl, self._dispatcher, self._scheduler)
+            connection.pass_through(gate, sasl.max_receive_bytes)
         return connection
 
     def admit(self, connection: Connection) -> str | None:
@@ -94,12 +118,16 @@ class Listener:
         self._tell(
             "SASL",
             f"the client{client} asks for {asked}, but nobody signs in at listener {self.name}: it is for "
-            "clients with security.protocol=PLAINTEXT",
+            f"clients with security.protocol={self.endpoint.security_protocol}",
         )
 
     def not_signed_in(self, client: str, why: str) -> None:
         """Who can't sign in may try again and again. That is logged, now and then."""
         self._tell("sign-in", f"the client of {client} can't sign in at listener {self.name}: {why}")
+
+    def not_encrypted(self, client: str, why: str) -> None:
+        """Who can't agree on keys may try again and again. That is logged, now and then."""
+        self._tell("TLS", f"no encryption with the client of {client} at listener {self.name}: {why}")
 
     def _tell(self, kind: str, line: str) -> None:
         now_s = self._scheduler.time()
@@ -127,5 +155,7 @@ class Listener:
         self.endpoint.bound.close()
 
     def close_connections(self) -> None:
+        for gate in [*self.gates]:
+            gate.abort("the broker stops")
         for connection in [*self.connections]:
             connection.hang_up()

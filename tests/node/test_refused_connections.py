@@ -26,7 +26,7 @@ class Connecting:
         self.timers = Timers()
         limits = ConnectionLimits(1, 100, {}, HostNames(SystemNames()), 100)
         rates: Any = SimpleNamespace(charge=lambda host, now_ms: 0)
-        endpoint: Any = SimpleNamespace(name="PLAINTEXT")
+        endpoint: Any = SimpleNamespace(name="PLAINTEXT", security_protocol="PLAINTEXT")
         unused: Any = None
         self.listener = Listener(
             endpoint, unused, Admission(limits, rates, ManualClock()), self.timers, unused
@@ -70,7 +70,7 @@ def test_a_client_that_asks_for_sasl_is_told_of_once_in_ten_seconds_beside_the_o
     connecting = Connecting()
 
     def ask(handler: Any, request: Any, client: str) -> Any:
-        connection = SimpleNamespace(listener=connecting.listener)
+        connection = SimpleNamespace(listener=connecting.listener, gate=None)
         context: Any = SimpleNamespace(connection=connection, sender=f" of 127.0.0.1:9 client {client}")
         return handler.handle(SimpleNamespace(), context, request)
 
@@ -78,10 +78,7 @@ def test_a_client_that_asks_for_sasl_is_told_of_once_in_ten_seconds_beside_the_o
         answer = ask(sasl_handshake, SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), client)
         assert answer.error_code == Error.ILLEGAL_SASL_STATE
     assert [connecting.admitted(port) for port in (1, 2)] == [True, False]
-    line = (
-        "asks for SASL{}, which isn't built: listener PLAINTEXT is plaintext, as security.protocol=PLAINTEXT of a "
-        "client is"
-    )
+    line = "asks for SASL{}, but nobody signs in at listener PLAINTEXT: it is for clients with security.protocol=PLAINTEXT"
     assert [record.getMessage() for record in caplog.records] == [
         f"the client of 127.0.0.1:9 client one {line.format(' (SCRAM-SHA-256)')}",
         "closing the connection of 127.0.0.1:2: more than 1 connections (max.connections)",

@@ -186,14 +186,16 @@ def test_where_anything_is_encrypted_controllers_have_to_be_named_too() -> None:
     assert str(error).startswith("No security protocol defined for listener CONTROLLER")
 
 
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_what_is_encrypted_is_refused_not_served_in_the_clear(protocol: str) -> None:
-    expected = (
-        f"listener {protocol} asks for {protocol}, which isn't built yet: only PLAINTEXT and SASL_PLAINTEXT can be had "
-        "here"
-    )
-    assert str(error_of(f"{protocol}://h:1")) == expected
-    assert "asks for " + protocol in str(error_of("A://h:1", protocol_map=f"A:{protocol}"))
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+def test_brokers_and_controllers_speak_to_each_other_as_it_is(protocol: str) -> None:
+    [listener] = read("A://h:1", protocol_map=f"A:{protocol}")
+    assert listener.security_protocol == protocol
+    settings = written("A://h:1", None, f"A:{protocol},CONTROLLER:PLAINTEXT", ("CONTROLLER",))
+    with pytest.raises(ConfigError, match=f"brokers can't speak {protocol} to each other yet: A has to be"):
+        broker_listeners(settings._replace(inter_broker_name="A", speaks_to_brokers=True), lambda: "m")
+    settings = written("A://h:1", None, f"A:{protocol}", ("A",))
+    with pytest.raises(ConfigError, match=f"listener A asks for {protocol}, which isn't built yet"):
+        controller_listeners(settings, lambda: "m", only_controller=True)
 
 
 @pytest.mark.parametrize(

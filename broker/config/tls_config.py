@@ -1,0 +1,208 @@
+"""What the settings say of encryption, by listener: `ssl.*`, and `listener.name.<listener>.ssl.*` before it.
+
+Which of them go together is Kafka's `DefaultSslEngineFactory`, whose defaults hold too. No file is read here:
+`broker.network.tls` does that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.config.broker_definitions import BROKER_ROWS, listener_prefix
+from broker.config.definitions import ConfigError, Value, definition_of, parse_value
+from broker.security.principal_mapping import RuleError, parse_rules
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.security.principal_mapping import Rule
+
+PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
+NO_CLIENT_AUTH, REQUESTED, REQUIRED = "none", "requested", "required"
+CLIENT_AUTH, MAPPING_RULES = "ssl.client.auth", "ssl.principal.mapping.rules"
+KEY_PASSWORD = "ssl.key.password"  # noqa: S105 - a name
+PROTOCOLS, CIPHERS = "ssl.enabled.protocols", "ssl.cipher.suites"
+KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
+
+SERVED_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+OLD_PROTOCOLS = frozenset(("SSLv2Hello", "SSLv3", "TLSv1", "TLSv1.1"))
+"""Java has names for them, and doesn't serve them either, as it is delivered."""
+_CONTEXTS = frozenset(("TLS", "TLSv1.2", "TLSv1.3"))
+
+
+class Store:
+    """Where certificates are, and a key with them: in a file, or in the settings themselves. Nothing of it is shown.
+
+    - `setting`: the name by which it was given, for what is said of it.
+    - `kind`: PEM or PKCS12.
+    - `location`: the file; None where `certificates` and `key` are given.
+    - `password`: of the file (PKCS12); `key_password`: of the key in it.
+    """
+
+    __slots__ = ("certificates", "key", "key_password", "kind", "location", "password", "setting")
+
+    def __init__(self, setting: str, kind: str, location: str | None) -> None:
+        self.setting = setting
+        self.kind = kind
+        self.location = location
+        self.certificates: str | None = None
+        self.key: str | None = None
+        self.password: str | None = None
+        self.key_password: str | None = None
+
+
+class TlsConfig:
+    """Of one listener. `keys` are the broker's own, `trusted` who signs clients' certificates: None for those that the
+    machine trusts. `names`: the name by which each setting was given."""
+
+    __slots__ = ("ciphers", "client_auth", "keys", "listener", "names", "protocols", "rules", "trusted")
+
+    def __init__(self, config: BrokerConfig, listener_name: str, *, is_sasl: bool) -> None:
+        """Raises ConfigError, with nothing of a key or a password in it."""
+        given = _Given(config, listener_name)
+        self.names = given.names
+        self.listener = listener_name
+        self.client_auth = str(given.get(CLIENT_AUTH))
+        if is_sasl and not given.is_own(CLIENT_AUTH):
+            self.client_auth = (
+                NO_CLIENT_AUTH  # who signs in needs no certificate unless just this listener asks
+            )
+        self.keys = _keystore(given)
+        self.trusted = _truststore(given)
+        self.protocols = _protocols(given)
+        self.ciphers = _list(given.get(CIPHERS))
+        self.rules: tuple[Rule, ...] = ()
+        try:
+            self.rules = parse_rules(_text(given.get(MAPPING_RULES)))
+        except RuleError as error:
+            raise ConfigError(f"{given.name(MAPPING_RULES)}: {error}", given.name(MAPPING_RULES)) from None
+
+
+class _Given:
+    """The settings for one listener."""
+
+    def __init__(self, config: BrokerConfig, listener_name: str) -> None:
+        self.listener = listener_name
+        self.names: dict[str, str] = {}
+        self._config = config
+        self._prefix = listener_prefix(listener_name)
+
+    def is_own(self, name: str) -> bool:
+        """Whether it is given for this listener alone."""
+        return self._config.text_given(self._prefix + name) is not None
+
+    def name(self, name: str) -> str:
+        """The name by which it is given."""
+        return self._prefix + name if self.is_own(name) else name
+
+    def get(self, name: str) -> Value:
+        """Raises ConfigError."""
+        said = self.name(name)
+        self.names[name] = said
+        definition = definition_of(said, BROKER_ROWS[name])
+        text = self._config.text_given(said)
+        return parse_value(definition, definition.default if text is None else text)
+
+    def refuse(self, name: str, message: str) -> ConfigError:
+        """Of this listener."""
+        said = self.name(name)
+        return ConfigError(f"{said} of listener {self.listener}: {message}", said)
+
+
+def _keystore(given: _Given) -> Store:
+    location, password = _text(given.get(f"{KEYSTORE}.location")), _text(given.get(f"{KEYSTORE}.password"))
+    chain_name, key_name = f"{KEYSTORE}.certificate.chain", f"{KEYSTORE}.key"
+    chain, key = _text(given.get(chain_name)), _text(given.get(key_name))
+    kind = _text(given.get(f"{KEYSTORE}.type")) or JKS
+    if key is None and chain is None and location is None:
+        raise given.refuse(
+            f"{KEYSTORE}.location",
+            "it has to say where key and certificate are: a PEM file with both, and ssl.keystore.type=PEM",
+        )
+    if key is not None or chain is not None:
+        if kind != PEM:
+            raise given.refuse(f"{KEYSTORE}.type", f"a key and a chain in the settings are {PEM}, not {kind}")
+        if key is None or chain is None:
+            missing = key_name if key is None else chain_name
+            raise given.refuse(missing, f"it is missing: {key_name} and {chain_name} go together")
+        if location is not None:
+            raise given.refuse(
+                f"{KEYSTORE}.location", f"either this, or {key_name} and {chain_name}: not both"
+            )
+    _check_kind(given, KEYSTORE, kind, location)
+    if kind == PEM and password is not None:
+        raise given.refuse(f"{KEYSTORE}.password", f"{PEM} has none; its key may have {KEY_PASSWORD}")
+    if kind != PEM and password is None:
+        raise given.refuse(f"{KEYSTORE}.password", "it is missing, for the key store that is given")
+    store = Store(given.name(f"{KEYSTORE}.location" if key is None else key_name), kind, location)
+    store.certificates, store.key, store.password = chain, key, password
+    store.key_password = _text(given.get(KEY_PASSWORD))
+    return store
+
+
+def _truststore(given: _Given) -> Store | None:
+    location, password = (
+        _text(given.get(f"{TRUSTSTORE}.location")),
+        _text(given.get(f"{TRUSTSTORE}.password")),
+    )
+    certificates_name = f"{TRUSTSTORE}.certificates"
+    certificates = _text(given.get(certificates_name))
+    kind = _text(given.get(f"{TRUSTSTORE}.type")) or JKS
+    if location is None and certificates is None:
+        if password is not None:
+            raise given.refuse(f"{TRUSTSTORE}.password", "there is no trust store that it could be for")
+        return None
+    if certificates is not None and kind != PEM:
+        raise given.refuse(f"{TRUSTSTORE}.type", f"certificates in the settings are {PEM}, not {kind}")
+    if certificates is not None and location is not None:
+        raise given.refuse(f"{TRUSTSTORE}.location", f"either this, or {certificates_name}: not both")
+    _check_kind(given, TRUSTSTORE, kind, location)
+    if kind == PEM and password is not None:
+        raise given.refuse(f"{TRUSTSTORE}.password", f"{PEM} has none")
+    store = Store(
+        given.name(f"{TRUSTSTORE}.location" if certificates is None else certificates_name), kind, location
+    )
+    store.certificates, store.password = certificates, password
+    return store
+
+
+def _check_kind(given: _Given, which: str, kind: str, location: str | None) -> None:
+    name = f"{which}.type"
+    if kind in (PEM, PKCS12):
+        return
+    file = location or "FILE"
+    if kind == JKS:
+        raise given.refuse(
+            name,
+            f"JKS, which is Kafka's default, isn't read. If {file} is PEM, say {name}={PEM}; else keytool "
+            f"-importkeystore -srckeystore {file} -destkeystore {file}.p12 -deststoretype PKCS12 converts it, for "
+            f"{name}={PKCS12}",
+        )
+    raise given.refuse(name, f"{kind} isn't read; it can be {PEM} or {PKCS12}")
+
+
+def _protocols(given: _Given) -> tuple[str, ...]:
+    """Those of TLSv1.2 and TLSv1.3 that are to be served."""
+    wanted = _list(given.get(PROTOCOLS))
+    context = _text(given.get("ssl.protocol"))
+    if context not in _CONTEXTS:
+        raise given.refuse("ssl.protocol", f"it can be {', '.join(sorted(_CONTEXTS))}, not {context}")
+    unknown = [each for each in wanted if each not in OLD_PROTOCOLS and each not in SERVED_PROTOCOLS]
+    if unknown:
+        raise given.refuse(
+            PROTOCOLS, f"there is no {', '.join(unknown)}: {' and '.join(SERVED_PROTOCOLS)} are"
+        )
+    served = tuple(each for each in SERVED_PROTOCOLS if each in wanted or not wanted)
+    if not served:
+        raise given.refuse(
+            PROTOCOLS, f"{', '.join(wanted)} aren't safe, and not served: TLSv1.2 and TLSv1.3 are"
+        )
+    return served
+
+
+def _text(value: Value) -> str | None:
+    assert value is None or isinstance(value, str)
+    return value
+
+
+def _list(value: Value) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else ()

@@ -1,0 +1,356 @@
+"""Encryption of a listener, by Python's `ssl`: what its settings say is read, and made a context of.
+
+Only where a listener is encrypted this is imported. Source: Kafka's `DefaultSslEngineFactory`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from broker.config.definitions import ConfigError
+from broker.config.tls_config import (
+    CIPHERS,
+    KEY_PASSWORD,
+    NO_CLIENT_AUTH,
+    PKCS12,
+    REQUIRED,
+    SERVED_PROTOCOLS,
+)
+from broker.security.authorizer import ANONYMOUS, USER_TYPE, Principal
+from broker.security.distinguished_names import DerError, subject_name
+from broker.security.principal_mapping import RuleError, mapped_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.config.tls_config import Store, TlsConfig
+
+# --- PEM, as Kafka's `PemParser` finds it: in one line or in many, with anything around ------------------------
+
+_BLOCK = re.compile(
+    r"-+BEGIN\s+([A-Z0-9 ]*?)\s*-+\s+(?:[^\r\n:]*:[^\r\n]*[\r\n]+)*([a-zA-Z0-9/+=\s]*?)-+END\s+\1\s*-+"
+)
+_LINE = 64
+_CERTIFICATE, _PRIVATE_KEY, _ENCRYPTED = "CERTIFICATE", "PRIVATE KEY", "ENCRYPTED"
+
+
+def _blocks(text: str, kind: str) -> list[str]:
+    """Those of a kind, each as PEM is written."""
+    found = []
+    for match in _BLOCK.finditer(text):
+        name, body = " ".join(match[1].split()), "".join(match[2].split())
+        if not name.endswith(kind):
+            continue
+        if "Proc-Type" in match[0]:  # an old form of encryption, which has its parameters in front
+            found.append(match[0])
+            continue
+        lines = [body[place : place + _LINE] for place in range(0, len(body), _LINE)]
+        found.append("\n".join((f"-----BEGIN {name}-----", *lines, f"-----END {name}-----")))
+    return found
+
+
+class _Keys:
+    """A key and its certificates, the own one first, as PEM."""
+
+    def __init__(self, key: str, chain: str) -> None:
+        self.key = key
+        self.chain = chain
+
+
+def _refused(store: Store, message: str, setting: str | None = None) -> ConfigError:
+    said = setting or store.setting
+    where = f" ({store.location})" if store.location is not None else ""
+    return ConfigError(f"{said}{where}: {message}", said)
+
+
+def _content(store: Store) -> bytes:
+    assert store.location is not None
+    try:
+        with open(store.location, "rb") as file:
+            return file.read()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise _refused(store, f"it can't be read: {why}") from None
+
+
+def _keys_of(store: Store, password_name: str) -> _Keys:
+    """Raises ConfigError."""
+    if store.kind == PKCS12:
+        return _keys_of_pkcs12(store)
+    if store.location is None:
+        chain, key = store.certificates or "", store.key or ""
+    else:
+        chain = key = _content(store).decode("latin-1")
+    certificates, keys = _blocks(chain, _CERTIFICATE), _blocks(key, _PRIVATE_KEY)
+    if not certificates:
+        raise _refused(store, "there is no certificate (-----BEGIN CERTIFICATE-----) in it")
+    if len(keys) != 1:
+        raise _refused(
+            store, f"there has to be one key (-----BEGIN PRIVATE KEY-----) in it; there are {len(keys)}"
+        )
+    is_encrypted = _ENCRYPTED in keys[0]
+    if is_encrypted and store.key_password is None:
+        raise _refused(store, f"its key is encrypted, and {password_name} is missing")
+    if not is_encrypted and store.key_password is not None:
+        raise _refused(store, f"its key isn't encrypted, but {password_name} is given", password_name)
+    return _Keys(keys[0], "\n".join(certificates))
+
+
+def _trusted_of(store: Store) -> str:
+    """Certificates as PEM. Raises ConfigError."""
+    if store.kind == PKCS12:
+        return _certificates_of_pkcs12(store)
+    text = store.certificates if store.location is None else _content(store).decode("latin-1")
+    certificates = _blocks(text or "", _CERTIFICATE)
+    if not certificates:
+        raise _refused(store, "there is no certificate (-----BEGIN CERTIFICATE-----) in it")
+    return "\n".join(certificates)
+
+
+# --- PKCS12, which needs a package -----------------------------------------------------------------------------
+
+
+def _pkcs12(store: Store) -> Any:
+    try:
+        from cryptography.hazmat.primitives.serialization import pkcs12
+    except ImportError:
+        raise _refused(
+            store,
+            "PKCS12 needs the package cryptography, which isn't installed: pip install 'barnabas[security]', or "
+            f"openssl pkcs12 -in {store.location} -nodes -out {store.location}.pem makes PEM of it, which "
+            f"{store.setting} takes with the type PEM",
+        ) from None
+    password = None if store.password is None else store.password.encode()
+    try:
+        return pkcs12.load_pkcs12(_content(store), password)
+    except ValueError:
+        raise _refused(store, "it isn't PKCS12, or its password is another one") from None
+
+
+def _keys_of_pkcs12(store: Store) -> _Keys:
+    from_file = _pkcs12(store)
+    if from_file.key is None or from_file.cert is None:
+        raise _refused(store, "there is no key with its certificate in it")
+    from cryptography.hazmat.primitives import serialization
+
+    key = from_file.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    chain = [from_file.cert, *from_file.additional_certs]
+    store.key_password = None  # the file's password opens both, or it isn't read at all
+    return _Keys(key.decode(), "\n".join(_pem_of(each.certificate) for each in chain))
+
+
+def _certificates_of_pkcs12(store: Store) -> str:
+    found = _pkcs12(store)
+    certificates = [each for each in (found.cert, *found.additional_certs) if each is not None]
+    if not certificates:
+        raise _refused(store, "there is no certificate in it")
+    return "\n".join(_pem_of(each.certificate) for each in certificates)
+
+
+def _pem_of(certificate: Any) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return str(certificate.public_bytes(Encoding.PEM).decode())
+
+
+# --- Names of cipher suites, Java's and OpenSSL's ----------------------------------------------------------------
+
+TLS13_SUITES = frozenset(("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"))
+_EXCHANGES = {"ECDHE_ECDSA": "ECDHE-ECDSA-", "ECDHE_RSA": "ECDHE-RSA-", "DHE_RSA": "DHE-RSA-", "RSA": ""}
+_CIPHER = re.compile(
+    r"(?:TLS|SSL)_([A-Z_]+?)_WITH_(?:AES_(128|256)_(CBC|GCM)|(CHACHA20_POLY1305))_(SHA(?:256|384)?)"
+)
+
+
+def openssl_suite(name: str) -> str | None:
+    """OpenSSL's name of a suite of TLS 1.2 by the standard's, which Java has; None where it can't be derived."""
+    match = _CIPHER.fullmatch(name)
+    if match is None or match[1] not in _EXCHANGES:
+        return None
+    exchange, bits, mode, chacha, digest = match.groups()
+    if chacha:
+        return f"{_EXCHANGES[exchange]}CHACHA20-POLY1305"
+    middle = "-GCM" if mode == "GCM" else ""
+    return f"{_EXCHANGES[exchange]}AES{bits}{middle}-{digest}"
+
+
+def _choose_ciphers(context: ssl.SSLContext, config: TlsConfig) -> tuple[str, ...]:
+    """The protocols that are left. Raises ConfigError for a suite that there isn't."""
+    if not config.ciphers:
+        return config.protocols
+    setting = config.names[CIPHERS]
+    of_13 = {each for each in config.ciphers if each in TLS13_SUITES}
+    others = []
+    for name in config.ciphers:
+        if name in TLS13_SUITES:
+            continue
+        suite = openssl_suite(name)
+        if suite is None or not _has(suite):
+            raise ConfigError(f"{setting}: there is no cipher suite {name} here", setting)
+        others.append(suite)
+    if of_13 and of_13 != TLS13_SUITES and "TLSv1.3" in config.protocols:
+        missing = ", ".join(sorted(TLS13_SUITES - of_13))
+        raise ConfigError(
+            f"{setting}: Python can't choose among the suites of TLS 1.3: name {missing} too, or none of them",
+            setting,
+        )
+    usable = {"TLSv1.2": bool(others), "TLSv1.3": bool(of_13)}
+    protocols = tuple(each for each in config.protocols if usable[each])
+    if not protocols:
+        raise ConfigError(f"{setting}: none of the suites is for {' or '.join(config.protocols)}", setting)
+    if others:
+        context.set_ciphers(":".join(others))
+    return protocols
+
+
+def _has(suite: str) -> bool:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(suite)
+    except ssl.SSLError:
+        return False
+    return True
+
+
+# --- Contexts ------------------------------------------------------------------------------------------------
+
+
+class LastWords(ssl.SSLObject):
+    """Tells why its handshake has failed, where asyncio would only hang up: `say` is given the alert's bytes."""
+
+    outgoing: ssl.MemoryBIO | None = None
+    say: Callable[[bytes], None] | None = None
+
+    def do_handshake(self) -> None:
+        """As usual."""
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            if self.say is not None and self.outgoing is not None:
+                self.say(self.outgoing.read())
+            raise
+        self.say = self.outgoing = None
+
+
+class ListenerContext(ssl.SSLContext):
+    """Of one listener. `next_begins` with: of the next handshake what its client has sent already, and what it tells
+    its last words to."""
+
+    sslobject_class = LastWords
+    next_begins: tuple[bytes, Callable[[bytes], None]] | None = None
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """As usual."""
+        made = super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+        begins, self.next_begins = self.next_begins, None
+        if begins is not None and isinstance(made, LastWords):
+            heard, made.say = begins
+            made.outgoing = outgoing
+            incoming.write(heard)
+        return made
+
+
+class Tls:
+    """How one listener is encrypted, and who its clients are by their certificates."""
+
+    __slots__ = ("_config", "context", "is_for_principals")
+
+    no_name: tuple[type[Exception], ...] = (RuleError, DerError)
+    """What `principal` raises."""
+
+    def __init__(self, config: TlsConfig, *, is_for_principals: bool) -> None:
+        """Raises ConfigError for files that aren't what they should be. `is_for_principals`: nobody signs in there
+        otherwise."""
+        self._config = config
+        self.is_for_principals = is_for_principals
+        self.context = _context(config)
+
+    def principal(self, transport: Any) -> Principal:
+        """Whose connection it is. Raises RuleError or DerError where its certificate's owner is nobody."""
+        certificate = transport.get_extra_info("ssl_object").getpeercert(True)
+        if not self.is_for_principals or certificate is None:
+            return ANONYMOUS
+        return Principal(USER_TYPE, mapped_name(self._config.rules, subject_name(certificate)))
+
+
+def _context(config: TlsConfig) -> ListenerContext:
+    context = ListenerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    protocols = _choose_ciphers(context, config)
+    context.minimum_version = _VERSIONS[protocols[0]]
+    context.maximum_version = _VERSIONS[protocols[-1]]
+    _load_keys(context, config)
+    trusted = None if config.trusted is None else _trusted_of(config.trusted)
+    if config.client_auth == NO_CLIENT_AUTH:
+        return context
+    context.verify_mode = ssl.CERT_REQUIRED if config.client_auth == REQUIRED else ssl.CERT_OPTIONAL
+    # Whoever stands in the trust store is trusted, as in Java, be it nobody's root.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if trusted is None:
+        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        return context
+    assert config.trusted is not None
+    try:
+        context.load_verify_locations(cadata=trusted)
+    except ssl.SSLError as error:
+        raise _refused(config.trusted, f"its certificates can't be read: {_reason(error)}") from None
+    return context
+
+
+_VERSIONS: Mapping[str, ssl.TLSVersion] = {
+    SERVED_PROTOCOLS[0]: ssl.TLSVersion.TLSv1_2,
+    SERVED_PROTOCOLS[1]: ssl.TLSVersion.TLSv1_3,
+}
+
+
+def _load_keys(context: ssl.SSLContext, config: TlsConfig) -> None:
+    store = config.keys
+    password_name = config.names[KEY_PASSWORD]
+    keys = _keys_of(store, password_name)
+    password = store.key_password
+    try:
+        with _file_of(f"{keys.key}\n{keys.chain}\n") as path:
+            context.load_cert_chain(path, password=lambda: password or "")
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise _refused(store, "the key isn't that of the certificate, which has to stand first") from None
+        if password is not None:
+            raise _refused(store, f"{password_name} doesn't open its key, or {_reason(error)}") from None
+        raise _refused(store, f"key and certificate can't be read: {_reason(error)}") from None
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """What OpenSSL calls it."""
+    return (error.reason or "they aren't what they say").replace("_", " ").lower()
+
+
+@contextlib.contextmanager
+def _file_of(text: str) -> Iterator[str]:
+    """A file with this in it, since OpenSSL reads keys from files alone: in memory, where the system has that."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("keys", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(text.encode("latin-1"))
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+        return
+    with tempfile.NamedTemporaryFile() as file:  # nobody else may read it
+        file.write(text.encode("latin-1"))
+        file.flush()
+        yield file.name

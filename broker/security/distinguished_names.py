@@ -1,0 +1,131 @@
+"""Whose certificate it is, as text: the subject's name as RFC 2253 writes it, in the form that Java gives it.
+
+Principals and ACLs are compared letter by letter, so the form counts. Source: `X500Principal.getName()`, which Kafka
+asks; what OpenSSL or Python say of a subject is written otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_KEYWORDS = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "0.9.2342.19200300.100.1.1": "UID",
+}
+"""Those of RFC 2253. All other attributes are written by their numbers, and their values as the bytes that they are."""
+
+_SEQUENCE, _SET, _OID, _CONTEXT_0 = 0x30, 0x31, 0x06, 0xA0
+_TEXTS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))  # UTF8, Printable, T61, IA5, General, BMP
+_ESCAPED = frozenset(',=+<>#;"\\')
+_BLANKS = " \r"
+
+
+class DerError(ValueError):
+    """What should be a certificate isn't one."""
+
+
+class _Element(NamedTuple):
+    """One element of DER: its content lies at `start` to `end`, all of it at `begin` to `end`."""
+
+    tag: int
+    begin: int
+    start: int
+    end: int
+
+
+def subject_name(certificate: bytes) -> str:
+    """The subject of an X.509 certificate (DER). Raises DerError."""
+    fields = _within(certificate)
+    if not fields:
+        raise DerError("an empty certificate")
+    signed = [*_elements(certificate, fields[0].start, fields[0].end)]
+    place = (
+        5 if signed and signed[0].tag == _CONTEXT_0 else 4
+    )  # version, serial, signature, issuer, validity, subject
+    if len(signed) <= place:
+        raise DerError("a certificate without a subject")
+    return name_text(certificate[signed[place].begin : signed[place].end])
+
+
+def name_text(name: bytes) -> str:
+    """An X.500 name (DER) as RFC 2253 writes it. Raises DerError."""
+    parts = []
+    for relative in _within(name):
+        pairs = [_pair(name, each) for each in _elements(name, relative.start, relative.end)]
+        parts.append("+".join(pairs))
+    return ",".join(reversed(parts))
+
+
+def _pair(name: bytes, element: _Element) -> str:
+    inside = [*_elements(name, element.start, element.end)]
+    if len(inside) != 2 or inside[0].tag != _OID:
+        raise DerError("an attribute that is none")
+    oid, value = inside
+    number = _oid_text(name[oid.start : oid.end])
+    keyword = _KEYWORDS.get(number)
+    if keyword is None or value.tag not in _TEXTS:
+        return f"{keyword or number}=#{name[value.begin : value.end].hex()}"
+    text = name[value.start : value.end].decode("utf-8", "replace")  # of BMP too, as Java does
+    return f"{keyword}={_escaped(text)}"
+
+
+def _escaped(text: str) -> str:
+    characters = [f"\\{each}" if each in _ESCAPED else "\\00" if each == "\0" else each for each in text]
+    escaped = "".join(characters)
+    lead = len(escaped) - len(escaped.lstrip(_BLANKS))
+    trail = len(escaped.rstrip(_BLANKS))
+    return "".join(
+        f"\\{each}" if place < lead or place >= trail else each for place, each in enumerate(escaped)
+    )
+
+
+def _within(data: bytes) -> list[_Element]:
+    """What is in the one sequence that all of it is."""
+    whole = _elements(data, 0, len(data))
+    if len(whole) != 1 or whole[0].tag != _SEQUENCE:
+        raise DerError("no sequence")
+    return _elements(data, whole[0].start, whole[0].end)
+
+
+def _elements(data: bytes, start: int, end: int) -> list[_Element]:
+    """Those that lie between, one behind the other. Raises DerError where they don't fill it."""
+    found = []
+    at = start
+    while at < end:
+        begin = at
+        if end - at < 2:
+            raise DerError("it is cut off")
+        tag, length = data[at], data[at + 1]
+        at += 2
+        if length & 0x80:
+            count = length & 0x7F
+            if not 1 <= count <= 4 or end - at < count:
+                raise DerError("a length that is none")
+            length = int.from_bytes(data[at : at + count])
+            at += count
+        if end - at < length:
+            raise DerError("it is cut off")
+        found.append(_Element(tag, begin, at, at + length))
+        at += length
+    return found
+
+
+def _oid_text(data: bytes) -> str:
+    numbers: list[int] = []
+    number = 0
+    for byte in data:
+        number = number << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(number)
+            number = 0
+    if not numbers or data[-1] & 0x80:
+        raise DerError("an attribute without a number")
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
