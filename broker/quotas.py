@@ -491,9 +491,10 @@ def _whole(value: float) -> int:
 # --- What a request is charged for once it is handled, and for how long its connection waits then -----------
 
 _PRODUCE_KEY = 0
-_EXEMPT = frozenset({27, 56, 59})
+_EXEMPT = frozenset({17, 27, 36, 56, 59})
 """WriteTxnMarkers, AlterPartition, FetchSnapshot: nodes alone ask these of each other, and are never throttled (Kafka:
-`RequestHandlerHelper.sendResponseExemptThrottle`). Of a Fetch its handler says so."""
+`RequestHandlerHelper.sendResponseExemptThrottle`). Of a Fetch its handler says so. SaslHandshake and SaslAuthenticate
+come before there is anybody to be charged."""
 
 FULL_TIME_PERCENT = 100.0
 

@@ -49,7 +49,7 @@ def _check(acl: Acl, metadata_version: int) -> None:
     if acl.operation not in OPERATION_NAMES:
         raise _invalid(f"Invalid operation {enum_text(OPERATION_NAMES, acl.operation)}")
     if acl.permission not in (Permission.DENY, Permission.ALLOW):
-        raise _invalid(f"Invalid permissionType {'ANY_CODE' if acl.permission == ANY_CODE else 'UNKNOWN'}")
+        raise _invalid(f"Invalid permissionType {'ANY' if acl.permission == ANY_CODE else 'UNKNOWN'}")
     if ":" not in acl.principal:
         raise _invalid(
             f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal type "

@@ -566,7 +566,12 @@ class MetadataLog:
     def move_voters(self) -> None:
         """`kraft.version` 1: the log says from here on that this node is the only voter."""
         assert self.own_voter is not None
-        self._append_batch(self.quorum.move_voters(self.own_voter, self._clock.now_ms()))
+        before = self.quorum.kraft_version, self.quorum.voters
+        try:
+            self._append_batch(self.quorum.move_voters(self.own_voter, self._clock.now_ms()))
+        except BaseException:  # the log doesn't say so
+            self.quorum.kraft_version, self.quorum.voters = before
+            raise
         self._advance()
 
     def _apply(self, base_offset: int, size_bytes: int, appended: Sequence[Message]) -> None:

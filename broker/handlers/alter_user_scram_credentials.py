@@ -1,6 +1,6 @@
 """AlterUserScramCredentials (51), version 0 (KIP-554): credentials are made, replaced and deleted.
 
-They are kept in the metadata log for a Kafka that is started on this folder; SASL isn't built here.
+They are kept in the metadata log, and clients sign in by them (`broker.security.sasl`).
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _check(authorizer: Authorizer, context: RequestContext, request: InitProduce
             return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     # Who may write to some topic may do so idempotently.
     elif not authorizer.allows(
-        context, IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME
+        context, IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME, log_denied=False
     ) and not authorizer.allows_any(context, WRITE, TOPIC):
         return Error.CLUSTER_AUTHORIZATION_FAILED
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):

@@ -27,6 +27,7 @@ log = logging.getLogger("barnabas.connection")
 QUIET_S = 10.0
 """Between two lines of one kind about connections: clients come again and again."""
 
+_LONGEST_REASON = 200  # characters of what may name whatever a client calls itself
 _MECHANISM_CHARACTERS = 50  # of a name that a client may make as long as it likes
 
 
@@ -123,7 +124,10 @@ class Listener:
 
     def not_signed_in(self, client: str, why: str) -> None:
         """Who can't sign in may try again and again. That is logged, now and then."""
-        self._tell("sign-in", f"the client of {client} can't sign in at listener {self.name}: {why}")
+        self._tell(
+            "sign-in",
+            f"the client of {client} can't sign in at listener {self.name}: {why[:_LONGEST_REASON]}",
+        )
 
     def not_encrypted(self, client: str, why: str) -> None:
         """Who can't agree on keys may try again and again. That is logged, now and then."""

@@ -5,12 +5,9 @@ Only where a listener is encrypted this is imported. Source: Kafka's `DefaultSsl
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import ssl
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.config.definitions import ConfigError
@@ -22,6 +19,7 @@ from broker.config.tls_config import (
     REQUIRED,
     SERVED_PROTOCOLS,
 )
+from broker.environment.encryption import content_of, file_of
 from broker.security.authorizer import ANONYMOUS, USER_TYPE, Principal
 from broker.security.distinguished_names import DerError, subject_name
 from broker.security.principal_mapping import RuleError, mapped_name
@@ -72,8 +70,7 @@ def _refused(store: Store, message: str, setting: str | None = None) -> ConfigEr
 def _content(store: Store) -> bytes:
     assert store.location is not None
     try:
-        with open(store.location, "rb") as file:
-            return file.read()
+        return content_of(store.location)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise _refused(store, f"it can't be read: {why}") from None
@@ -325,7 +322,7 @@ def _load_keys(context: ssl.SSLContext, config: TlsConfig) -> None:
     keys = _keys_of(store, password_name)
     password = store.key_password
     try:
-        with _file_of(f"{keys.key}\n{keys.chain}\n") as path:
+        with file_of(f"{keys.key}\n{keys.chain}\n") as path:
             context.load_cert_chain(path, password=lambda: password or "")
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
@@ -338,19 +335,3 @@ def _load_keys(context: ssl.SSLContext, config: TlsConfig) -> None:
 def _reason(error: ssl.SSLError) -> str:
     """What OpenSSL calls it."""
     return (error.reason or "they aren't what they say").replace("_", " ").lower()
-
-
-@contextlib.contextmanager
-def _file_of(text: str) -> Iterator[str]:
-    """A file with this in it, since OpenSSL reads keys from files alone: in memory, where the system has that."""
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("keys", os.MFD_CLOEXEC)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode("latin-1"))
-            file.flush()
-            yield f"/proc/self/fd/{descriptor}"
-        return
-    with tempfile.NamedTemporaryFile() as file:  # nobody else may read it
-        file.write(text.encode("latin-1"))
-        file.flush()
-        yield file.name

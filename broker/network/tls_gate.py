@@ -8,9 +8,9 @@ Kafka's `SslTransportLayer` before READY, whose failures are delayed as failed s
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from broker.environment.encryption import last_words
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
@@ -37,6 +37,12 @@ _NO_TLS = frozenset(
     )
 )
 _NOTHING_IN_COMMON = frozenset(("UNSUPPORTED_PROTOCOL", "NO_SHARED_CIPHER", "VERSION_TOO_LOW"))
+
+
+class HeldSocket(Protocol):
+    """That its client may still read from."""
+
+    def close(self) -> None: ...
 
 
 class Encryption(Protocol):
@@ -88,7 +94,7 @@ class TlsGate(asyncio.BufferedProtocol):
         self._is_open = False
         self._is_over = False
         self._why: str | None = None
-        self._held: socket.socket | None = None
+        self._held: HeldSocket | None = None
 
     # --- asyncio's side -------------------------------------------------------------------------------------
 
@@ -204,20 +210,8 @@ class TlsGate(asyncio.BufferedProtocol):
     def _say(self, alert: bytes) -> None:
         """Send the alert that says why, which asyncio would drop, and keep the socket until the client has read it."""
         raw = self._transport
-        known = None if raw is None else raw.get_extra_info("socket")
-        if raw is None or known is None or raw.get_write_buffer_size():
-            return
-        try:
-            held = socket.socket(fileno=os.dup(known.fileno()))
-        except OSError:
-            return
-        self._held = held
-        try:
-            held.setblocking(False)
-            held.send(alert)
-            held.shutdown(socket.SHUT_WR)
-        except OSError:
-            self._let_go()
+        if raw is not None and not raw.get_write_buffer_size():
+            self._held = last_words(raw, alert)
 
     # --- its end --------------------------------------------------------------------------------------------
 

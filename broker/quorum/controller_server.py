@@ -94,6 +94,7 @@ class ControllerServer:
         self.config = node.config
         self.clock = node.clock
         self.scheduler = node.scheduler
+        self.chance = node.chance
         self.node_id = node.node_id
         self.cluster_id = node.cluster_id
         self.metadata = node.metadata

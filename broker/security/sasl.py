@@ -1,8 +1,9 @@
 """SASL mechanisms, server side: PLAIN (RFC 4616) and SCRAM-SHA-256 and -512 (RFC 5802).
 
 A mechanism is asked with each of a client's tokens, and says what to answer, until it `is_complete` and its `user` is
-known. Sources: Kafka's `PlainSaslServer`, `ScramSaslServer`, `ScramMessages`; secrets are compared in constant time,
-and no error tells a user that is unknown from a password that is wrong.
+known. Sources: Kafka's `PlainSaslServer`, `ScramSaslServer`, `ScramMessages`; secrets are compared in constant time.
+PLAIN tells nobody whether it was the user or the password; by SCRAM a user that isn't known gets no challenge, as in
+Kafka.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from broker.config.topic_config import log_config_of_topic
 from broker.controller.image import GROUP_RESOURCE, NO_LEADER
 from broker.network.turns import Later
 from broker.replicas.append_records import ALL_IN_SYNC, Appends, checking
-from protocol.errors import Error, KafkaError, error_of
+from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from protocol.records.batch import (
     BATCH_OVERHEAD,
@@ -205,6 +205,12 @@ class DeadLetterQueues:
                 await self._sleep(RETRIES_S[tries])
                 if led.share.is_over:
                     return
+            except Exception as error:
+                if stops_the_broker(error):
+                    raise
+                log.error("dead letters of %s can't be written", led.share.group_id, exc_info=error)
+                line.done(max(batch.whole, 1))
+                return
             else:
                 line.done(batch.whole)
                 line.next_offset = batch.next_offset
@@ -283,7 +289,7 @@ class DeadLetterQueues:
     async def _batch_of(self, led: Dying, line: _Line, most_bytes: int) -> _Batch:
         """The first of the line, as many as the queue takes in one batch, and at least one."""
         begin = began = max(line.next_offset, line.letters[0][0].first_offset)
-        originals, known_to = await self._originals(led, began)
+        originals, known_to = await self._originals(led, began, line.letters[-1][0].last_offset)
         now_ms = self._clock.now_ms()
         records: list[NewRecord] = []
         size = BATCH_OVERHEAD
@@ -320,16 +326,24 @@ class DeadLetterQueues:
         key, value = (None, None) if original is None else (original.key, original.value)
         return now_ms, key, value, headers
 
-    async def _originals(self, led: Dying, offset: int) -> tuple[Mapping[int, Record], int | None]:
-        """What the log has from the offset on, and up to which offset that is all; nothing, and None, where the group
+    async def _originals(
+        self, led: Dying, offset: int, last_offset: int
+    ) -> tuple[Mapping[int, Record], int | None]:
+        """What the log has of these offsets, and up to which offset that is all; nothing, and None, where the group
         has them not copied or they can't be read: dead letters have headers alone then."""
         if self._group_value(led.share.group_id, COPIES) is not True:
             return {}, None
         source = led.partition.log
         try:
             data = source.read(offset, MOST_READ_BYTES, source.high_watermark, min_one_batch=True).records
-            return await compute(lambda: _records_in(data))
-        except (KafkaError, CorruptRecordError, CodecUnavailableError, DecompressionError) as error:
+            return await compute(lambda: _records_in(data, offset, last_offset))
+        except (
+            KafkaError,
+            CorruptRecordError,
+            CodecUnavailableError,
+            DecompressionError,
+            MemoryError,
+        ) as error:
             log.warning(
                 "%s-%d: no originals from %d on: %s",
                 led.partition.topic.name,
@@ -381,17 +395,25 @@ def _length(record: NewRecord, place: int) -> int:
     return len(out)
 
 
-def _records_in(data: bytes) -> tuple[dict[int, Record], int | None]:
-    """Of whole batches; the last may be torn."""
+def _records_in(data: bytes, first: int, last: int) -> tuple[dict[int, Record], int | None]:
+    """Of whole batches the records at these offsets; the last batch may be torn.
+
+    It ends with the batch by which they are as many bytes as are read at once: what is compressed may be much more.
+    """
     found: dict[int, Record] = {}
     known_to: int | None = None
-    position = 0
+    position = found_bytes = 0
     while len(data) - position >= BATCH_OVERHEAD:
         header = read_header(data[position : position + BATCH_OVERHEAD])
         if position + header.size_bytes > len(data):
             break
-        records = read_records(memoryview(data)[position : position + header.size_bytes])
-        found.update((record.offset, record) for record in records)
+        if header.base_offset > last or found_bytes >= MOST_READ_BYTES:
+            break
+        if header.last_offset >= first:
+            for record in read_records(memoryview(data)[position : position + header.size_bytes]):
+                if first <= record.offset <= last:
+                    found[record.offset] = record
+                    found_bytes += len(record.key or b"") + len(record.value or b"")
         known_to = header.last_offset
         position += header.size_bytes
     return found, known_to

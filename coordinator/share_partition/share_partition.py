@@ -61,6 +61,11 @@ PERSISTER_ERRORS: dict[Error, Error] = {
 """What a client is told of what the share coordinator answered; UNKNOWN_SERVER_ERROR of all else."""
 
 
+FENCED_AS_LEADER = frozenset(
+    (Error.FENCED_LEADER_EPOCH, Error.FENCED_STATE_EPOCH, Error.NOT_LEADER_OR_FOLLOWER)
+)
+"""Of the share coordinator: what this leader decides counts no more."""
+
 MOST_GIVEN_BACK = 1_000_000
 """Offsets in a row that durable state says are to be given again: far more than a record batch has."""
 MOST_EXPIRED_AT_ONCE = 500
@@ -416,7 +421,8 @@ class SharePartition:
         self.records.advance_start()
         if not self._is_expiring:
             self._changed()
-        if dead is not None:
+        # Another leads the partition where it is fenced, and may deliver it still.
+        if dead is not None and (error is None or error.error not in FENCED_AS_LEADER):
             self._bury_each([dead])
 
     # --- the dead letter queue (KIP-1191; Kafka: `initiateDLQAndArchive`) -----------------------------------

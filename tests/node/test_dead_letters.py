@@ -18,7 +18,7 @@ from broker.shares.share_partition_manager import share_settings
 from coordinator.persister import StateBatch
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.records.batch import Record, read_records
+from protocol.records.batch import Record, build_batch, read_records
 from tests.node.shares import ACCEPT, GROUP, REJECT, RELEASE, Shares, acquired, errors
 from tests.support.topics import topics_of
 from tests.support.whole_server import started, take_turns
@@ -385,3 +385,21 @@ async def test_originals_are_read_in_parts(node: Server, monkeypatch: pytest.Mon
     assert batches == [4, 4, 4]
     assert dying.offsets() == [*range(12)]
     assert all(record.value for record in dying.queued())
+
+
+def test_originals_end_with_the_batch_by_which_they_are_as_much_as_is_read_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of others nothing is kept, however much a batch unpacks to."""
+    monkeypatch.setattr(dead_letters, "MOST_READ_BYTES", 10)
+    data = b""
+    for base in range(0, 30, 10):
+        batch = build_batch([(0, None, b"value", ())] * 10)
+        batch[:8] = base.to_bytes(8)
+        data += bytes(batch)
+    found, known_to = dead_letters._records_in(data, 12, 29)
+    assert ([*found], known_to) == ([*range(12, 20)], 19)
+    found, known_to = dead_letters._records_in(data, 25, 25)
+    assert ([*found], known_to) == ([25], 29)
+    found, known_to = dead_letters._records_in(data, 3, 3)
+    assert ([*found], known_to) == ([3], 9)

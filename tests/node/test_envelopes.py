@@ -64,7 +64,7 @@ async def test_an_envelope_counts_as_the_clients_who_sent_what_is_in_it(tmp_path
     async with controller(tmp_path) as node:
 
         class Noting(AllowEverything):
-            def allows(self, context: Any, *of: Any) -> bool:
+            def allows(self, context: Any, *of: Any, **how: Any) -> bool:
                 seen.append((str(context.principal), context.peer_host))
                 return True
 

@@ -140,7 +140,7 @@ async def test_one_that_is_answered_with_an_error_alone_is_so_in_turns(
     many = wanted(*asked, **why)
     many.topics = [*many.topics, FetchTopic(topic="u", partitions=many.topics[0].partitions[:1])]
     if how == "is of no follower":
-        monkeypatch.setattr(type(node.authorizer), "allows", lambda *_of: False)
+        monkeypatch.setattr(type(node.authorizer), "allows", lambda *_of, **_how: False)
     client = Client(Straight(node))
     at_once = await client.answer(many, 12)
     assert len(shown(at_once)) == PARTITIONS + 1

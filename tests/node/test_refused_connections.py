@@ -78,7 +78,10 @@ def test_a_client_that_asks_for_sasl_is_told_of_once_in_ten_seconds_beside_the_o
         answer = ask(sasl_handshake, SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), client)
         assert answer.error_code == Error.ILLEGAL_SASL_STATE
     assert [connecting.admitted(port) for port in (1, 2)] == [True, False]
-    line = "asks for SASL{}, but nobody signs in at listener PLAINTEXT: it is for clients with security.protocol=PLAINTEXT"
+    line = (
+        "asks for SASL{}, but nobody signs in at listener PLAINTEXT: it is for clients with "
+        "security.protocol=PLAINTEXT"
+    )
     assert [record.getMessage() for record in caplog.records] == [
         f"the client of 127.0.0.1:9 client one {line.format(' (SCRAM-SHA-256)')}",
         "closing the connection of 127.0.0.1:2: more than 1 connections (max.connections)",

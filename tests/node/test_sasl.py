@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from broker.security.authorizer import ANONYMOUS, Principal
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
+from protocol.messages.configs import AlterClientQuotasRequest, AlterEntryData, EntityData, OpData
 from protocol.messages.metadata import ApiVersionsRequest, MetadataRequest
 from protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
 from tests.support.whole_server import clock_of, configured, started
@@ -142,6 +144,29 @@ async def _nobody_is_connected(node: Server) -> None:
     [listener] = node.listeners.values()
     while listener.connections:
         await asyncio.sleep(0)
+
+
+async def test_no_quota_is_charged_to_who_is_still_signing_in(tmp_path: Path) -> None:
+    """A throttled connection couldn't wait for the end of a failed attempt as well."""
+    node = await serving(tmp_path, "connection.failed.authentication.delay.ms=0")
+    with connected(node) as client:
+        await shaken(client)
+        await told(client, ALICE)
+        tiny = OpData(key="request_percentage", value=0.0001, remove=False)
+        entities = [
+            [EntityData(entity_type="user", entity_name="ANONYMOUS")],
+            [EntityData(entity_type="client-id", entity_name=None)],
+        ]
+        entries = [AlterEntryData(entity=each, ops=[tiny]) for each in entities]
+        answer = await client.answer(AlterClientQuotasRequest(entries=entries, validate_only=False), 1)
+        assert {each.error_code for each in answer.entries} == {Error.NONE}
+    node.dispatcher.monotonic_s = time.monotonic  # it takes time
+    for _ in range(3):
+        with connected(node) as client:
+            await shaken(client)
+            assert (await told(client, b"\0alice\0wrong")).error_code == Error.SASL_AUTHENTICATION_FAILED
+    assert node.failure is None
+    await _nobody_is_connected(node)
 
 
 async def test_a_frame_before_is_short_and_later_as_long_as_anybodys(tmp_path: Path) -> None:

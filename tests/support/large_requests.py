@@ -121,6 +121,16 @@ def _filled(
     return cls(**values)
 
 
+_CODES = {
+    "resource_type",
+    "resource_type_filter",
+    "resource_pattern_type",
+    "pattern_type_filter",
+    "operation",
+}
+"""Of ACLs: 0 is none that makes sense, and 1 stands for any."""
+
+
 def _value(kind: str, name: str, number: int) -> Any:
     if kind == "string":
         return str(number)
@@ -132,4 +142,6 @@ def _value(kind: str, name: str, number: int) -> Any:
         return False
     if kind == "float64":
         return 0.0
+    if kind == "int8" and (name in _CODES or name == "permission_type"):
+        return 1
     return number % 100 if kind == "int8" else number % 10_000

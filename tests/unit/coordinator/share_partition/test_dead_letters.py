@@ -116,6 +116,16 @@ def test_a_lock_that_ends_while_a_write_fails_buries_the_last_delivery() -> None
     assert shared.span == (5, 5, 0)
 
 
+@pytest.mark.parametrize("error", [Error.FENCED_LEADER_EPOCH, Error.FENCED_STATE_EPOCH])
+def test_a_leader_that_is_fenced_buries_nothing_when_a_lock_ends(error: Error) -> None:
+    """Another one may deliver the record still."""
+    shared = dying((0, 0), limit=1)
+    shared.fetch()
+    shared.persister.error = error
+    shared.runtime.pass_ms(LOCK_MS)
+    assert shared.dead == []
+
+
 @pytest.mark.parametrize("is_buried", [False, True])
 def test_a_kill_has_what_is_archiving_buried_again(is_buried: bool) -> None:
     shared = dying((0, 4))
