@@ -211,7 +211,10 @@ def host_range(pattern: str) -> IPv4Network | IPv6Network:
     match = _IPV6_RANGE.fullmatch(pattern)
     if match is None:
         raise ValueError(f"Could not parse [{pattern}]")
-    address = IPv6Address(match[1].partition("%")[0])
+    bare, percent, scope = match[1].removeprefix("[").removesuffix("]").partition("%")
+    if percent and not scope.isalnum():
+        raise ValueError(f"Could not parse [{pattern}]")
+    address = IPv6Address(bare)
     if address.ipv4_mapped is not None or int(match[2]) > 128:
         raise ValueError(f"A value of [{pattern}] is out of range")
     return IPv6Network((address.packed, int(match[2])), strict=False)

@@ -46,7 +46,7 @@ def _response(outcomes: list[KafkaError] | list[KafkaError | None]) -> CreateAcl
         results=[
             AclCreationResult(
                 error_code=Error.NONE if refusal is None else refusal.error,
-                error_message=None if refusal is None else refusal.message,
+                error_message="" if refusal is None else refusal.message,
             )
             for refusal in outcomes
         ]

@@ -127,9 +127,9 @@ async def node(tmp_path: Path) -> Server:
 
 async def test_an_acl_is_in_force_once_it_is_answered_until_it_is_deleted(node: Server) -> None:
     assert not node.authorizer.allows(ALICE, READ, TOPIC, "orders")
-    assert create(node, MINE) == [(0, None)]
+    assert create(node, MINE) == [(0, "")]
     assert node.authorizer.allows(ALICE, READ, TOPIC, "orders")
-    assert create(node, PREFIX) == [(0, None)]
+    assert create(node, PREFIX) == [(0, "")]
     assert not node.authorizer.allows(ALICE, READ, TOPIC, "orders")
     assert delete(node, DeleteAclsFilter(**asked(permission_type=int(Permission.DENY)))) == [(0, {PREFIX})]
     assert node.authorizer.allows(ALICE, READ, TOPIC, "orders")
@@ -149,9 +149,9 @@ async def test_acls_are_there_after_a_restart_and_after_a_crash(tmp_path: Path) 
 
 
 async def test_what_is_there_already_or_comes_twice_is_written_once(node: Server) -> None:
-    assert create(node, MINE, MINE) == [(0, None), (0, None)]
+    assert create(node, MINE, MINE) == [(0, ""), (0, "")]
     end = node.metadata.log.log_end_offset
-    assert create(node, MINE) == [(0, None)]
+    assert create(node, MINE) == [(0, "")]
     assert node.metadata.log.log_end_offset == end
     assert [*node.metadata.image.kept.acls] == [MINE]
 
@@ -205,7 +205,7 @@ async def test_one_that_makes_no_sense_is_refused_and_the_others_are_made(
     node: Server, wanted: Acl, error: int, message: str
 ) -> None:
     [good, (code, told)] = create(node, MINE, wanted)
-    assert (good, code) == ((0, None), error)
+    assert (good, code) == ((0, ""), error)
     assert told is not None
     assert told.startswith(message) if message.endswith(": ") else told == message
     assert found(node) == {MINE}
