@@ -10,7 +10,7 @@ import pytest
 
 from broker.controller.image import ClusterImage
 from broker.coordination import hosted_shards
-from broker.handlers import txn_offset_commit
+from broker.handlers import offset_commit
 from coordinator.group.offsets.commit import NewOffset
 from protocol.errors import Error
 from protocol.messages.produce import InitProducerIdRequest
@@ -73,10 +73,10 @@ async def _made_anew(history: History) -> None:
 def without_topic_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     """Offsets are written as Kafka 4.3 wrote those of a transaction, and older ones all."""
 
-    def without_id(**of: Any) -> NewOffset:
-        return NewOffset(**{**of, "topic_id": ZERO_UUID})
+    def without_id(*of: Any) -> NewOffset:
+        return NewOffset(*of)._replace(topic_id=ZERO_UUID)
 
-    monkeypatch.setattr(txn_offset_commit, "NewOffset", without_id)
+    monkeypatch.setattr(offset_commit, "NewOffset", without_id)
 
 
 @pytest.mark.usefixtures("without_topic_ids")
