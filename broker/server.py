@@ -17,7 +17,6 @@ from broker.controller.controller import Controller
 from broker.controller.image import is_internal
 from broker.controller.partition_changes import OwnSettings, leader_and_isr_updates
 from broker.controller.replica_placer import StripedReplicaPlacer
-from broker.controller.scram_decisions import scram_credential
 from broker.controller.topic_requests import TopicRequests
 from broker.coordination.coordinators import Coordinators
 from broker.coordination.hosted_shards import PartitionRuntime
@@ -32,7 +31,6 @@ from broker.network.dispatch import Dispatcher
 from broker.network.endpoints import HostNames
 from broker.network.listener import Admission, Listener, Security
 from broker.network.memory import Memory
-from broker.network.sasl_gate import SaslSettings, sasl_settings
 from broker.network.turns import Turns
 from broker.peers.own_cluster import ControlledShutdown, OwnCluster
 from broker.quotas import ClientQuotas, ReplicationQuotas
@@ -58,6 +56,7 @@ if TYPE_CHECKING:
     from broker.fault_handler import FaultHandler
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
+    from broker.network.sasl_gate import SaslSettings
     from broker.network.tls_gate import Encryption
     from broker.peers.alter_partition_manager import AlterPartitionManager
     from broker.peers.joined_cluster import JoinedCluster
@@ -257,6 +256,9 @@ class Server:
         found = self.config.sasl.get(listener_name)
         if found is None:
             return None
+        from broker.controller.scram_decisions import scram_credential
+        from broker.network.sasl_gate import sasl_settings
+
         return sasl_settings(
             found,
             lambda code, name: scram_credential(self.metadata.image, code, name),

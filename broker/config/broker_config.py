@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.config.broker_definitions import BROKER_SYNONYMS, broker_definition, listener_prefix
 from broker.config.definitions import ConfigError, Value, parse_int, parse_value, trimmed
 from broker.config.given_settings import Setting
-from broker.security import sasl
 
 if TYPE_CHECKING:
     from broker.config.definitions import ConfigDef
@@ -232,6 +231,8 @@ class SaslConfig(NamedTuple):
 
 def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:
     """Raises ConfigError, with nothing of a password in it."""
+    from broker.security import sasl  # here: most listeners are such that nobody signs in at them
+
     prefix = listener_prefix(listener_name)
 
     def text(name: str) -> tuple[str, str | None]:

@@ -7,8 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.network.connection import Connection
-from broker.network.sasl_gate import SaslGate
-from broker.network.tls_gate import TlsGate
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from broker.network.endpoints import BoundEndpoint
     from broker.network.memory import Memory
     from broker.network.sasl_gate import SaslSettings
-    from broker.network.tls_gate import Encryption
+    from broker.network.tls_gate import Encryption, TlsGate
     from broker.quotas import ConnectionRates
 
 log = logging.getLogger("barnabas.connection")
@@ -91,12 +89,16 @@ class Listener:
         _, encryption, failure_delay_ms = self._security
         if encryption is None:
             return connection
+        from broker.network.tls_gate import TlsGate  # as little as a plaintext listener needs is imported
+
         return TlsGate(connection, encryption, self, self._scheduler, failure_delay_ms)
 
     def _connection(self) -> Connection:
         connection = Connection(self, self._dispatcher, self._scheduler, self._memory)
         sasl = self._security.sasl
         if sasl is not None:
+            from broker.network.sasl_gate import SaslGate
+
             gate = SaslGate(sasl, self._dispatcher, self._scheduler)
             connection.pass_through(gate, sasl.max_receive_bytes)
         return connection

@@ -49,6 +49,24 @@ def test_a_start_loads_nothing_slow() -> None:
     assert slow.isdisjoint(run.stdout.split())
 
 
+def test_a_broker_at_which_nobody_signs_in_and_nothing_is_encrypted_loads_nothing_for_it() -> None:
+    program = """
+import sys
+import broker.process.run, broker.starting, broker.server, broker.network.listener
+of_security = {
+    "broker.config.tls_config",
+    "broker.network.sasl_gate",
+    "broker.network.tls",
+    "broker.network.tls_gate",
+    "broker.security.sasl",
+    "broker.security.standard_authorizer",
+}
+assert of_security.isdisjoint(sys.modules), of_security & {*sys.modules}
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 def test_the_modules_of_the_coordinators_are_imported_in_steps() -> None:
     """Of a dozen at most, at about half a millisecond each."""
     program = """
