@@ -23,21 +23,18 @@ from broker.controller.acls import (
 from broker.controller.controller import MAX_RECORDS_PER_REQUEST, check_records
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_versions import CIDR_SINCE, METADATA_VERSION
+from broker.security.authorizer import CLUSTER_NAME, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages import metadata_records as records
 from protocol.waiting import Pause, turn
 from protocol.wire.schema import Message
-
-CLUSTER_TYPE = 4
-CLUSTER_NAME = "kafka-cluster"
-
 
 # --- Creation -----------------------------------------------------------------------------------------------
 
 
 def _check(acl: Acl, metadata_version: int) -> None:
     """In Kafka's order: `AclApis.handleCreateAcls`, then `AclControlManager.validateNewAcl`. Raises KafkaError."""
-    if acl.resource_type == CLUSTER_TYPE and acl.resource_name != CLUSTER_NAME:
+    if acl.resource_type == ResourceType.CLUSTER and acl.resource_name != CLUSTER_NAME:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not acl.resource_name:
         raise _invalid("Invalid empty resource name")
@@ -48,8 +45,8 @@ def _check(acl: Acl, metadata_version: int) -> None:
         raise _invalid(f"Invalid patternType {name}")
     if acl.operation not in OPERATION_NAMES:
         raise _invalid(f"Invalid operation {enum_text(OPERATION_NAMES, acl.operation)}")
-    if acl.permission not in (Permission.DENY, Permission.ALLOW):
-        raise _invalid(f"Invalid permissionType {'ANY' if acl.permission == ANY_CODE else 'UNKNOWN'}")
+    if acl.permission_type not in (Permission.DENY, Permission.ALLOW):
+        raise _invalid(f"Invalid permissionType {'ANY' if acl.permission_type == ANY_CODE else 'UNKNOWN'}")
     if ":" not in acl.principal:
         raise _invalid(
             f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal type "
@@ -100,22 +97,9 @@ async def created(
             continue
         outcomes.append(None)
         if acl not in held and acl not in decided:
-            decided[acl] = _record(acl, new_id())
+            decided[acl] = records.AccessControlEntryRecord(id=new_id(), **acl._asdict())
             check_records(decided)
     return [*decided.values()], outcomes
-
-
-def _record(acl: Acl, acl_id: bytes) -> Message:
-    return records.AccessControlEntryRecord(
-        id=acl_id,
-        resource_type=acl.resource_type,
-        resource_name=acl.resource_name,
-        pattern_type=acl.pattern_type,
-        principal=acl.principal,
-        host=acl.host,
-        operation=acl.operation,
-        permission_type=acl.permission,
-    )
 
 
 # --- Deletion -----------------------------------------------------------------------------------------------

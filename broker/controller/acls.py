@@ -81,7 +81,7 @@ class Acl(NamedTuple):
     principal: str
     host: str
     operation: int
-    permission: int
+    permission_type: int
 
     @classmethod
     def of_record(cls, record: AccessControlEntryRecord) -> Acl:
@@ -114,7 +114,7 @@ class Acl(NamedTuple):
             f"resourceName={self.resource_name}, patternType={_name(PatternType, self.pattern_type)}, "
             f"principal={self.principal}, host={self.host}, "
             f"operation={enum_text(OPERATION_NAMES, self.operation)}, "
-            f"permissionType={_name(Permission, self.permission)}]"
+            f"permissionType={_name(Permission, self.permission_type)}]"
         )
 
 
@@ -134,7 +134,7 @@ class AclFilter(NamedTuple):
     principal: str | None
     host: str | None
     operation: int
-    permission: int
+    permission_type: int
 
     @classmethod
     def of(cls, asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
@@ -151,7 +151,7 @@ class AclFilter(NamedTuple):
     @property
     def is_nonsense(self) -> bool:
         """Whether it says UNKNOWN outright, at which Kafka closes the connection."""
-        return UNKNOWN in (self.resource_type, self.pattern_type, self.operation, self.permission)
+        return UNKNOWN in (self.resource_type, self.pattern_type, self.operation, self.permission_type)
 
     @property
     def has_unknown_pattern(self) -> bool:
@@ -162,7 +162,7 @@ class AclFilter(NamedTuple):
     @property
     def has_unknown_entry(self) -> bool:
         """Whether a code of its operation or permission is none that there is."""
-        return self.operation not in (ANY_CODE, *OPERATION_NAMES) or self.permission not in (
+        return self.operation not in (ANY_CODE, *OPERATION_NAMES) or self.permission_type not in (
             ANY_CODE,
             *Permission,
         )
@@ -176,7 +176,7 @@ class AclFilter(NamedTuple):
             and self.principal in (None, acl.principal)
             and self.host in (None, acl.host)
             and self.operation in (ANY_CODE, acl.operation)
-            and self.permission in (ANY_CODE, acl.permission)
+            and self.permission_type in (ANY_CODE, acl.permission_type)
         )
 
     def _names(self, acl: Acl) -> bool:

@@ -25,7 +25,9 @@ async def handle(
     node: ControllerPorts, context: RequestContext, request: CreateAclsRequest
 ) -> CreateAclsResponse:
     wanted = [Acl.of_creation(each) for each in request.creations]
-    if any(UNKNOWN in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission) for acl in wanted):
+    if any(
+        UNKNOWN in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission_type) for acl in wanted
+    ):
         raise CloseConnectionError("CreateAcls with the code for what isn't known")
     refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
     if refusal is None and node.config.authorizer is None:

@@ -64,17 +64,7 @@ async def _response(outcomes: list[Deleted]) -> DeleteAclsResponse:
         for acl in acls:
             if pause.is_due():
                 await turn()
-            found.append(
-                DeleteAclsMatchingAcl(
-                    resource_type=acl.resource_type,
-                    resource_name=acl.resource_name,
-                    pattern_type=acl.pattern_type,
-                    principal=acl.principal,
-                    host=acl.host,
-                    operation=acl.operation,
-                    permission_type=acl.permission,
-                )
-            )
+            found.append(DeleteAclsMatchingAcl(**acl._asdict()))
         response.filter_results.append(
             DeleteAclsFilterResult(
                 error_code=Error.NONE if error is None else error.error,

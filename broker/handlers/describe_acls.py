@@ -52,7 +52,7 @@ async def handle(
                 principal=acl.principal,
                 host=acl.host,
                 operation=acl.operation,
-                permission_type=acl.permission,
+                permission_type=acl.permission_type,
             )
         )
     return DescribeAclsResponse(resources=[*found.values()])

@@ -86,12 +86,16 @@ MOST_PRODUCED = 30_000
 JOINED_ANSWER_BYTES = 256 * 1024  # below this, one copy is cheaper than a vector of buffers
 
 
+HTTP_STARTS = frozenset((b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"))
+"""The first four bytes of a line of HTTP."""
+
+
 def hint(size: int) -> str:
     """What else the four bytes of a size may be: the beginning of TLS's hello, or of a line of HTTP."""
     start = size.to_bytes(4, "big", signed=True)
     if start[:2] == b"\x16\x03":
         return " (this looks like TLS, and the listener is plaintext)"
-    if start in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"):
+    if start in HTTP_STARTS:
         return " (this looks like HTTP)"
     return ""
 

@@ -11,6 +11,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from broker.environment.encryption import last_words
+from broker.network.answers import HTTP_STARTS
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler
@@ -221,9 +222,7 @@ class TlsGate(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         self._listener.not_encrypted(str(self._connection), why)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._stop_timer()
         if self._held is None:
             self._end()
         else:
@@ -244,15 +243,18 @@ class TlsGate(asyncio.BufferedProtocol):
         if held is not None:
             held.close()
 
-    def _forget(self) -> None:
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _forget(self) -> None:
+        self._stop_timer()
         self._listener.gates.pop(self, None)
 
 
 def _seems(data: bytes) -> str:
-    if data[:4] in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI"):
+    if data[:4] in HTTP_STARTS:
         return "looks like HTTP"
     return "may be Kafka's protocol as it is (security.protocol=PLAINTEXT or SASL_PLAINTEXT)"
 

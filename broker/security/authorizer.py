@@ -133,9 +133,8 @@ class Authorizer(Protocol):
         *,
         log_allowed: bool = True,
         log_denied: bool = True,
-        count: int = 1,
     ) -> bool:
-        """Whether the sender of the request may do that to the resource of that name, which it names `count` times.
+        """Whether the sender of the request may do that to the resource of that name.
 
         The decision is logged, but where Kafka logs none: of what is asked to find out what there is to see.
         """
@@ -168,7 +167,6 @@ class AllowEverything:
         *,
         log_allowed: bool = True,
         log_denied: bool = True,
-        count: int = 1,
     ) -> bool:
         """Whatever it is; none of it is logged."""
         return True

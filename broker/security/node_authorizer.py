@@ -41,7 +41,6 @@ class ClosedListeners:
         *,
         log_allowed: bool = True,
         log_denied: bool = True,
-        count: int = 1,
     ) -> bool:
         """By the listener first, which is logged nowhere."""
         return not self._refuses(context, operation) and self._other.allows(
@@ -51,7 +50,6 @@ class ClosedListeners:
             name,
             log_allowed=log_allowed,
             log_denied=log_denied,
-            count=count,
         )
 
     def allows_any(

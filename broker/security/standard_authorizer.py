@@ -64,7 +64,7 @@ _RESOURCE_NAMES = {
 
 def _order(acl: Acl) -> tuple[int, str, str, int]:
     """Of those of one pattern (`StandardAcl.compareTo`)."""
-    return acl.operation, acl.principal, acl.host, acl.permission
+    return acl.operation, acl.principal, acl.host, acl.permission_type
 
 
 _Pattern: TypeAlias = tuple[int, int, str]
@@ -182,7 +182,8 @@ class StandardAuthorizer:
         log_denied: bool = True,
         count: int = 1,
     ) -> bool:
-        """Whether a rule allows it, which is logged with the decision."""
+        """Whether a rule allows it, which is logged with the decision; `count` is what that line has for how often the
+        request names the resource."""
         principal, host = context.principal, context.peer_host
         asked = principal, host, operation, resource_type, name
         if asked in self._allowed and not audit.isEnabledFor(logging.DEBUG):
@@ -219,7 +220,7 @@ class StandardAuthorizer:
             for acl in sorted((*own, *everyones), key=_order) if own and everyones else own or everyones:
                 if acl.host not in (WILDCARD, host) and not is_in_range(host, acl.host):
                     continue
-                if acl.permission == Permission.ALLOW:
+                if acl.permission_type == Permission.ALLOW:
                     if acl.operation == ALL_OPERATIONS or acl.operation in enough:
                         allowed = acl
                 elif acl.operation in (ALL_OPERATIONS, operation):
@@ -257,7 +258,7 @@ class StandardAuthorizer:
                 if acl.host not in (WILDCARD, host) and not is_in_range(host, acl.host):
                     continue
                 if acl.operation in (ALL_OPERATIONS, operation):
-                    (denied if acl.permission == Permission.DENY else allowed)[pattern_type].add(name)
+                    (denied if acl.permission_type == Permission.DENY else allowed)[pattern_type].add(name)
         if WILDCARD in denied[LITERAL]:
             return False
         if WILDCARD in allowed[LITERAL]:
@@ -272,7 +273,7 @@ class StandardAuthorizer:
 
 def _allows(rule: Rule) -> bool:
     if isinstance(rule, Acl):
-        return rule.permission == Permission.ALLOW
+        return rule.permission_type == Permission.ALLOW
     return rule != DEFAULT_DENY
 
 

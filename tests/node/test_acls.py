@@ -51,7 +51,7 @@ def creation(wanted: Acl) -> AclCreation:
         principal=wanted.principal,
         host=wanted.host,
         operation=wanted.operation,
-        permission_type=wanted.permission,
+        permission_type=wanted.permission_type,
     )
 
 

@@ -38,16 +38,7 @@ class Kept:
     def add(self, *acls: Acl) -> Kept:
         for acl in acls:
             acl_id = self._ids.setdefault(acl, next(self._numbers).to_bytes(16))
-            record = AccessControlEntryRecord(
-                id=acl_id,
-                resource_type=acl.resource_type,
-                resource_name=acl.resource_name,
-                pattern_type=acl.pattern_type,
-                principal=acl.principal,
-                host=acl.host,
-                operation=acl.operation,
-                permission_type=acl.permission,
-            )
+            record = AccessControlEntryRecord(id=acl_id, **acl._asdict())
             self.records.apply(record)
         at_once(self.authorizer.follow(self.records))
         return self

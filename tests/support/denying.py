@@ -39,7 +39,6 @@ class DenyingAuthorizer:
         *,
         log_allowed: bool = True,
         log_denied: bool = True,
-        count: int = 1,
     ) -> bool:
         asked = Asked(operation, resource_type, name)
         self.asked.append(asked)
