@@ -234,13 +234,8 @@ def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:
     from broker.security import sasl  # here: most listeners are such that nobody signs in at them
 
     prefix = listener_prefix(listener_name)
-
-    def text(name: str) -> tuple[str, str | None]:
-        """The setting's own for the listener, or for all."""
-        own = config.text_given(prefix + name)
-        return (name, config.text_given(name)) if own is None else (prefix + name, own)
-
-    name, given = text(MECHANISMS_ENABLED)
+    name = config.name_given(MECHANISMS_ENABLED, listener_name)
+    given = config.text_given(name)
     mechanisms = tuple(dict.fromkeys(filter(None, map(trimmed, (given or "GSSAPI").split(",")))))
     unknown = [each for each in mechanisms if each not in sasl.MECHANISMS]
     if unknown or not mechanisms:
@@ -268,7 +263,7 @@ def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:
     lifetimes = {}
     for mechanism in mechanisms:
         own = config.text_given(f"{prefix}{mechanism.lower()}.{MAX_REAUTH}")
-        given = text(MAX_REAUTH)[1] if own is None else own
+        given = config.text_given(config.name_given(MAX_REAUTH, listener_name)) if own is None else own
         number = parse_int(given or "0")
         if number is None:
             raise ConfigError(f"{MAX_REAUTH} of listener {listener_name} is no number", MAX_REAUTH)
@@ -439,6 +434,12 @@ class BrokerConfig:
     def text_given(self, name: str) -> str | None:
         """The text in force of any name that somebody has set, known or not; None where nobody has."""
         return self._effective.get(name)
+
+    def name_given(self, name: str, listener_name: str) -> str:
+        """The name under which a setting stands for a listener: its own, or everybody's (Kafka:
+        `AbstractConfig.valuesWithPrefixOverride`)."""
+        own = listener_prefix(listener_name) + name
+        return own if own in self._effective else name
 
     def effective_names(self) -> Iterable[str]:
         """Every name that somebody has set, known or not."""

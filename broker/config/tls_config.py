@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.config.broker_definitions import BROKER_ROWS, listener_prefix
+from broker.config.broker_definitions import BROKER_ROWS
 from broker.config.definitions import ConfigError, Value, definition_of, parse_value
 from broker.security.principal_mapping import RuleError, parse_rules
 
@@ -84,15 +84,14 @@ class _Given:
         self.listener = listener_name
         self.names: dict[str, str] = {}
         self._config = config
-        self._prefix = listener_prefix(listener_name)
 
     def is_own(self, name: str) -> bool:
         """Whether it is given for this listener alone."""
-        return self._config.text_given(self._prefix + name) is not None
+        return self.name(name) != name
 
     def name(self, name: str) -> str:
         """The name by which it is given."""
-        return self._prefix + name if self.is_own(name) else name
+        return self._config.name_given(name, self.listener)
 
     def get(self, name: str) -> Value:
         """Raises ConfigError."""
