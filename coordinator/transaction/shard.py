@@ -1,20 +1,17 @@
 """The transaction coordinator of one partition of `__transaction_state`: what clients and the broker ask of it.
 
-With InitProducerId who was there before is fenced, and what it left open is aborted. AddOffsetsToTxn adds the group's
-partition of `__consumer_offsets`; a Produce of transactions V2 adds its own (KIP-890). Then the transaction ends, by
-EndTxn or by the abort that the coordinator itself starts:
+InitProducerId fences the producer that had the transactional id before, and aborts what it left open. AddOffsetsToTxn
+adds the group's partition of `__consumer_offsets`; a Produce of transactions V2 adds its own (KIP-890). A transaction
+ends by EndTxn, or by the abort that the coordinator starts itself, in five stages, which the code below numbers:
 
-    Prepare* is logged → each partition gets its marker → Complete* is logged
-
-1. It is looked up what the request means in the transaction's state, and Prepare* is logged. Up to v4 (transactions V1)
-the epoch stays as it is. From v5 on (V2, KIP-890) each end bumps it, so that whatever is late from the transaction
-before is fenced; where the epochs are used up, the completion brings a new producer id.
-
-2. Once that is committed the leaders write markers. What follows from an answer is a table: done, sent again, or given
-up.
-
-3. Once all have theirs Complete* is logged. Until it is committed it is pending, and everybody is told
-CONCURRENT_TRANSACTIONS. A restart finds what was prepared and comes through here as well.
+1. What it means: a table says what the request means in the transaction's state. Up to v4 (transactions V1) the
+   epoch stays. From v5 on (V2, KIP-890) each end bumps it, which fences whatever is late from the transaction before;
+   when the epochs are used up, the completion brings a new producer id.
+2. Prepare* is logged.
+3. It is committed: that is the outcome, and the answer leaves.
+4. Each partition gets its marker. What follows from its leader's answer is a table: done, sent again, or given up.
+5. Complete* is logged once all partitions have theirs. Until that is committed, everybody is told
+   CONCURRENT_TRANSACTIONS. A restart finds what was prepared and goes on with stage 4.
 
 `state_manager.py` knows the transactional ids and moves them by records; `expiry.py` is what time does.
 Source: `TransactionCoordinator`, `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`;
