@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.cleaner.log_cleaner import LogCleaner
 from broker.config.topic_config import log_config_by_name
@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.fault_handler import FaultHandler
+    from broker.metrics.metrics_listener import MetricsListener
+    from broker.metrics.request_metrics import RequestMetrics
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
     from broker.network.sasl_gate import SaslSettings
@@ -84,6 +86,8 @@ class Opened(NamedTuple):
     """The directory id of each replica that has a folder, by topic id and number."""
     controller_endpoints: Endpoints
     """Those at which other nodes are controlled; none where there can't be any."""
+    metrics_endpoints: Endpoints
+    """That at which the node is watched over HTTP, if there is one."""
     encryption: Mapping[str, Encryption] = {}
     """By the names of its listeners that are encrypted."""
     joined: JoinedCluster | None = None
@@ -312,6 +316,7 @@ class Server:
             for endpoint in self.endpoints
         }
         self._make_controller_server(opened)
+        self._watch(opened)
         of_controller = () if self.controller_server is None else self.controller_server.listeners.values()
         self.housekeeping = Housekeeping(
             self.config,
@@ -358,6 +363,31 @@ class Server:
             self.controller_server = ControllerServer(self, opened.controller_endpoints, opened.incarnation)
             self.metadata_replicas = self.controller_server.metadata_replicas
 
+    def _watch(self, opened: Opened) -> None:
+        self.metrics: MetricsListener | None = None
+        for endpoint in opened.metrics_endpoints:
+            # Here, so that no start of a node that nobody watches waits for it.
+            from broker.metrics.metrics_listener import MetricsListener
+
+            dispatchers = [self.dispatcher]
+            if self.controller_server is not None:
+                dispatchers.append(self.controller_server.dispatcher)
+            self.metrics = MetricsListener(
+                endpoint.bound, self, dispatchers, self._collect_metrics, self._awaited
+            )
+
+    async def _collect_metrics(self, requests: RequestMetrics) -> Sequence[Any]:
+        from broker.metrics.node_metrics import broker_metrics  # with the first scrape
+
+        return await broker_metrics(self, requests)
+
+    def _awaited(self) -> str:
+        """What keeps the node from serving everything."""
+        if not all(listener.accepts for listener in self.listeners.values()):
+            return "its listeners"
+        loading = [topic for topic, hosted in self.coordinators.hosted.items() if hosted.is_loading]
+        return f"the coordinators of {', '.join(loading)}" if loading else ""
+
     @property
     def bootstrap(self) -> str:
         """host:port of the first listener that clients are told of."""
@@ -378,6 +408,8 @@ class Server:
             await self.controller_server.serve()
         for listener in self.listeners.values():
             await listener.listen()
+        if self.metrics is not None:
+            await self.metrics.listen()
         self.housekeeping.start()
         self.cleaner.start()
 
@@ -401,6 +433,8 @@ class Server:
         """Nobody is served any more, and nothing goes on by itself: at a stop, or where a start failed half-way."""
         for listener in self.listeners.values():
             listener.stop_accepting()
+        if self.metrics is not None:
+            self.metrics.close()
         if self.controller_server is not None:
             self.controller_server.fall_silent()
         self.housekeeping.stop()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.assembly import usage_error
 from broker.config.broker_config import CONNECTIONS_PER_HOST, VOTERS
+from broker.config.broker_definitions import METRICS_LISTENER
 from broker.config.definitions import ConfigError, StartError
 from broker.config.listeners import ENCRYPTED, SASL
 from broker.config.topic_config import log_config_of_metadata
@@ -328,7 +329,10 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
     descriptors = shares(backlog * len(listeners), len(config.log_dirs))
     limits = connection_limits(config, environment, descriptors.connections)
     endpoints = bind_all(config.listeners, environment.network, backlog)
-    controller_endpoints = _bind_also(config.controller_listeners, endpoints, environment, backlog)
+    controller_endpoints = _bind_also(config.controller_listeners, [endpoints], environment, backlog)
+    bound = [endpoints, controller_endpoints]
+    metrics_endpoints = bind_metrics(config, bound, environment, backlog)
+    bound.append(metrics_endpoints)
     faults = FaultHandler(environment.scheduler)
     log_dirs: LogDirs | None = None
     server: Server | None = None
@@ -345,6 +349,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
                 connection_limits=limits,
                 endpoints=endpoints,
                 controller_endpoints=controller_endpoints,
+                metrics_endpoints=metrics_endpoints,
                 log_dirs=log_dirs,
                 metadata=found.metadata,
                 placement=found.placement,
@@ -362,7 +367,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
             server.fall_silent()
         elif found is not None and found.joined is not None:
             found.joined.stop()
-        await let_go(error, environment, faults, [endpoints, controller_endpoints], log_dirs)
+        await let_go(error, environment, faults, bound, log_dirs)
         raise
     return server
 
@@ -389,14 +394,34 @@ def _encryption(config: BrokerConfig) -> Mapping[str, Encryption]:
 
 
 def _bind_also(
-    listeners: Sequence[ListenerConfig], bound: Endpoints, environment: Environment, backlog: int
+    listeners: Sequence[ListenerConfig], bound: Sequence[Endpoints], environment: Environment, backlog: int
 ) -> Endpoints:
-    """Those of the controller, beside the broker's."""
+    """Beside those that are bound already, which are let go of where these can't be."""
     try:
         return bind_all(listeners, environment.network, backlog)
     except BaseException:
-        bound.close()
+        for each in bound:
+            each.close()
         raise
+
+
+def bind_metrics(
+    config: BrokerConfig, bound: Sequence[Endpoints], environment: Environment, backlog: int
+) -> Endpoints:
+    """The listener for metrics, if there is to be one. Raises StartError, also where its packages lack."""
+    if config.metrics_listener:
+        from importlib.util import find_spec
+
+        lacking = [each for each in ("h11", "prometheus_client") if find_spec(each) is None]
+        if lacking:
+            for each in bound:
+                each.close()
+            raise StartError(
+                f"{METRICS_LISTENER} needs packages that aren't there ({', '.join(lacking)}): "
+                "pip install 'barnabas[metrics]'",
+                exit_status=2,
+            )
+    return _bind_also(config.metrics_listener, bound, environment, backlog)
 
 
 class _Bound(NamedTuple):
@@ -545,6 +570,7 @@ async def start_controller(config: BrokerConfig, environment: Environment) -> Co
     descriptors = shares(backlog * len(config.controller_listeners), len(config.log_dirs))
     limits = connection_limits(config, environment, descriptors.connections)
     endpoints = bind_all(config.controller_listeners, environment.network, backlog)
+    metrics_endpoints = bind_metrics(config, [endpoints], environment, backlog)
     faults = FaultHandler(environment.scheduler)
     log_dirs: LogDirs | None = None
     node: ControllerNode | None = None
@@ -554,13 +580,15 @@ async def start_controller(config: BrokerConfig, environment: Environment) -> Co
         opening.begin_run(log_dirs)
         lead(config, environment, metadata, log_dirs=log_dirs, endpoints=endpoints)
         node = ControllerNode(
-            OpenedController(config, environment, faults, limits, endpoints, log_dirs, metadata)
+            OpenedController(
+                config, environment, faults, limits, endpoints, metrics_endpoints, log_dirs, metadata
+            )
         )
         await settled(environment, metadata)
         await listened(node.serve())
     except BaseException as error:
         if node is not None:
             node.fall_silent()
-        await let_go(error, environment, faults, [endpoints], log_dirs)
+        await let_go(error, environment, faults, [endpoints, metrics_endpoints], log_dirs)
         raise
     return node

@@ -389,6 +389,11 @@ class ProducerStates:
             return unreplicated if first is None else min(first, unreplicated)
         return first
 
+    def oldest_open(self) -> Producer | None:
+        """The producer whose open transaction began first."""
+        producer_id = next(iter(self._ongoing.values()), None)
+        return None if producer_id is None else self.producers.get(producer_id)
+
     @property
     def knows_transactions(self) -> bool:
         """Whether a marker or an open transaction is among what is known of the producers."""

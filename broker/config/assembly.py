@@ -25,6 +25,7 @@ from broker.config.broker_definitions import (
     BROKER_ROWS,
     DYNAMIC_ONLY_ROWS,
     INTER_BROKER_REQUESTS,
+    METRICS_LISTENER,
     OWN_ROWS,
     broker_definition,
     listener_prefix,
@@ -46,6 +47,7 @@ from broker.config.listeners import (
     ListenerSettings,
     broker_listeners,
     controller_listeners,
+    metrics_listener,
 )
 from broker.config.setting_checks import (
     COMPRESSION_TYPE,
@@ -197,6 +199,9 @@ def assemble(
             config.controller_listeners = controller_listeners(
                 settings, host_name, only_controller=config.is_only_controller
             )
+        config.metrics_listener = metrics_listener(
+            config.get_string(METRICS_LISTENER) or "", METRICS_LISTENER
+        )
         config.closed_to_brokers = closed_to_brokers(config)
         config.authorizer = authorizer_settings(config)
         config.sasl = {

@@ -284,6 +284,7 @@ class BrokerConfig:
     - `dynamic_broker`, `dynamic_cluster`: what IncrementalAlterConfigs has set for this broker and for all.
     - `listeners`: the broker's addresses to bind, none where the node is only a controller.
     - `controller_listeners`: the controller's.
+    - `metrics_listener`: where the node is watched over HTTP, if anywhere.
     - `closed_to_brokers`: the names of listeners that refuse what only brokers ask of each other.
     - `sasl`: by the names of its SASL listeners how clients sign in.
     - `authorizer`: by what it is decided who may do what; None where everybody may do everything.
@@ -306,6 +307,7 @@ class BrokerConfig:
         "generation",
         "joins",
         "listeners",
+        "metrics_listener",
         "release_version",
         "sasl",
         "static",
@@ -325,6 +327,7 @@ class BrokerConfig:
         self.joins = joins_a_cluster(static)
         self.listeners = listeners
         self.controller_listeners: tuple[ListenerConfig, ...] = ()
+        self.metrics_listener: tuple[ListenerConfig, ...] = ()
         self.closed_to_brokers: frozenset[str] = frozenset()
         self.authorizer: AuthorizerSettings | None = None
         self.sasl: dict[str, SaslConfig] = {}

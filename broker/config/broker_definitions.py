@@ -609,7 +609,13 @@ DYNAMIC_ONLY_ROWS: dict[str, Row] = {
 
 INTER_BROKER_REQUESTS = "barnabas.inter.broker.requests"
 
-OWN_ROWS: dict[str, Row] = {INTER_BROKER_REQUESTS: ("BOOLEAN", "true", "", "MEDIUM", "read-only")}
+METRICS_LISTENER = "barnabas.metrics.listener"
+"""HOST:PORT of the listener for `/metrics`, `/health` and `/ready`; none where it is empty."""
+
+OWN_ROWS: dict[str, Row] = {
+    INTER_BROKER_REQUESTS: ("BOOLEAN", "true", "", "MEDIUM", "read-only"),
+    METRICS_LISTENER: ("STRING", "", "", "MEDIUM", "read-only"),
+}
 """What Kafka doesn't have, and passes over in a file: described only where set."""
 
 # DynamicBrokerConfig.brokerConfigSynonyms: names of one setting in several units, the first that is set wins.
@@ -658,9 +664,8 @@ def without_listener(name: str) -> str | None:
     listener, dot, setting = name[len("listener.name.") :].partition(".")
     if not dot or not listener:
         return None
-    for own in OWN_ROWS:
-        if name.endswith(f".{own}"):
-            return own
+    if name.endswith(f".{INTER_BROKER_REQUESTS}"):
+        return INTER_BROKER_REQUESTS
     for per_mechanism in _PER_MECHANISM:
         if setting.endswith(per_mechanism):
             return per_mechanism

@@ -111,6 +111,16 @@ def controller_listeners(
     return _configs(bound, protocols, told, host_name, ("PLAINTEXT",))
 
 
+def metrics_listener(address: str, setting: str) -> tuple[ListenerConfig, ...]:
+    """The listener for metrics at HOST:PORT, if there is to be one. Raises ConfigError."""
+    if not address:
+        return ()
+    if address.count(":") < 1 or "/" in address:
+        raise ConfigError(f"{setting} is HOST:PORT, such as 127.0.0.1:9404, and not {address}", setting)
+    _, host, port = parse_endpoint(f"METRICS://{address}", setting)
+    return (ListenerConfig("METRICS", "PLAINTEXT", host, port, None),)
+
+
 def _check_bound(bound: Sequence[Endpoint], controllers: Collection[str]) -> None:
     """Who controls binds each of the controllers' listeners."""
     missing = [name for name in controllers if name not in {endpoint.name for endpoint in bound}]

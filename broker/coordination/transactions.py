@@ -22,6 +22,7 @@ from broker.coordination.hosted_shards import HostedShards
 from broker.environment.scheduler import TURN_S
 from broker.replicas.leader import Leader
 from coordinator.settings import TransactionSettings
+from coordinator.transaction.statistics import TransactionStatistics
 from protocol.errors import NO_ERROR, Error, KafkaError, stops_the_broker
 from protocol.records.batch import (
     ABORT,
@@ -67,6 +68,7 @@ class Transactions:
         image: ClusterImage,
     ) -> None:
         """`next_producer_id` may raise KafkaError."""
+        self.statistics = TransactionStatistics()
         self.settings = transaction_settings(config)
         self._markers = markers
         self._next_producer_id = next_producer_id
@@ -103,6 +105,7 @@ class Transactions:
             self.settings,
             transaction_version=self._transaction_version,
             coordinator_epoch=leader_epoch,
+            statistics=self.statistics,
         )
 
     def check_timeout(self, timeout_ms: int) -> None:

@@ -29,6 +29,7 @@ from broker.network.answers import (
 )
 from broker.network.connection import most_produced
 from broker.network.context import RequestContext
+from broker.network.observed_requests import observed
 from broker.network.pieces import ENTRY_LISTS, LIST_BYTES, bounded, in_pieces, is_long, produced
 from broker.network.turns import PER_TURN, Later
 from broker.quotas import charge
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Clock, Watchdog
     from broker.network.answers import PendingAnswer
     from broker.network.connection import Connection
+    from broker.network.observed_requests import Observer
     from broker.network.turns import Turns
     from broker.peers.controller_channel import Forwarding, Sender
     from broker.quotas import ClientQuotas
@@ -455,6 +457,7 @@ class Dispatcher:
         self._forwarding = forwarding
         self._early_requests = early_requests
         self._handlers = handlers
+        self._observer_of: Callable[[str], Observer] | None = None
         self._routes: dict[int, Route] = {}
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
@@ -631,6 +634,8 @@ class Dispatcher:
         forwarding = self._forwarding
         if forwarding is not None and forwarding.forwards(api_key):
             forwarded = ForwardedRoute(api_version, forwarding.forward, forwarding.answer_type)
+            if self._observer_of is not None:
+                forwarded.handle = observed(forwarded.handle, self._observer_of(api.name))
             self._routes[api_key << 16 | api_version] = forwarded
             return forwarded
         route = Route(api_key, api_version, self._handlers)
@@ -638,9 +643,16 @@ class Dispatcher:
         if self._early_requests is not None:
             route.needs(self._early_requests.needs.get(api.name))
         if request_log.enabled():
-            route.handle = request_log.logged(route.handle, api.name, self.monotonic_s)
+            route.handle = observed(route.handle, request_log.logger(api.name, self.monotonic_s))
+        if self._observer_of is not None:
+            route.handle = observed(route.handle, self._observer_of(api.name))
         self._routes[api_key << 16 | api_version] = route
         return route
+
+    def observe(self, observer_of: Callable[[str], Observer]) -> None:
+        """Each request is observed from now on, by the observer of its API's name."""
+        self._observer_of = observer_of
+        self._routes.clear()
 
     def log_levels_altered(self) -> None:
         """Requests are logged from now on, or aren't any more."""

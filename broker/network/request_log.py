@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from broker.network.turns import Later
+from broker.network.observed_requests import End, HungUpError, Observer
 from protocol.apis import APIS
 from protocol.errors import Error, error_name
 from protocol.wire.primitives import uuid_to_text
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
 
 log = logging.getLogger("barnabas.request")
-
-Handle = Callable[["RequestContext", Any], Any]
 
 SHOWN_CHARACTERS = 400  # of what was asked
 SHOWN_ITEMS = 3  # of a list
@@ -36,28 +34,24 @@ def enabled() -> bool:
     return log.isEnabledFor(logging.DEBUG)
 
 
-def logged(handle: Handle, api: str, monotonic_s: Callable[[], float]) -> Handle:
-    """The handler, with a line for each request once it is answered."""
+def logger(api: str, monotonic_s: Callable[[], float]) -> Observer:
+    """Writes the line of each request once it is answered."""
 
-    def call(context: RequestContext, request: Any) -> Any:
+    def begin(context: RequestContext, request: Any) -> End:
         began_s = monotonic_s()
         # now, since what is held of it may be patched, or gone, when the answer is there
         line = f"{context.connection} client {context.client_id}: {api} v{context.api_version} {_fields(request)}"
 
-        def end(outcome: str) -> None:
+        def end(response: Any, error: Exception | None) -> None:
+            if isinstance(error, HungUpError):
+                outcome = "not answered, the client has hung up"
+            else:
+                outcome = _outcome(response) if error is None else f"failed, {_failure(error)}"
             log.debug("%s: %s, %.2f ms", line, outcome, (monotonic_s() - began_s) * 1000)
 
-        try:
-            response = handle(context, request)
-        except Exception as error:
-            end(f"failed, {_failure(error)}")
-            raise
-        if isinstance(response, Later):
-            return _LoggedLater(response, end)
-        end(_outcome(response))
-        return response
+        return end
 
-    return call
+    return begin
 
 
 def waited(context: RequestContext, waited_s: float, *, in_vain: bool) -> None:
@@ -67,30 +61,6 @@ def waited(context: RequestContext, waited_s: float, *, in_vain: bool) -> None:
     log.debug(
         "%s client %s: %s waited%s, %.2f ms", context.connection, context.client_id, api, how, waited_s * 1000
     )
-
-
-class _LoggedLater:
-    """A `Later`, for the dispatcher's side of it."""
-
-    __slots__ = ("_end", "_later", "when_answered")
-
-    def __init__(self, later: Later[Any], end: Callable[[str], None]) -> None:
-        self._later = later
-        self._end = end
-        self.when_answered = later.when_answered
-
-    def result(self) -> Any:
-        try:
-            response = self._later.result()
-        except Exception as error:
-            self._end(f"failed, {_failure(error)}")
-            raise
-        self._end(_outcome(response))
-        return response
-
-    def abandon(self, on_failure: Callable[[BaseException], object] | None = None) -> None:
-        self._end("not answered, the client has hung up")
-        self._later.abandon(on_failure)
 
 
 def _failure(error: Exception) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.controller.cluster_control import (
     ClusterControl,
@@ -41,7 +41,7 @@ from protocol.messages.broker_to_controller import ControllerRegistrationRequest
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from broker.environment.environment import Environment
     from broker.environment.scheduler import Chance, Clock, Scheduler
     from broker.fault_handler import FaultHandler
+    from broker.metrics.metrics_listener import MetricsListener
+    from broker.metrics.request_metrics import RequestMetrics
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
     from broker.security.authorizer import Authorizer
@@ -208,6 +210,7 @@ class OpenedController(NamedTuple):
     faults: FaultHandler
     connection_limits: ConnectionLimits
     endpoints: Endpoints
+    metrics_endpoints: Endpoints
     log_dirs: LogDirs
     metadata: MetadataLog
 
@@ -259,6 +262,22 @@ class ControllerNode:
             metadata_log=self.metadata.log,
             listeners=[*self.controller_server.listeners.values()],
         )
+        self._watch(opened)
+
+    def _watch(self, opened: OpenedController) -> None:
+        self.metrics: MetricsListener | None = None
+        for endpoint in opened.metrics_endpoints:
+            # Here, so that no start of a node that nobody watches waits for it.
+            from broker.metrics.metrics_listener import MetricsListener
+
+            self.metrics = MetricsListener(
+                endpoint.bound, self, [self.controller_server.dispatcher], self._collect_metrics, lambda: ""
+            )
+
+    async def _collect_metrics(self, requests: RequestMetrics) -> Sequence[Any]:
+        from broker.metrics.node_metrics import controller_metrics  # with the first scrape
+
+        return await controller_metrics(self, requests)
 
     @property
     def listeners(self) -> Mapping[str, Listener]:
@@ -275,6 +294,8 @@ class ControllerNode:
         self.log_dirs.on_lost = self.stop_on_failure
         self.publisher.start()
         await self.controller_server.serve()
+        if self.metrics is not None:
+            await self.metrics.listen()
         self.upkeep.start()
 
     # --- the end --------------------------------------------------------------------------------------------
@@ -296,6 +317,8 @@ class ControllerNode:
     def fall_silent(self) -> None:
         """Nobody is served any more, and nothing goes on by itself."""
         self.controller_server.fall_silent()
+        if self.metrics is not None:
+            self.metrics.close()
         self.upkeep.stop()
         self.log_dirs.forget_failures()
         self.turns.stop()

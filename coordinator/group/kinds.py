@@ -23,6 +23,9 @@ class Group(Protocol):
     def group_id(self) -> str: ...
 
     @property
+    def member_count(self) -> int: ...
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no members."""
         ...

@@ -58,6 +58,7 @@ from coordinator.transaction.states import (
     ErrorOrState,
     TransactionState,
 )
+from coordinator.transaction.statistics import EndedBy, TransactionStatistics
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
@@ -136,9 +137,11 @@ class TransactionShard:
         *,
         transaction_version: Callable[[], int],
         coordinator_epoch: int,
+        statistics: TransactionStatistics | None = None,
     ) -> None:
         """`next_producer_id` raises KafkaError where none is to be had; `transaction_version` is the cluster's level
-        of that feature, at each moment; `coordinator_epoch` the leader epoch of the shard's partition."""
+        of that feature, at each moment; `coordinator_epoch` the leader epoch of the shard's partition. `statistics` are
+        those of the node."""
         self.runtime = runtime
         self.coordinator_epoch = coordinator_epoch
         self._manager = TransactionStateManager(runtime, transaction_version)
@@ -147,7 +150,9 @@ class TransactionShard:
         self._settings = settings
         self.completions: dict[str, Completion] = {}
         """What is prepared and isn't complete yet, by transactional id."""
-        self.expiry = TransactionExpiry(self._manager, self.fence_and_abort, settings)
+        self.statistics = TransactionStatistics() if statistics is None else statistics
+        abort_timed_out = partial(self.fence_and_abort, ended_by=EndedBy.TIMED_OUT)
+        self.expiry = TransactionExpiry(self._manager, abort_timed_out, settings)
 
     @property
     def transactions(self) -> dict[str, TransactionMetadata]:
@@ -341,9 +346,11 @@ class TransactionShard:
             is_told = version >= 2
             reply(ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch) if is_told else UNSAID)
         else:
-            self._end(metadata, transit, reply, version)
+            self._end(metadata, transit, reply, version, EndedBy.COMMITTED if commit else EndedBy.ABORTED)
 
-    def fence_and_abort(self, metadata: TransactionMetadata, then: WhenCommitted) -> None:
+    def fence_and_abort(
+        self, metadata: TransactionMetadata, then: WhenCommitted, ended_by: EndedBy = EndedBy.FENCED
+    ) -> None:
         """Abort an ongoing transaction against its producer, who is fenced: its epoch is over.
 
         The cluster's level decides how the epoch is bumped, as no client asked. `then` is given None once the abort is
@@ -366,7 +373,7 @@ class TransactionShard:
             else:
                 then(None)
 
-        self._end(metadata, transit, reply, version)
+        self._end(metadata, transit, reply, version, ended_by)
 
     def _prepare(
         self, metadata: TransactionMetadata, state: TransactionState, version: int
@@ -378,7 +385,12 @@ class TransactionShard:
         return metadata.prepare_abort_or_commit(state, version, next_producer_id, now_ms)
 
     def _end(
-        self, metadata: TransactionMetadata, transit: TransitMetadata, reply: Reply, version: int
+        self,
+        metadata: TransactionMetadata,
+        transit: TransitMetadata,
+        reply: Reply,
+        version: int,
+        ended_by: EndedBy,
     ) -> None:
         """Log Prepare*. Once it is committed the answer leaves, and then the markers do."""
 
@@ -387,6 +399,7 @@ class TransactionShard:
             if error is not None:
                 reply(error)
                 return
+            self.statistics.ended[ended_by] += 1
             completion = self.begin(metadata)
             completed = completion.transit
             is_told = version >= 2
@@ -444,6 +457,7 @@ class TransactionShard:
             elif reaction is SEND_AGAIN:
                 completion.to_retry[partition] = None
             else:
+                self.statistics.given_up += 1
                 self._give_up(completion, partition, error)
         if self.completions.get(metadata.transactional_id) is not completion:
             return
@@ -470,6 +484,7 @@ class TransactionShard:
         partitions = [each for each in completion.to_retry if each in awaited]
         completion.to_retry = {}
         if partitions:
+            self.statistics.retried_markers += len(partitions)
             self._markers.write(completion.marker, partitions, partial(self._on_answers, completion))
 
     # ---- the end
@@ -504,6 +519,10 @@ class TransactionShard:
                 self._later(completion, self._finish)
                 return
             log.error("the completion of %s can't be logged: %s", metadata.transactional_id, error)
+        else:
+            now_ms = self.runtime.now_ms()
+            self.statistics.fan_outs.add(now_ms - completion.transit.last_update_timestamp_ms)
+            self.statistics.durations.add(now_ms - completion.transit.start_timestamp_ms)
         del self.completions[metadata.transactional_id]
         if completion.retries:
             self.runtime.cancel(_key(completion))

@@ -234,6 +234,10 @@ class ClassicGroup:
     # --- what it is -----------------------------------------------------------------------------------------
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         return self.state is EMPTY
 

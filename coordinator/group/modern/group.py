@@ -131,6 +131,10 @@ class AssignedGroup(Generic[M]):
         raise NotImplementedError
 
     @property
+    def member_count(self) -> int:
+        return len(self.members)
+
+    @property
     def is_empty(self) -> bool:
         return not self.members
 

@@ -1,0 +1,299 @@
+"""HTTP/1.1 on the node's own loop, for tools and people: metrics, health, and what comes beside them.
+
+    server = HttpServer(bound, {"/health": health}, turns, scheduler)
+    await server.listen()
+
+A route is a coroutine that the node drives (`protocol.waiting`): it is given the request and returns an `HttpAnswer`.
+A connection has one request in work at a time. h11 knows the protocol (RFC 9112); it comes with the extra `metrics`,
+and only a node that has such a listener imports this module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import h11
+
+from broker.network.turns import Later
+from protocol.errors import stops_the_broker
+
+if TYPE_CHECKING:
+    from broker.environment.network import Bound
+    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.network.turns import Turns
+    from protocol.waiting import Waiting
+
+log = logging.getLogger("barnabas.http")
+
+MOST_CONNECTIONS = 64
+"""At one listener. One more is closed before it has said anything."""
+
+MOST_HEAD_BYTES = 16 * 1024
+"""Of a request line with its headers."""
+
+MOST_BODY_BYTES = 64 * 1024
+"""Of a request. A longer one closes its connection."""
+
+REQUEST_S = 10.0
+"""For a whole request, from its first byte on or from the moment that its connection is made."""
+
+KEEP_ALIVE_S = 75.0
+"""Between two requests of a connection: Prometheus asks every 15 or 60 seconds."""
+
+SEND_S = 30.0
+"""For a client to take a whole answer."""
+
+_BUFFER_BYTES = 4096
+
+
+class HttpRequest(NamedTuple):
+    """One request, as far as routes look at it."""
+
+    method: str
+    path: str
+    query: str
+    """What stands behind the question mark."""
+    headers: Mapping[str, str]
+    """By their names in lower case."""
+
+
+class HttpAnswer(NamedTuple):
+    """What is answered."""
+
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+Route = Callable[[HttpRequest], "Waiting[HttpAnswer]"]
+
+
+class HttpServer:
+    """One address, and the connections to it."""
+
+    def __init__(
+        self,
+        bound: Bound,
+        routes: Mapping[str, Route],
+        turns: Turns,
+        scheduler: Scheduler,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`routes`: by path. `failed` is told of a broken invariant."""
+        self._bound = bound
+        self._routes = routes
+        self._turns = turns
+        self.scheduler = scheduler
+        self._failed = failed
+        self.connections: set[HttpConnection] = set()
+
+    @property
+    def port(self) -> int:
+        """The one that is bound."""
+        return self._bound.port
+
+    async def listen(self) -> None:
+        """Serve whoever connects. Raises OSError."""
+        await self._bound.serve(lambda: HttpConnection(self))
+
+    def close(self) -> None:
+        """Nobody is served any more."""
+        self._bound.close()
+        for connection in [*self.connections]:
+            connection.abort()
+
+    def answer(self, request: HttpRequest) -> HttpAnswer | Later[HttpAnswer]:
+        """The route's answer, now or later. What a route fails with is a 500."""
+        route = self._routes.get(request.path)
+        if route is None:
+            known = ", ".join(sorted(self._routes))
+            return HttpAnswer(f"There is no {request.path} here; there is {known}.\n".encode(), status=404)
+        if request.method not in ("GET", "HEAD"):
+            return HttpAnswer(b"GET and HEAD are served.\n", status=405, headers=(("Allow", "GET, HEAD"),))
+        try:
+            return self._turns.answer(route(request))
+        except Exception as error:
+            return self.failure(request, error)
+
+    def failure(self, request: HttpRequest, error: BaseException) -> HttpAnswer:
+        """What the client is told where its route failed, which is logged."""
+        log.error("%s failed", request.path, exc_info=error)
+        if stops_the_broker(error):
+            self._failed(error)
+        return HttpAnswer(b"It failed; the log says why.\n", status=500)
+
+
+class HttpConnection(asyncio.BufferedProtocol):
+    """One connection: reads a request, has it answered, sends the answer, and begins again."""
+
+    def __init__(self, server: HttpServer) -> None:
+        self._server = server
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MOST_HEAD_BYTES)
+        self._buffer = bytearray(_BUFFER_BYTES)
+        self._transport: asyncio.Transport | None = None
+        self._timer: Scheduled | None = None
+        self._request: HttpRequest | None = None
+        self._body_bytes = 0
+        self._later: Later[HttpAnswer] | None = None
+        self._is_paused = False
+
+    # --- the transport's side -------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by its class
+        if len(self._server.connections) >= MOST_CONNECTIONS:
+            self._transport.abort()
+            return
+        self._server.connections.add(self)
+        self._within(REQUEST_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._server.connections.discard(self)
+        self._transport = None
+        self._stop_timer()
+        if self._later is not None:
+            self._later.abandon(lambda error: None)
+            self._later = None
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._receive(bytes(self._buffer[:nbytes]))
+
+    def eof_received(self) -> bool:
+        self._receive(b"")
+        return self._transport is not None  # the answer still leaves
+
+    def pause_writing(self) -> None:
+        self._is_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_paused = False
+        if self._later is None and self._transport is not None and self._request is None:
+            self._within(KEEP_ALIVE_S)
+
+    # --- one request after the other ------------------------------------------------------------------------
+
+    def _receive(self, data: bytes) -> None:
+        try:
+            self._http.receive_data(data)
+            self._go_on()
+        except h11.RemoteProtocolError as error:
+            self._refuse(error)
+
+    def _go_on(self) -> None:
+        """Takes what has come, up to the end of a request. Raises RemoteProtocolError."""
+        while self._transport is not None:
+            event = self._http.next_event()
+            if isinstance(event, h11.Request):
+                self._within(REQUEST_S)
+                self._request, self._body_bytes = _request(event), 0
+            elif isinstance(event, h11.Data):
+                self._body_bytes += len(event.data)
+                if self._body_bytes > MOST_BODY_BYTES:
+                    self.abort()
+            elif isinstance(event, h11.EndOfMessage):
+                self._stop_timer()
+                self._have_answered()
+            elif isinstance(event, h11.ConnectionClosed):
+                self._transport.close()
+                return
+            else:  # NEED_DATA, or PAUSED: the answer comes first
+                return
+
+    def _have_answered(self) -> None:
+        request = self._request
+        assert request is not None
+        answer = self._server.answer(request)
+        if isinstance(answer, Later):
+            self._later = answer
+            answer.when_answered(partial(self._answered_later, request, answer))
+        else:
+            self._send(request, answer)
+
+    def _answered_later(self, request: HttpRequest, later: Later[HttpAnswer]) -> None:
+        """In the middle of somebody else's work: the answer is sent in a turn of its own."""
+        self._server.scheduler.call_soon(partial(self._send_later, request, later))
+
+    def _send_later(self, request: HttpRequest, later: Later[HttpAnswer]) -> None:
+        if self._later is not later:
+            return
+        self._later = None
+        try:
+            answer = later.result()
+        except Exception as error:
+            answer = self._server.failure(request, error)
+        self._send(request, answer)
+        try:
+            self._go_on()  # the next request may be here
+        except h11.RemoteProtocolError as error:
+            self._refuse(error)
+
+    def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
+        transport = self._transport
+        assert transport is not None
+        self._request = None
+        self._within(SEND_S)
+        transport.write(self._encoded(answer, with_body=request.method != "HEAD"))
+        if self._http.our_state is h11.MUST_CLOSE or self._http.their_state is h11.CLOSED:
+            transport.close()
+            return
+        self._http.start_next_cycle()
+        if not self._is_paused:
+            self._within(KEEP_ALIVE_S)
+
+    def _encoded(self, answer: HttpAnswer, *, with_body: bool) -> bytes:
+        headers = [
+            ("Content-Type", answer.content_type),
+            ("Content-Length", str(len(answer.body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+            *answer.headers,
+        ]
+        http = self._http
+        head = http.send(h11.Response(status_code=answer.status, headers=headers)) or b""
+        body = http.send(h11.Data(data=answer.body)) if with_body else b""
+        end = http.send(h11.EndOfMessage()) or b""
+        return b"".join((head, body or b"", end))
+
+    def _refuse(self, error: h11.RemoteProtocolError) -> None:
+        """What came isn't HTTP, or more of it than is read."""
+        transport = self._transport
+        if transport is None:
+            return
+        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            status = error.error_status_hint or 400
+            refusal = HttpAnswer(f"{error}\n".encode(), status=status, headers=(("Connection", "close"),))
+            transport.write(self._encoded(refusal, with_body=True))
+            self._within(SEND_S)
+            transport.close()
+        else:
+            self.abort()
+
+    # --- its end --------------------------------------------------------------------------------------------
+
+    def _within(self, seconds: float) -> None:
+        self._stop_timer()
+        self._timer = self._server.scheduler.call_later(seconds, self.abort)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def abort(self) -> None:
+        """Its time is over, or the server's."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _request(event: h11.Request) -> HttpRequest:
+    path, _, query = event.target.decode("latin-1").partition("?")
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
+    return HttpRequest(event.method.decode("latin-1"), path, query, headers)

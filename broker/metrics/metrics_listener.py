@@ -1,0 +1,108 @@
+"""The listener at which a node is watched: `/metrics`, `/health` and `/ready`.
+
+`barnabas.metrics.listener=HOST:PORT` turns it on. Nothing is asked of a node's state, and prometheus-client isn't
+imported, before the first scrape; requests are counted from the start. The answer is OpenMetrics where the client
+accepts that, and else Prometheus' text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from broker.http.http_server import HttpAnswer, HttpRequest, HttpServer
+from broker.metrics.request_metrics import RequestMetrics
+from protocol.waiting import compute
+
+if TYPE_CHECKING:
+    from broker.controller.metadata_log import MetadataLog
+    from broker.environment.network import Bound
+    from broker.environment.scheduler import Clock, Scheduler
+    from broker.fault_handler import FaultHandler
+    from broker.network.dispatch import Dispatcher
+    from broker.network.turns import Turns
+    from protocol.waiting import Waiting
+
+Collect = Callable[[RequestMetrics], "Waiting[Sequence[Any]]"]
+"""Makes the families of one scrape."""
+
+
+class Observed(Protocol):
+    """The parts of a node that its listener for metrics stands on."""
+
+    clock: Clock
+    metadata: MetadataLog
+    turns: Turns
+    scheduler: Scheduler
+    faults: FaultHandler
+
+
+class MetricsListener:
+    """Of one node."""
+
+    def __init__(
+        self,
+        bound: Bound,
+        node: Observed,
+        dispatchers: Sequence[Dispatcher],
+        collect: Collect,
+        is_ready: Callable[[], str],
+    ) -> None:
+        """`dispatchers`: those whose requests are counted. `is_ready` says what the node still waits for, if
+        anything."""
+        self._requests = RequestMetrics(node.clock.monotonic_s, node.metadata.image)
+        for dispatcher in dispatchers:
+            dispatcher.observe(self._requests.observer)
+        self._collect = collect
+        self._is_ready = is_ready
+        self._faults = node.faults
+        self._server = HttpServer(
+            bound,
+            {"/metrics": self._metrics, "/health": self._health, "/ready": self._ready},
+            node.turns,
+            node.scheduler,
+            node.faults.stop_on_failure,
+        )
+
+    @property
+    def port(self) -> int:
+        """The one that is bound."""
+        return self._server.port
+
+    async def listen(self) -> None:
+        """Raises OSError."""
+        await self._server.listen()
+
+    def close(self) -> None:
+        """Nobody is served any more."""
+        self._server.close()
+
+    async def _metrics(self, request: HttpRequest) -> HttpAnswer:
+        from prometheus_client.exposition import choose_encoder
+
+        families = await self._collect(self._requests)
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        body = await compute(lambda: encode(_Collected(families)))
+        return HttpAnswer(body, content_type)
+
+    async def _health(self, request: HttpRequest) -> HttpAnswer:
+        failure = self._faults.failure
+        if failure is None:
+            return HttpAnswer(b"ok\n")
+        return HttpAnswer(f"stopping: {failure}\n".encode(), status=503)
+
+    async def _ready(self, request: HttpRequest) -> HttpAnswer:
+        awaited = self._is_ready()
+        return (
+            HttpAnswer(f"waiting for {awaited}\n".encode(), status=503) if awaited else HttpAnswer(b"ready\n")
+        )
+
+
+class _Collected:
+    """What was collected, as a registry that an encoder takes."""
+
+    def __init__(self, families: Sequence[Any]) -> None:
+        self._families = families
+
+    def collect(self) -> Sequence[Any]:
+        return self._families

@@ -1,0 +1,176 @@
+"""What a scrape says is what happened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from broker.server import Server
+from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.records.batch import build_batch
+from tests.node.transactional import Producer, coordinating, create, delete
+from tests.support.scrape import get, scraped, value
+from tests.support.straight import Straight
+from tests.support.whole_server import clock_of
+from tests.support.wire import Client
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+async def watched(folder: Path) -> tuple[Server, int]:
+    node = await coordinating(folder, "barnabas.metrics.listener=127.0.0.1:0")
+    assert node.metrics is not None
+    return node, node.metrics.port
+
+
+def produce(client: Client, topic: str, records: int, *, index: int = 0) -> int:
+    """Returns the bytes of the batch."""
+    batch = build_batch([(1, None, b"v", ())] * records)
+    data = TopicProduceData(
+        name=topic, partition_data=[PartitionProduceData(index=index, records=memoryview(batch))]
+    )
+    client.ask(ProduceRequest(acks=-1, timeout_ms=1_000, topic_data=[data]), 9)
+    return len(batch)
+
+
+async def test_records_and_bytes_are_counted_by_topic_and_together(tmp_path: Path) -> None:
+    node, port = await watched(tmp_path)
+    create(node, "u")
+    client = Client(Straight(node))
+    size = produce(client, "t", 3) + produce(client, "t", 1)
+    produce(client, "u", 5)
+    produce(client, "t", 1, index=9)  # there is none
+    fetch = FetchTopic(topic="t", partitions=[FetchPartition(partition=0, partition_max_bytes=1 << 20)])
+    client.ask(FetchRequest(max_bytes=1 << 20, topics=[fetch]), 11)
+    series = await scraped(port)
+    of_topics = "kafka_server_brokertopicmetrics_"
+    assert value(series, of_topics + "messagesin_total", topic="t") == 4
+    assert value(series, of_topics + "messagesin_total") == 9
+    assert value(series, of_topics + "bytesin_total", topic="t") == size
+    assert value(series, of_topics + "bytesout_total", topic="t") == size
+    assert value(series, of_topics + "totalproducerequests_total", topic="t") == 3
+    assert value(series, of_topics + "failedproducerequests_total", topic="t") == 1
+    assert value(series, of_topics + "totalfetchrequests_total") == 1
+    of_requests = "kafka_network_requestmetrics_"
+    assert value(series, of_requests + "requests_total", request="Produce", version="9") == 4
+    assert (
+        value(series, of_requests + "errors_total", request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION")
+        == 1
+    )
+    assert value(series, of_requests + "totaltimems_count", request="Produce") == 4
+
+
+async def test_a_deleted_topic_has_no_series(tmp_path: Path) -> None:
+    node, port = await watched(tmp_path)
+    produce(Client(Straight(node)), "t", 1)
+    delete(node, "t")
+    series = await scraped(port)
+    assert not [labels for _, labels in series if ("topic", "t") in labels]
+    assert value(series, "kafka_server_brokertopicmetrics_messagesin_total") == 1
+
+
+async def test_errors_are_counted_wherever_they_stand_in_an_answer(tmp_path: Path) -> None:
+    node, port = await watched(tmp_path)
+    names = [MetadataRequestTopic(name=name) for name in ("t", "gone", "gone too")]
+    Client(Straight(node)).ask(MetadataRequest(topics=names, allow_auto_topic_creation=False), 9)
+    series = await scraped(port)
+    errors = "kafka_network_requestmetrics_errors_total"
+    assert value(series, errors, request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
+    assert value(series, errors, request="Metadata", error="INVALID_TOPIC_EXCEPTION") == 1
+    assert value(series, errors, request="Metadata", error="NONE") >= 3  # the topic, its two partitions
+
+
+async def test_an_open_transaction_shows_who_holds_the_readers_back(tmp_path: Path) -> None:
+    node, port = await watched(tmp_path)
+    producer = Producer(node).begin()
+    producer.send()
+    producer.send()
+    clock_of(node).advance_ms(5_000)
+    series = await scraped(port)
+    of = {"topic": "t", "partition": "0"}
+    assert value(series, "barnabas_transactions", state="Ongoing") == 1
+    assert value(series, "barnabas_transactions_oldest_open_seconds") == 5
+    assert value(series, "kafka_cluster_partition_laststableoffsetlag", **of) == 2
+    idle = "barnabas_partition_oldest_open_transaction_idle_seconds"
+    assert value(series, idle, **of, producer_id=str(producer.producer_id)) == 5
+    producer.end()
+    series = await scraped(port)
+    assert value(series, "barnabas_transactions", state="CompleteCommit") == 1
+    assert value(series, "barnabas_transactions_oldest_open_seconds") == 0
+    assert value(series, "kafka_cluster_partition_laststableoffsetlag", **of) == 0
+    assert not [labels for name, labels in series if name == idle]
+
+
+async def test_it_is_told_why_transactions_ended(tmp_path: Path) -> None:
+    node, port = await watched(tmp_path)
+    producer = Producer(node).begin()
+    for commit in (True, True, False):
+        producer.send()
+        producer.end(commit=commit)
+    producer.send()
+    Producer(node).init()  # somebody else with the same transactional id
+    producer = Producer(node).begin()
+    producer.send()
+    clock_of(node).advance_ms(60_001)
+    [shard] = node.transactions.all_shards()
+    shard.expiry.abort_timed_out()
+    series = await scraped(port)
+    ended = "barnabas_transactions_ended_total"
+    assert value(series, ended, outcome="commit", reason="committed") == 2
+    assert value(series, ended, outcome="abort", reason="aborted") == 1
+    assert value(series, ended, outcome="abort", reason="fenced") == 1
+    assert value(series, ended, outcome="abort", reason="timed_out") == 1
+    assert value(series, "barnabas_transactions_duration_ms_count") == 5
+    assert value(series, "barnabas_transactions_duration_ms_sum") == 60_001
+
+
+async def test_partitions_brokers_and_the_controller_are_counted(tmp_path: Path) -> None:
+    _, port = await watched(tmp_path)
+    series = await scraped(port)
+    # two of the topic t, one of each internal topic
+    assert value(series, "kafka_server_replicamanager_leadercount") == 4
+    assert value(series, "kafka_controller_kafkacontroller_globalpartitioncount") == 4
+    assert value(series, "kafka_controller_kafkacontroller_activecontrollercount") == 1
+    assert value(series, "kafka_server_replicamanager_underreplicatedpartitions") == 0
+    assert value(series, "kafka_brokers") == 1
+    assert value(series, "kafka_topic_partitions", topic="t") == 2
+
+
+async def test_what_a_group_has_not_consumed_is_its_lag(tmp_path: Path) -> None:
+    node, port = await watched(tmp_path)
+    client = Client(Straight(node))
+    produce(client, "t", 7)
+    producer = Producer(node).begin()
+    producer.add_offsets()
+    producer.commit_offsets(3)
+    series = await scraped(port)
+    of = {"consumergroup": "g", "topic": "t", "partition": "0"}
+    assert ("kafka_consumergroup_lag", frozenset(of.items())) not in series, "pending, not committed"
+    producer.end()
+    series = await scraped(port)
+    assert value(series, "kafka_consumergroup_current_offset", **of) == 3
+    assert value(series, "kafka_consumergroup_lag", **of) == 4
+
+
+async def test_what_public_dashboards_ask_for_is_there(tmp_path: Path) -> None:
+    """Except for series of the JVM, of Kafka's threads and of the container, which have nothing to stand for here."""
+    node, port = await watched(tmp_path)
+    client = Client(Straight(node))
+    produce(client, "t", 1)
+    producer = Producer(node).begin()
+    producer.add_offsets()
+    producer.commit_offsets(1)
+    producer.end()
+    names = {name for name, _ in await scraped(port)}
+    dashboards = json.loads((DATA / "dashboard_series.json").read_text())
+    lacking = {title: {*series} - names for title, series in dashboards.items()}
+    assert not any(lacking.values()), lacking
+
+
+async def test_a_client_that_accepts_openmetrics_is_given_it(tmp_path: Path) -> None:
+    _, port = await watched(tmp_path)
+    reply = await get(port, "/metrics", "Accept: application/openmetrics-text; version=1.0.0")
+    assert reply.headers["content-type"].startswith("application/openmetrics-text")
+    assert reply.body.endswith(b"# EOF\n")
