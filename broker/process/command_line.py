@@ -48,6 +48,13 @@ HELP_COLUMNS = 100
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
+class LogOptions(NamedTuple):
+    """What is logged, and as what: by the names that `--log-level` and `--log-format` take."""
+
+    level: str
+    format: str
+
+
 class Options(NamedTuple):
     """What the command line asks for.
 
@@ -60,7 +67,7 @@ class Options(NamedTuple):
     config: BrokerConfig
     control_fd: int | None
     temporary: bool
-    log_level: str
+    log: LogOptions
     temporary_root: Sequence[str] = ()
     only_checks: bool = False
     topics: Sequence[FirstTopic] = ()
@@ -121,9 +128,8 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
         config.warnings.append(f"{CREATE_TOPICS}: this node is no broker, and makes no topics")
         topics = ()
     roots = () if options.temporary_root is None else (options.temporary_root,)
-    return Options(
-        config, options.control_fd, options.temporary, options.log_level, roots, options.check, topics
-    )
+    log = LogOptions(options.log_level, options.log_format)
+    return Options(config, options.control_fd, options.temporary, log, roots, options.check, topics)
 
 
 def default_data_directory(environ: Mapping[str, str]) -> str:
@@ -205,7 +211,7 @@ def _parser() -> _Parser:
         metavar="RELEASE",
         help="the Kafka whose level a new cluster begins with, such as 4.3 or 4.3-IV0 (default: 4.4-IV2)",
     )
-    parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="what to log (default: info)")
+    _add_log_options(parser)
     parser.add_argument(
         "--check",
         action="store_true",
@@ -215,6 +221,16 @@ def _parser() -> _Parser:
     parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     parser.add_argument("--temporary-root", metavar="DIR", help=argparse.SUPPRESS)
     return parser
+
+
+def _add_log_options(parser: _Parser) -> None:
+    parser.add_argument("--log-level", choices=LOG_LEVELS, default="info", help="what to log (default: info)")
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="lines for people, or JSON (default: text)",
+    )
 
 
 def _port(text: str) -> int:

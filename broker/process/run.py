@@ -18,14 +18,14 @@ from broker.config.definitions import StartError
 from broker.environment.environment import Environment
 from broker.environment.threads import SWITCH_INTERVAL_S
 from broker.fault_handler import either
-from broker.process.log_stream import LineFormatter, LogStream
+from broker.process.log_stream import FORMATTERS, LogStream
 from broker.process.printable import printable
 from broker.server import Server
 from broker.starting import raise_limit, start
 
 if TYPE_CHECKING:
     from broker.config.given_settings import FirstTopic
-    from broker.process.command_line import Options
+    from broker.process.command_line import LogOptions, Options
     from broker.process.control import Control, ParentTie
     from broker.quorum.controller_server import ControllerNode
 
@@ -78,7 +78,7 @@ be asked for it every moment costs them a tenth of the stop."""
 def run(options: Options) -> int:
     """Run until a signal, the parent's end or a failure; the exit status."""
     _hold_standard_descriptors()
-    _log_to_standard_error(options.log_level)
+    _log_to_standard_error(options.log)
     for warning in options.config.warnings:
         log.warning("%s", warning)
     parent = None
@@ -118,7 +118,7 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         environment, control = _under_control(options, environment, parent, asked_to_stop)
     server = await _started(options, environment, asked_to_stop)
     if server is None:
-        _say(f"stopped before it had started: {asked_to_stop.reason}")
+        _say(options, f"stopped before it had started: {asked_to_stop.reason}")
         return 0
     if control is not None:
         control.node = server
@@ -132,14 +132,17 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         async with _first_topics(server, options.topics, asked_to_stop):
             await _serve(server, options, parent, asked_to_stop, manager)
     finally:
-        _say(f"stopping: {asked_to_stop.reason or 'it failed'}")
+        _say(options, f"stopping: {asked_to_stop.reason or 'it failed'}")
         notify(manager, STOPPING)
         sys.setswitchinterval(STOPPING_SWITCH_INTERVAL_S)
         await server.stop(leave=asked_to_stop.leaves)
     if server.failure is None:
-        _say("stopped")
+        _say(options, "stopped")
         return 0
-    _say(f"stopped, but not cleanly, so that the next start checks the data: {_text_of(server.failure)}")
+    _say(
+        options,
+        f"stopped, but not cleanly, so that the next start checks the data: {_text_of(server.failure)}",
+    )
     return 1
 
 
@@ -256,7 +259,7 @@ async def _serve(
     whose = "brokers connect to" if options.config.is_only_controller else "connect to"
     where = f"{whose} {', '.join(endpoints.values())}"
     folder = ", ".join(options.config.log_dirs)
-    _say(f"[KafkaServer id={server.node_id}] started, {where}; data in {folder}")
+    _say(options, f"[KafkaServer id={server.node_id}] started, {where}; data in {folder}")
     notify(manager, READY, printable(f"STATUS={where}"))
     await either(server.stopped, asked_to_stop.event)
 
@@ -269,11 +272,11 @@ def _hold_standard_descriptors() -> None:
     os.close(descriptor)
 
 
-def _log_to_standard_error(level: str) -> None:
+def _log_to_standard_error(options: LogOptions) -> None:
     stream = LogStream(_STANDARD_ERROR, getattr(sys.stderr, "encoding", None) or "utf-8")
     handler = _LogHandler(stream)
-    handler.setFormatter(LineFormatter())
-    logging.basicConfig(level=level.upper(), handlers=[handler])
+    handler.setFormatter(FORMATTERS[options.format]())
+    logging.basicConfig(level=options.level.upper(), handlers=[handler])
 
 
 class _LogHandler(logging.StreamHandler[LogStream]):
@@ -287,10 +290,11 @@ def _text_of(failure: BaseException) -> str:
     return str(failure) or type(failure).__name__
 
 
-def _say(event: str) -> None:
+def _say(options: Options, event: str) -> None:
     """A line such as the log's, at any level of it, to the standard output. That may be closed or full, or not be able
     to write a folder's name: no reason to end."""
-    line = LineFormatter().format(logging.LogRecord("barnabas", logging.INFO, "", 0, event, None, None))
+    record = logging.LogRecord("barnabas", logging.INFO, "", 0, event, None, None)
+    line = FORMATTERS[options.log.format]().format(record)
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         print(line.encode(encoding, "backslashreplace").decode(encoding), flush=True)

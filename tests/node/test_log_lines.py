@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 
 import pytest
 
-from broker.process.log_stream import LineFormatter
+from broker.process.log_stream import JsonFormatter, LineFormatter
 from broker.process.printable import printable
 
 
@@ -59,3 +60,25 @@ def test_a_stack_is_indented_and_its_text_escaped() -> None:
 
 def test_an_error_without_text_is_named() -> None:
     assert formatted("a request of %s failed: %s", "c", MemoryError()).endswith("c failed: MemoryError")
+
+
+def test_a_line_of_json_says_the_same_and_nothing_from_outside_ends_it() -> None:
+    try:
+        raise ValueError("a\nb")
+    except ValueError:
+        raised = sys.exc_info()
+    record = logging.LogRecord(
+        "barnabas.group", logging.ERROR, "", 0, "group %s failed: %s", ("g\n\x1b[2J", MemoryError()), raised
+    )
+    record.created, record.msecs = 1_700_000_000.25, 250.0
+    line = JsonFormatter().format(record)
+    assert line.isprintable()
+    said = json.loads(line)
+    stack = said.pop("stack")
+    assert stack.endswith("ValueError: a\nb")
+    assert said == {
+        "time": "2023-11-14T22:13:20.250Z",
+        "level": "ERROR",
+        "logger": "barnabas.group",
+        "message": "group g\n\x1b[2J failed: MemoryError",
+    }

@@ -39,7 +39,7 @@ def test_without_arguments_there_are_the_defaults() -> None:
     options = parse()
     assert bound(options) == [("PLAINTEXT", "127.0.0.1", 9092, ("127.0.0.1", 9092))]
     assert options.config.log_dirs == ("/home/somebody/.local/share/barnabas",)
-    assert (options.control_fd, options.temporary, options.log_level) == (None, False, "info")
+    assert (options.control_fd, options.temporary, options.log.level) == (None, False, "info")
     assert options.config.warnings == []
 
 
@@ -254,7 +254,7 @@ def test_a_container_listens_behind_what_it_advertises() -> None:
 def test_a_broker_started_by_a_program_does_not_read_the_environment() -> None:
     environ = {"KAFKA_NUM_PARTITIONS": "x", "CLUSTER_ID": "5L6g3nShT-eMCtK--X86sw"}
     options = parse("--control-fd", "3", "--log-level", "debug", environ=environ)
-    assert (options.control_fd, options.log_level) == (3, "debug")
+    assert (options.control_fd, options.log.level) == (3, "debug")
     assert (options.config.get("num.partitions"), options.config.cluster_id) == (1, None)
 
 
