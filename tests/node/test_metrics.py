@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from broker.server import Server
@@ -167,6 +168,30 @@ async def test_what_public_dashboards_ask_for_is_there(tmp_path: Path) -> None:
     dashboards = json.loads((DATA / "dashboard_series.json").read_text())
     lacking = {title: {*series} - names for title, series in dashboards.items()}
     assert not any(lacking.values()), lacking
+
+
+async def test_the_example_dashboard_and_its_alerts_ask_for_what_is_there(tmp_path: Path) -> None:
+    node, port = await watched(tmp_path)
+    client = Client(Straight(node))
+    produce(client, "t", 1)
+    producer = Producer(node).begin()
+    producer.add_offsets()
+    producer.commit_offsets(1)
+    producer.end()
+    producer.send()
+    there = {name for name, _ in await scraped(port)}
+    folder = Path(__file__).parents[2] / "examples" / "monitoring"
+    asked = re.findall(
+        r"\b(?:kafka|barnabas)_[a-z_]+",
+        "\n".join(
+            [
+                *(line for line in (folder / "alerts.yaml").read_text().splitlines() if "expr:" in line),
+                *re.findall(r'"(?:expr|query)": "(.*)"', (folder / "dashboard.json").read_text()),
+            ]
+        ),
+    )
+    assert len(asked) > 20
+    assert {*asked} <= there, {*asked} - there
 
 
 async def test_a_client_that_accepts_openmetrics_is_given_it(tmp_path: Path) -> None:

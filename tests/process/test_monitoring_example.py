@@ -1,0 +1,19 @@
+"""The example for Prometheus, as its own tool sees it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from tests.support.requirements import need_program
+
+FOLDER = Path(__file__).parents[2] / "examples" / "monitoring"
+
+
+def test_prometheus_takes_the_example_as_it_is() -> None:
+    promtool = need_program("promtool")
+    checked = subprocess.run(
+        [promtool, "check", "config", "prometheus.yaml"], cwd=FOLDER, capture_output=True, text=True
+    )
+    assert checked.returncode == 0, checked.stderr
+    assert "8 rules found" in checked.stdout
