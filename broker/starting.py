@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.config.assembly import usage_error
 from broker.config.broker_config import CONNECTIONS_PER_HOST, VOTERS
 from broker.config.definitions import ConfigError, StartError
-from broker.config.listeners import ENCRYPTED, SASL
+from broker.config.listeners import ENCRYPTED, PLAINTEXT, SASL
 from broker.config.topic_config import log_config_of_metadata
 from broker.controller import registration
 from broker.controller import registration as assigned_directories
@@ -324,7 +324,8 @@ MovesFound = list[tuple[str, int, bytes]]
 async def start(config: BrokerConfig, environment: Environment) -> Server:
     """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
     backlog = config.get_int("socket.listen.backlog.size")
-    encryption, entrances = _encryption(config), _entrances(config, environment)
+    encryption = _encryption(config)
+    entrances = _entrances(config, environment, encryption)
     listeners = [*config.listeners, *config.controller_listeners]
     descriptors = shares(backlog * len(listeners), len(config.log_dirs))
     limits = connection_limits(config, environment, descriptors.connections)
@@ -399,18 +400,40 @@ class _Entrances(NamedTuple):
     controllers: Entrance
 
 
-def _entrances(config: BrokerConfig, environment: Environment) -> _Entrances:
-    """Raises StartError for a key or a certificate that can't be."""
-    return _Entrances(
-        _entrance(config, config.to_brokers, environment),
-        _entrance(config, config.to_controllers, environment),
-    )
+def _entrances(
+    config: BrokerConfig, environment: Environment, encryption: Mapping[str, Encryption]
+) -> _Entrances:
+    """`encryption`: of the own listeners. Raises StartError for a key or a certificate that can't be."""
+    try:
+        return _Entrances(
+            _entrance(config, config.to_brokers, environment, encryption),
+            _entrance(config, config.to_controllers, environment, {}),
+        )
+    except ConfigError as error:
+        raise StartError(str(usage_error(error, config.static)), exit_status=2) from None
 
 
-def _entrance(config: BrokerConfig, to: Outgoing | None, environment: Environment) -> Entrance:
-    if to is None or not (to.credentials or to.security_protocol in ENCRYPTED):
+def _entrance(
+    config: BrokerConfig,
+    to: Outgoing | None,
+    environment: Environment,
+    encryption: Mapping[str, Encryption],
+) -> Entrance:
+    if to is None or to.security_protocol == PLAINTEXT:
         return OPEN
-    return Entrance(to.listener_name, to.credentials, None, environment.chance)
+    name = to.listener_name
+    encrypt = None
+    if to.security_protocol in ENCRYPTED:
+        # Here, so that no start without encryption waits for it.
+        from broker.config.tls_config import TlsConfig
+        from broker.network.tls import OutgoingTls, check_against_itself
+
+        is_sasl = to.security_protocol in SASL
+        outgoing = OutgoingTls(TlsConfig(config, name, is_sasl=is_sasl, is_outgoing=True))
+        if name in encryption:
+            check_against_itself(encryption[name].context, outgoing.context, name)
+        encrypt = outgoing.begin
+    return Entrance(name, to.credentials, encrypt, environment.chance)
 
 
 def _bind_also(

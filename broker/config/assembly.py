@@ -228,6 +228,11 @@ def _check_encryption(config: BrokerConfig) -> None:
             from broker.config.tls_config import TlsConfig
 
             TlsConfig(config, each.name, is_sasl=each.security_protocol in SASL)
+    for to in (config.to_brokers, config.to_controllers):
+        if to is not None and to.security_protocol in ENCRYPTED:
+            from broker.config.tls_config import TlsConfig
+
+            TlsConfig(config, to.listener_name, is_sasl=to.security_protocol in SASL, is_outgoing=True)
 
 
 def _own_name_told(config: BrokerConfig, static: Layer) -> Iterator[str]:

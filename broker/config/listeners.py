@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from broker.config.definitions import ConfigError
 
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """In the order of their ids (Kafka: `SecurityProtocol`)."""
 SASL = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
 """Where clients sign in."""

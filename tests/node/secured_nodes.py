@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.environment.environment import Environment
 from broker.process.command_line import parse_command_line
+from broker.process.format_command import format_command
 from broker.quorum.controller_server import ControllerNode
 from broker.server import Server
 from broker.starting import start, start_controller
@@ -51,6 +52,18 @@ def plain(password: str = "node-secret") -> Settings:
     }
 
 
+def scram(mechanism: str) -> Settings:
+    """All nodes sign in so; what lets them in is in the metadata."""
+    line = f"{SCRAM} required {NODE};"
+    return {
+        "sasl.enabled.mechanisms": mechanism,
+        "sasl.mechanism.inter.broker.protocol": mechanism,
+        "sasl.mechanism.controller.protocol": mechanism,
+        f"listener.name.nodes.{mechanism.lower()}.sasl.jaas.config": line,
+        f"listener.name.controller.{mechanism.lower()}.sasl.jaas.config": line,
+    }
+
+
 AUTHORIZED: Settings = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:node;User:ANONYMOUS",
@@ -60,7 +73,9 @@ AUTHORIZED: Settings = {
 class SecuredNodes:
     """`brokers` by id."""
 
-    def __init__(self, folder: Path, settings: Settings) -> None:
+    def __init__(self, folder: Path, settings: Settings, add_scram: str | None = None) -> None:
+        """`add_scram`: a credential that the controller's folder is formatted with."""
+        self._add_scram = add_scram
         self._folder = folder
         self._settings = settings
         self.controller: ControllerNode
@@ -85,6 +100,8 @@ class SecuredNodes:
             {"process.roles": "controller", "listeners": "CONTROLLER://127.0.0.1:0"},
             CONTROLLER_ID,
         )
+        if self._add_scram is not None:
+            self._format(self._add_scram)
         self.controller = await start_controller(config, Environment.of_this_machine(files=files))
         self._stack.push_async_callback(self.controller.stop)
 
@@ -106,6 +123,21 @@ class SecuredNodes:
         self.brokers[node_id] = node
         self._stack.push_async_callback(node.stop, leave=False)
         return node
+
+    def _format(self, credential: str) -> None:
+        file = self._folder / "controller.properties"
+        given = {
+            "process.roles": "controller",
+            "node.id": CONTROLLER_ID,
+            "listeners": "CONTROLLER://127.0.0.1:0",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"{CONTROLLER_ID}@127.0.0.1:9093",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT",
+            "log.dirs": self._folder / "controller",
+        }
+        file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+        arguments = ["--config", str(file), "--cluster-id", CLUSTER_ID, "--add-scram", credential]
+        assert format_command(arguments) == 0
 
     def _config(self, name: str, given: Settings, node_id: int) -> Any:
         arguments = ["--data", str(self._folder / name), "-o", f"node.id={node_id}"]
@@ -154,12 +186,14 @@ class SecuredNodes:
 
 
 @asynccontextmanager
-async def secured(folder: Path, *settings: Settings) -> AsyncIterator[SecuredNodes]:
+async def secured(
+    folder: Path, *settings: Settings, add_scram: str | None = None
+) -> AsyncIterator[SecuredNodes]:
     """Started and ended."""
     together: dict[str, str] = {}
     for each in settings:
         together |= each
-    async with SecuredNodes(folder, together) as nodes:
+    async with SecuredNodes(folder, together, add_scram) as nodes:
         yield nodes
 
 

@@ -5,14 +5,29 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from broker.config.definitions import StartError
 from broker.replicas.leader import Leader
 from broker.security.authorizer import Principal
 from protocol.errors import Error
 from protocol.messages.metadata import FindCoordinatorRequest
-from tests.node.secured_nodes import AUTHORIZED, BROKER_IDS, SecuredNodes, plain, protocols, secured, until
+from tests.node.secured_nodes import (
+    AUTHORIZED,
+    BROKER_IDS,
+    PLAIN,
+    SecuredNodes,
+    plain,
+    protocols,
+    scram,
+    secured,
+    until,
+)
+from tests.support.certificates import KEPT, Certificates
 from tests.support.transactional_client import Broker, Producer, eventually, worst
 
 NODE = Principal("User", "node")
+KEYS, STRANGER = Certificates(KEPT), Certificates(KEPT / "stranger")
 PARTITIONS = (0, 1, 2)
 
 
@@ -59,3 +74,92 @@ async def test_nodes_sign_in_at_each_other(tmp_path: Path) -> None:
     async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED) as nodes:
         await play(nodes)
         assert principals(nodes) == {NODE}
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+async def test_nodes_sign_in_encrypted(version: str, tmp_path: Path) -> None:
+    settings = {**KEYS.settings(), "ssl.enabled.protocols": version}
+    async with secured(tmp_path, protocols("SASL_SSL"), plain(), settings, AUTHORIZED) as nodes:
+        await play(nodes)
+        assert principals(nodes) == {NODE}
+
+
+async def test_nodes_are_known_by_their_certificates(tmp_path: Path) -> None:
+    settings = {
+        **KEYS.settings(),
+        "ssl.client.auth": "required",
+        "super.users": "User:CN=localhost;User:ANONYMOUS",
+    }
+    async with secured(tmp_path, protocols("SSL"), AUTHORIZED, settings) as nodes:
+        await play(nodes)
+        assert principals(nodes) == {Principal("User", "CN=localhost")}
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_a_new_cluster_has_its_nodes_passwords_from_its_format(mechanism: str, tmp_path: Path) -> None:
+    credential = f"{mechanism}=[name=node,password=node-secret]"
+    settings = protocols("SASL_PLAINTEXT"), scram(mechanism), AUTHORIZED
+    async with secured(tmp_path, *settings, add_scram=credential) as nodes:
+        await play(nodes)
+        assert principals(nodes) == {NODE}
+
+
+# --- who isn't let in ---------------------------------------------------------------------------------------
+
+
+async def refusal(nodes: SecuredNodes, **settings: str) -> str:
+    """Why another broker can't join."""
+    with pytest.raises(StartError) as refused:
+        await nodes.start_broker(9, initial_broker_registration_timeout_ms="300", **settings)
+    text = str(refused.value)
+    assert "\n" not in text
+    return text
+
+
+async def test_a_broker_with_a_wrong_password_is_told_at_its_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED) as nodes:
+        wrong = plain("wrong")["listener.name.controller.plain.sasl.jaas.config"]
+        told = await refusal(nodes, listener_name_controller_plain_sasl_jaas_config=wrong)
+        why = "Authentication failed: Invalid username or password"
+        assert told.endswith(f"{nodes.controller.bootstrap}: {why}")
+        line = f"{nodes.controller.bootstrap} doesn't let this node in as node (listener CONTROLLER): {why}"
+        assert line in caplog.messages
+        assert not any("wrong" in each for each in caplog.messages)
+
+
+async def test_who_isnt_a_broker_to_the_authorizer_cant_join(tmp_path: Path) -> None:
+    """It signs in, and has no right to CLUSTER_ACTION."""
+    async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED) as nodes:
+        await nodes.create("orders")
+        line = f'{PLAIN} required username="other" password="s" user_node="node-secret";'
+        for node in (nodes.controller, *nodes.brokers.values()):
+            for passwords in node.config.sasl.values():
+                passwords.passwords["other"] = "s"  # type: ignore[index]
+        told = await refusal(nodes, listener_name_controller_plain_sasl_jaas_config=line)
+        assert "CLUSTER_AUTHORIZATION_FAILED" in told
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("ssl_truststore_location", str(STRANGER.certificate), "its certificate isn't trusted"),
+        ("ssl_keystore_location", str(STRANGER.folder / "server.pem"), "it refuses: "),
+    ],
+)
+async def test_a_broker_that_trusts_not_or_isnt_trusted_is_told(
+    name: str, value: str, why: str, tmp_path: Path
+) -> None:
+    settings = {**KEYS.settings(), "ssl.client.auth": "required", "super.users": "User:CN=localhost"}
+    async with secured(tmp_path, protocols("SSL"), AUTHORIZED, settings) as nodes:
+        told = await refusal(nodes, **{f"listener_name_controller_{name}": value})
+        assert f"{nodes.controller.bootstrap}: {why}" in told
+
+
+async def test_brokers_whose_own_settings_dont_fit_are_told_at_their_start(tmp_path: Path) -> None:
+    async with secured(tmp_path, protocols("SASL_SSL"), plain(), KEYS.settings()) as nodes:
+        told = await refusal(nodes, listener_name_nodes_ssl_truststore_location=str(STRANGER.certificate))
+        assert told.startswith(
+            "listener NODES: a client with its settings can't connect to a server with them"
+        )
