@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from broker.network.turns import Later
 from protocol.apis import APIS
 from protocol.errors import Error, error_name
+from protocol.waiting import Later
 from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import Field, Struct, error_codes
 
