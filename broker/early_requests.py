@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from broker.network.turns import Later
 from broker.replicas.leader import Leader
 from coordinator.java.maps import partition_of_key
 from coordinator.share.share_partition_key import SharePartitionKey
+from protocol.waiting import Later
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -342,8 +342,8 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
     try:
         log_dirs = open_directories(config, environment, descriptors)
         enter = _join if config.joins else _control
-        bound = _Bound(endpoints, controller_endpoints)
-        found = await enter(config, environment, log_dirs, bound, faults, entrances)
+        addresses = _Bound(endpoints, controller_endpoints)
+        found = await enter(config, environment, log_dirs, addresses, faults, entrances)
         server = Server(
             Opened(
                 config=config,

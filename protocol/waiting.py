@@ -26,8 +26,13 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Coroutine, Generator
-from typing import Any, Final, TypeAlias, TypeVar
+from enum import Enum, auto
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
+from protocol.errors import BrokenInvariantError
+
+A = TypeVar("A")
+R = TypeVar("R")
 T = TypeVar("T")
 
 Waiting: TypeAlias = Coroutine[Any, Any, T]
@@ -75,6 +80,181 @@ def at_once(waiting: Waiting[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+# --- What somebody else answers -------------------------------------------------------------------------------
+#
+#     later: Later[JoinGroupResponse] = Later()
+#     group.join(request, later.reply)
+#     response = await later
+#
+# Whoever makes the answer calls `reply` or `fail`, once, in the same call or any time afterwards. Where it is there
+# already `await` goes on in that call.
+#
+# Who replies is in the middle of other work: a producer's append that completes a fetch, a coordinator that
+# completes a rebalance. So nothing is encoded, written or served inside `reply`: who waits does that once what is at
+# hand is done.
+
+
+class _State(Enum):
+    OPEN = auto()
+    REPLIED = auto()
+    FAILED = auto()
+    ABANDONED = auto()  # the client has hung up: a reply is dropped
+
+
+_OPEN, _REPLIED, _FAILED, _ABANDONED = _State
+
+
+class Later(Generic[R]):
+    """The answer to one question, or one request. None is an answer, too: that of a request that isn't answered
+    (acks=0).
+
+    `on_abandon` is called when the client hangs up before the answer is there, for what waits in its name to go.
+    """
+
+    __slots__ = ("_on_answer", "_on_failure", "_outcome", "_state", "on_abandon")
+
+    def __init__(self) -> None:
+        self.on_abandon: Callable[[], object] | None = None
+        self._state = _OPEN
+        self._outcome: Any = None
+        self._on_answer: Callable[[], object] | None = None
+        self._on_failure: Callable[[BaseException], object] | None = None
+
+    # --- for who makes the answer ---------------------------------------------------------------------------
+
+    def reply(self, response: R) -> None:
+        """This is the answer. Raises BrokenInvariantError where there is one already."""
+        if self._state is not _OPEN or self._on_answer is not None:
+            if self._state is _ABANDONED:
+                self._on_failure = None
+                return
+            self._settle(_REPLIED, response)
+            self._tell()
+        else:  # at once, which is most often so: nobody has to be told
+            self._state = _REPLIED
+            self._outcome = response
+            self.on_abandon = None
+
+    def waits_for(self, withdraw: Callable[[], object] | None) -> None:
+        """Where the client hangs up, what the answer waits for is taken back; None: it doesn't wait, or can't be."""
+        if withdraw is None:
+            return
+        if self._state is _ABANDONED:
+            withdraw()
+        else:
+            self.on_abandon = withdraw
+
+    def fail(self, error: BaseException) -> None:
+        """There is no answer, and this is why: it is treated as if the handler had raised it."""
+        if self._state is _ABANDONED:
+            self._unheard(error)
+            return
+        self._settle(_FAILED, error)
+        del error  # who is told may raise it, and its traceback holds this frame then
+        self._tell()
+
+    def guarded(self, then: Callable[[A], None]) -> Callable[[A], None]:
+        """`then`, which makes the answer: where it raises, the request fails as if its handler had raised it. Where the
+        request has been answered already, or its client has gone, the exception goes to the caller."""
+
+        def call(value: A) -> None:
+            try:
+                then(value)
+            except Exception as error:
+                if self._state is not _OPEN:
+                    raise
+                self.fail(error)
+
+        return call
+
+    def abandon_with(self, other: Later[Any]) -> None:
+        """The client of the other one has hung up, whose answer needed this one. Who is told of what that fails with
+        is told of what this does."""
+        self.abandon(other._unheard)
+
+    def _unheard(self, error: BaseException) -> None:
+        if self._on_failure is not None:
+            self._on_failure(error)
+
+    def _settle(self, state: _State, outcome: Any) -> None:
+        if self._state is not _OPEN:
+            raise BrokenInvariantError("a request was answered twice")
+        self._state = state
+        self._outcome = outcome
+        self.on_abandon = None
+
+    def _tell(self) -> None:
+        # who is told most often holds this, and no cycle is to stay
+        told, self._on_answer = self._on_answer, None
+        if told is not None:
+            told()
+
+    # --- for the handler ------------------------------------------------------------------------------------
+
+    def answer(self) -> R | Later[R]:
+        """The response where it came at once, else this object. Raises what it failed with at once."""
+        if self._state is _REPLIED:
+            outcome: R = self._outcome
+            return outcome
+        return self if self._state is _OPEN else self.result()
+
+    def __await__(self) -> Generator[Later[R], R, R]:
+        """Its answer, once it is there; in the same call where it is already. Raises what it failed with."""
+        return self.result() if self._state is _REPLIED or self._state is _FAILED else (yield self)
+
+    # --- for the dispatcher ---------------------------------------------------------------------------------
+
+    def when_answered(self, then: Callable[[], object]) -> None:
+        """`then` is called inside `reply` or `fail`, or now: it must do no more than take note."""
+        if self._state is _REPLIED or self._state is _FAILED:
+            then()
+        elif self._state is _OPEN:
+            self._on_answer = then
+
+    def result(self) -> R:
+        """The response that has come. Raises what `fail` was given, once."""
+        if self._state is _FAILED:
+            error = self._take_failure()
+            try:
+                raise error
+            finally:
+                del error  # its traceback holds this frame
+        assert self._state is _REPLIED
+        outcome: R = self._outcome
+        return outcome
+
+    def _take_failure(self) -> BaseException:
+        """What `fail` was given. It isn't kept: its traceback holds frames that hold this, and the request's bytes
+        with them."""
+        error, self._outcome = self._outcome, None
+        if error is None:
+            raise BrokenInvariantError("what a request failed with was taken twice")
+        failure: BaseException = error
+        return failure
+
+    def abandon(self, on_failure: Callable[[BaseException], object] | None = None) -> None:
+        """The client has hung up. An answer that is there already just goes nowhere.
+
+        `on_failure` is told of what the request still fails with, or failed with before anybody took it.
+        """
+        if self._state is _FAILED and self._outcome is not None:
+            error = self._take_failure()
+            if on_failure is not None:
+                on_failure(error)
+        if self._state is not _OPEN:
+            return
+        self._on_failure = on_failure
+        self._on_answer = None
+        self._state = _ABANDONED
+        on_abandon, self.on_abandon = self.on_abandon, None
+        if on_abandon is not None:
+            on_abandon()
+
+
+Wish: TypeAlias = Compute[Any] | Later[Any] | None
+"""What a coroutine waits for."""
 
 
 # --- Where others may be let in: after so many entries, where each takes some microseconds --------------------

@@ -18,9 +18,8 @@ from typing import Generic, TypeAlias, TypeVar
 
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_log import MetadataLog
-from broker.network.turns import Later
 from protocol.errors import Error, KafkaError, stops_the_broker
-from protocol.waiting import PER_STEP, Waiting
+from protocol.waiting import PER_STEP, Later, Waiting
 from protocol.wire.schema import Message
 
 # --- How many records a request may make --------------------------------------------------------------------

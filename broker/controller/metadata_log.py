@@ -37,11 +37,10 @@ from broker.controller.metadata_versions import (
 )
 from broker.controller.quorum_state import Quorum
 from broker.controller.snapshots import BOOTSTRAP_ID, MetadataSnapshots, Snapshot, SnapshotPolicy
-from broker.network.turns import Later
 from protocol.errors import BrokenInvariantError, CodecError, Error, KafkaError, cannot_apply, tell_each
 from protocol.messages import metadata_records as records
 from protocol.records.batch import CorruptRecordError, build_batch, read_records
-from protocol.waiting import PER_STEP, Waiting, at_once, turn
+from protocol.waiting import PER_STEP, Later, Waiting, at_once, turn
 from protocol.wire.schema import Message
 from storage.background import Lane
 from storage.log.log_state import AppendOrigin

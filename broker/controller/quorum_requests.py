@@ -19,7 +19,6 @@ from broker.controller.observer import METADATA_TOPIC_NAME
 from broker.controller.snapshots import BOOTSTRAP_ID
 from broker.controller.snapshots import SnapshotId as LocalSnapshotId
 from broker.environment.scheduler import TURN_S
-from broker.network.turns import Later
 from protocol.errors import Error, KafkaError
 from protocol.messages.cluster_admin import (
     DescribeQuorumRequest,
@@ -50,7 +49,7 @@ from protocol.messages.raft import (
     QuorumNodeEndpoint,
     TopicSnapshot,
 )
-from protocol.waiting import Pause, turn
+from protocol.waiting import Later, Pause, turn
 from protocol.wire.primitives import uuid_to_text
 from protocol.wire.schema import ZERO_UUID
 

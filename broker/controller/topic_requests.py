@@ -23,12 +23,11 @@ from broker.controller.controller import (
     too_many_records,
 )
 from broker.controller.image import TOPIC_RESOURCE, ClusterImage, TopicImage, invalid_name_reason
-from broker.network.turns import Later
 from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.messages import metadata_records as records
 from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig, CreatePartitionsTopic
-from protocol.waiting import Pause, turn
+from protocol.waiting import Later, Pause, turn
 from protocol.wire.schema import ZERO_UUID, Message
 from storage.directory.log_directory import METADATA_TOPIC
 

@@ -21,12 +21,12 @@ from broker.config.group_config import group_timeouts, streams_config
 from broker.controller.image import GROUP_RESOURCE
 from broker.controller.registration import serves_share_groups
 from broker.coordination.hosted_shards import HostedShards
-from broker.network.turns import Later, Lines, in_line
+from broker.network.turns import Lines, in_line
 from broker.security.authorizer import DESCRIBE, TOPIC
 from coordinator.group.ports import MOST_TRIES, Client, Deferred, KnownTopic
 from coordinator.settings import ConsumerTimeouts, StreamsConfig
 from protocol.errors import Error, KafkaError, stops_the_broker
-from protocol.waiting import Pause, Waiting, compute, turn
+from protocol.waiting import Later, Pause, Waiting, compute, turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig

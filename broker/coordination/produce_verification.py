@@ -15,12 +15,12 @@ from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from broker.network.turns import PER_TURN, Later, portions
+from broker.network.turns import PER_TURN, portions
 from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import ATTRIBUTES_LOW_BYTE_POS, PRODUCER_ID_POS, TRANSACTIONAL_BIT
 from protocol.records.checks import RequestFailedError
-from protocol.waiting import turn
+from protocol.waiting import Later, turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import as_known
-from broker.network.turns import Later
 from broker.security.authorizer import GROUP, READ, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import BrokerPorts

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.controller.image import is_internal
 from broker.coordination.transactions import as_known
-from broker.network.turns import PER_TURN, Later, in_turns
+from broker.network.turns import PER_TURN, in_turns
 from broker.security.authorizer import CLUSTER, CLUSTER_ACTION, CLUSTER_NAME, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import NO_ERROR, Error, KafkaError
@@ -28,7 +28,7 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
 )
 from protocol.topic_partition import TopicPartition
-from protocol.waiting import Pause, turn
+from protocol.waiting import Later, Pause, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage

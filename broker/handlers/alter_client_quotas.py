@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from broker.controller.controller import ControllerResult
 from broker.controller.quota_decisions import IP, Outcomes, altered
 from broker.network.endpoints import Addresses
-from broker.network.turns import PER_TURN, Later, runs_to_its_end
+from broker.network.turns import PER_TURN, runs_to_its_end
 from broker.security.authorizer import (
     AUTHORIZATION_FAILED,
     CLUSTER_NAME,
@@ -24,7 +24,7 @@ from protocol.messages.configs import (
     AlterEntryResult,
     EntityData,
 )
-from protocol.waiting import Pause, turn
+from protocol.waiting import Later, Pause, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage

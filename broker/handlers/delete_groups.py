@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from broker.network.turns import Later, runs_to_its_end
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.waiting import turn
+from protocol.waiting import Later, turn
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups

@@ -15,7 +15,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.network.pieces import answered
-from broker.network.turns import Later
 from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
 from coordinator.persister import NO_COMPLETE_COUNT, NO_START_OFFSET, ShareStateSummary
 from protocol.errors import Error, KafkaError
@@ -28,7 +27,7 @@ from protocol.messages.groups_share import (
     DescribeShareGroupOffsetsResponsePartition,
     DescribeShareGroupOffsetsResponseTopic,
 )
-from protocol.waiting import turn
+from protocol.waiting import Later, turn
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog

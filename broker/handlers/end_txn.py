@@ -12,12 +12,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.transactions import as_known
-from broker.network.turns import Later
 from broker.security.authorizer import TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import EndTxnRequest, EndTxnResponse
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import TransactionPorts

@@ -12,11 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.answers import CloseConnectionError, NotAdmittedError
-from broker.network.turns import Later
 from broker.peers.controller_channel import ENVELOPED, Sender, principal_of
 from broker.security.authorizer import Operation, cluster_refusal
 from protocol.errors import CodecError, Error
 from protocol.messages.broker_to_controller import EnvelopeRequest, EnvelopeResponse
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler

@@ -14,7 +14,7 @@ from protocol.messages.fetch import FetchRequest, FetchResponse
 if TYPE_CHECKING:
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
-    from broker.network.turns import Later
+    from protocol.waiting import Later
 
 FIRST_VERSION_WITH_ENDPOINTS = 17
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.transactions import as_known
-from broker.network.turns import Later
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import NoProducerIdError, ProducerIds, TransactionalProducer
 from coordinator.transaction.state_manager import ProducerIdAndEpoch, Reply
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import client_of
-from broker.network.turns import Later
 from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts

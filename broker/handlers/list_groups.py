@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.network.turns import Later, portions
+from broker.network.turns import portions
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import KafkaError
 from protocol.messages.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from protocol.waiting import turn
+from protocol.waiting import Later, turn
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts

@@ -16,7 +16,7 @@ from broker.handlers.share_requests import (
     refuse_too_many,
     tell_leaders,
 )
-from broker.network.turns import Later, runs_to_its_end
+from broker.network.turns import runs_to_its_end
 from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import (
@@ -25,6 +25,7 @@ from protocol.messages.share_fetch import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import BrokerPorts

@@ -18,12 +18,12 @@ from broker.handlers.share_requests import (
     check_sender,
     refuse_too_many,
 )
-from broker.network.turns import Later
 from broker.shares.share_fetching import DelayedShareFetch, ShareFetchParameters, ShareReading
 from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH, ShareSession
 from coordinator.share_partition.states import AcquireMode
 from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from broker.network.turns import Later
 from broker.security.authorizer import CLUSTER_ACTION, CLUSTER_NAME, ResourceType, denied
 from coordinator.java.maps import JavaMap
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import KafkaError
-from protocol.waiting import turn
+from protocol.waiting import Later, turn
 
 if TYPE_CHECKING:
     from broker.coordination.share_states import ShareStates

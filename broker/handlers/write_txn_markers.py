@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.coordination.groups import OFFSETS_TOPIC
-from broker.network.turns import Later, runs_to_its_end
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.ports import MarkerAnswers, TxnMarker
 from protocol.errors import Error, KafkaError
@@ -29,6 +29,7 @@ from protocol.messages.transactions import (
 )
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import BrokerPorts

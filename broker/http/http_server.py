@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 import h11
 
-from broker.network.turns import Later
 from protocol.errors import stops_the_broker
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.environment.network import Bound

@@ -31,11 +31,11 @@ from broker.network.connection import most_produced
 from broker.network.context import RequestContext
 from broker.network.observed_requests import observed
 from broker.network.pieces import ENTRY_LISTS, LIST_BYTES, bounded, in_pieces, is_long, produced
-from broker.network.turns import PER_TURN, Later
+from broker.network.turns import PER_TURN
 from broker.quotas import charge
 from protocol.apis import API_VERSIONS_KEY, APIS, decode_request_header
 from protocol.errors import CodecError, KafkaError, stops_the_broker
-from protocol.waiting import Waiting, turn
+from protocol.waiting import Later, Waiting, turn
 from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_steps
 from protocol.wire.schema import LATEST
 

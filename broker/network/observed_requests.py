@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.network.turns import Later
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.network.context import RequestContext

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.network.answers import CloseConnectionError, ForwardedRequest
 from broker.network.context import RequestContext
-from broker.network.turns import Later
 from broker.peers.peer import OnePeer, PeerReply, PeerSettings
 from broker.security.authorizer import Principal
 from protocol.apis import APIS, decode_request_header, encode_request_frame, response_body
 from protocol.errors import CodecError, Error, KafkaError, error_name, error_of, tell_each
 from protocol.messages.broker_to_controller import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol.waiting import compute
+from protocol.waiting import Later, compute
 from protocol.wire.codec import decode, decoder, encode
 from protocol.wire.primitives import Bytes
 from protocol.wire.schema import error_codes

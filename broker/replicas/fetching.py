@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from broker.network.turns import PER_TURN, Later, portions
+from broker.network.turns import PER_TURN, portions
 from broker.replicas.leader import Leader
 from broker.replicas.replica import NO_BROKER_EPOCH
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from protocol.records.batch import CorruptRecordError
-from protocol.waiting import turn
+from protocol.waiting import Later, turn
 from storage.log.aborted import IndexInTheMakingError
 from storage.log.leader_epochs import UNDEFINED_OFFSET
 from storage.log.log_config import LONG_MAX

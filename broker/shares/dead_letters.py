@@ -22,7 +22,6 @@ from broker.config.definitions import ConfigError
 from broker.config.group_config import parsed_group_value
 from broker.config.topic_config import log_config_of_topic
 from broker.controller.image import GROUP_RESOURCE, NO_LEADER
-from broker.network.turns import Later
 from broker.replicas.append_records import ALL_IN_SYNC, Appends, checking
 from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
@@ -37,7 +36,7 @@ from protocol.records.batch import (
 )
 from protocol.records.compression import CodecUnavailableError, DecompressionError
 from protocol.records.validation_budget import ANY
-from protocol.waiting import compute, turn
+from protocol.waiting import Later, compute, turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from broker.network.turns import PER_TURN, Later, in_line
+from broker.network.turns import PER_TURN, in_line
 from broker.replicas.fetch_sessions import FetchTarget
 from broker.replicas.fetching import CONSUMER, FetchParameters, Reading, bytes_to_read
 from coordinator.share_partition.ports import AbortedFrom, AcquiredRecords, FetchedBatch
@@ -25,7 +25,7 @@ from protocol.records.batch import (
     read_header,
     read_records,
 )
-from protocol.waiting import at_once, step, turn
+from protocol.waiting import Later, at_once, step, turn
 from storage.files import FileRange
 
 if TYPE_CHECKING:

@@ -32,10 +32,10 @@ from broker.handlers import (
     update_features,
 )
 from broker.network.dispatch import with_ports
-from broker.network.turns import Later
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
+from protocol.waiting import Later
 from tests.compare.plain import message_from, plain
 from tests.support.whole_server import handled
 

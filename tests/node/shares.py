@@ -8,7 +8,6 @@ from typing import Any
 
 from broker.handlers import share_acknowledge, share_fetch
 from broker.network.dispatch import with_ports
-from broker.network.turns import Later
 from broker.server import Server
 from broker.shares.share_partition_manager import SharePartitionManager, share_settings
 from protocol.messages.share_fetch import (
@@ -22,6 +21,7 @@ from protocol.messages.share_fetch import (
     ShareFetchRequest,
 )
 from protocol.messages.topics import CreatableTopic
+from protocol.waiting import Later
 from protocol.wire.codec import encoder
 from tests.support.partition_logs import append, batch
 from tests.support.share_persister import MemoryPersisters

@@ -11,9 +11,8 @@ from broker.controller import topic_requests
 from broker.controller.controller import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.handlers import find_coordinator, metadata
-from broker.network.turns import Later
 from broker.server import Server
-from protocol.waiting import turn
+from protocol.waiting import Later, turn
 from tests.node.metadata_requests import Request, Requests, asked, begun, told
 from tests.support.submitting import submit_to, unexpected
 from tests.support.whole_server import take_turns

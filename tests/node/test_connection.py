@@ -11,8 +11,8 @@ from broker.environment.scheduler import LONGEST_HOLD_S, LoopScheduler
 from broker.network.answers import WRITTEN_CHUNKS, CloseConnectionError
 from broker.network.connection import INITIAL_BUFFER_BYTES, Connection
 from broker.network.memory import Memory
-from broker.network.turns import Later
 from protocol.errors import CodecError
+from protocol.waiting import Later
 
 MAX_FRAME_BYTES = 1_000_000
 PIECES = 700_000  # more of them than uvloop takes at once, with those behind the large one

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
@@ -18,6 +17,7 @@ from protocol.messages.topics import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from protocol.waiting import Later
 from tests.node.replicated import LONG_MS, NOT_LEADER, OTHER, change, leader_of, produce, replicated
 from tests.node.transactional import ask
 from tests.support.answers import answered

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from broker.disks import moves
-from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.topics import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from protocol.waiting import Later
 from tests.node.log_dir_moves import (
     DEADLINE_S,
     catch_up,

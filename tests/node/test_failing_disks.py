@@ -22,7 +22,6 @@ from broker.handlers import (
     metadata,
     update_features,
 )
-from broker.network.turns import Later
 from broker.replicas.fetch_sessions import FetchTarget
 from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
 from broker.replicas.replica import WaitingFetches
@@ -39,6 +38,7 @@ from protocol.messages.topics import (
     DeleteTopicsRequest,
 )
 from protocol.records.batch import build_batch
+from protocol.waiting import Later
 from tests.compare.plain import message_from
 from tests.node import log_dirs
 from tests.support.answers import answered

@@ -23,13 +23,13 @@ from broker.handlers import (
     metadata,
     offset_for_leader_epoch,
 )
-from broker.network.turns import Later
 from broker.replicas.fetch_sessions import FetchTarget
 from broker.replicas.fetching import DelayedFetch, FetchParameters, Reading, Results
 from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition
 from protocol.messages.topics import CreatableTopic
+from protocol.waiting import Later
 from tests.node.log_dirs import (
     DEADLINE_S,
     KEPT,

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from broker.config.given_settings import FirstTopic
-from broker.network.turns import Later
 from broker.process.first_topics import MOST_TIMES_ASKED, RETRY_S, create_first_topics
 from broker.process.log_stream import LineFormatter
 from protocol.errors import BrokenInvariantError, Error, KafkaError
+from protocol.waiting import Later
 from tests.support.submitting import drive
 from tests.support.whole_server import started
 

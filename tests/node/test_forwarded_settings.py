@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from broker.handlers import alter_configs, incremental_alter_configs
-from broker.network.turns import Later
 from broker.peers.controller_channel import Forwarding
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
@@ -19,6 +18,7 @@ from protocol.apis import APIS, decode_request_header
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import EnvelopeRequest, EnvelopeResponse
 from protocol.messages.configs import AlterConfigsResourceResponse
+from protocol.waiting import Later
 from protocol.wire.codec import decode, encode
 from tests.compare.plain import message_from
 from tests.support.answers import answered

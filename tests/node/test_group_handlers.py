@@ -14,7 +14,7 @@ from broker.handlers import HANDLERS
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
 from broker.network.dispatch import with_ports
-from broker.network.turns import Later, Turns
+from broker.network.turns import Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.offsets.commit import Committer, NewOffset
 from coordinator.group.shard import GroupShard
@@ -31,6 +31,7 @@ from protocol.messages.groups import (
     SyncGroupRequest,
 )
 from protocol.messages.groups_consumer import ConsumerGroupDescribeRequest, ConsumerGroupHeartbeatRequest
+from protocol.waiting import Later
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.staged_offsets import staged
 from tests.unit.coordinator.group.consumer.consumers import Consumers, FakeTopics

@@ -9,9 +9,9 @@ import pytest
 
 from broker.http import http_server
 from broker.http.http_server import HttpAnswer, HttpRequest, HttpServer
-from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import BrokenInvariantError
+from protocol.waiting import Later
 from tests.support.scrape import HttpConnection, get
 from tests.support.whole_server import started
 

@@ -15,7 +15,6 @@ from broker.coordination.internal_topics import (
     MOST_UNDER_WAY,
     InternalTopics,
 )
-from broker.network.turns import Later
 from broker.server import Server
 from coordinator.settings import StreamsConfig
 from protocol.errors import Error, KafkaError
@@ -28,6 +27,7 @@ from protocol.messages.groups_streams import (
 )
 from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.topics import CreatableTopic
+from protocol.waiting import Later
 from tests.node.admin_requests import GROUP, alter, create
 from tests.support.manual_clock import ManualClock
 from tests.support.straight import Straight

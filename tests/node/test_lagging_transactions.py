@@ -8,7 +8,6 @@ from typing import Any
 
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from broker.network.turns import Later
 from broker.replicas.leader import Leader
 from broker.replicas.replica import Follower
 from broker.server import Server
@@ -19,7 +18,7 @@ from protocol.messages.transactions import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from protocol.waiting import at_once
+from protocol.waiting import Later, at_once
 from tests.node.replicated import without_a_controller
 from tests.node.transactional import Producer, ask, committed, coordinating, markers, state
 from tests.support.whole_server import clock_of, take_turns

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.network.turns import Later
 from protocol.errors import BrokenInvariantError
+from protocol.waiting import Later
 
 
 def test_a_response_that_came_at_once_is_the_answer_itself() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from broker.handlers import leave_group
-from broker.network.turns import Later
 from coordinator.group.consumer import migration as leaving
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import (
@@ -16,6 +15,7 @@ from protocol.messages.groups import (
     LeaveGroupResponse,
     MemberIdentity,
 )
+from protocol.waiting import Later
 from protocol.wire.codec import encode
 from tests.node.test_group_handlers import OneShard
 

@@ -13,7 +13,6 @@ from broker.handlers import HANDLERS
 from broker.network import turns
 from broker.network.context import RequestContext
 from broker.network.dispatch import with_ports
-from broker.network.turns import Later
 from broker.server import Server
 from coordinator.group.offsets.commit import STAGED_PER_TURN, Tombstones
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
@@ -34,6 +33,7 @@ from protocol.messages.transactions import (
     TxnOffsetCommitRequestTopic,
 )
 from protocol.records.batch import RecordsOfOneTime
+from protocol.waiting import Later
 from tests.node.transactional import CLIENT, Producer, ask, batches, coordinating
 from tests.support.whole_server import take_turns
 

@@ -19,7 +19,6 @@ from broker.handlers import (
 )
 from broker.network import turns
 from broker.network.dispatch import with_ports
-from broker.network.turns import Later
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from coordinator.group.offsets import store
@@ -38,7 +37,7 @@ from protocol.messages.groups import (
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.topics import CreatableTopic
 from protocol.messages.transactions import DescribeTransactionsRequest
-from protocol.waiting import PER_STEP
+from protocol.waiting import PER_STEP, Later
 from tests.node.transactional import Producer, ask, coordinating
 from tests.support.topics import topics_of
 from tests.support.whole_server import started, take_turns

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.network.turns import Later, Turns
+from broker.network.turns import Turns
 from broker.server import Server
 from broker.shares import member_lines, share_fetching
 from broker.shares import share_fetching as delayed_share_fetch
 from protocol.errors import Error
+from protocol.waiting import Later
 from tests.node.shares import ACCEPT, GROUP, Client, Shares, ack_errors, acquired
 from tests.support.whole_server import take_turns
 

@@ -13,10 +13,10 @@ import pytest
 from broker.environment.environment import Environment
 from broker.handlers import init_producer_id
 from broker.network.dispatch import with_ports
-from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.produce import InitProducerIdRequest
+from protocol.waiting import Later
 from tests.node.transactional import coordinating
 from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.network.turns import PER_TURN, Later
+from broker.network.turns import PER_TURN
 from broker.replicas.append_records import checking
 from broker.server import Server
 from protocol.errors import Error, KafkaError
@@ -17,7 +17,7 @@ from protocol.records.batch import BATCH_OVERHEAD, patch_crc
 from protocol.records.checks import RecordRules, validate
 from protocol.records.compression import CODEC_NAMES, GZIP, LZ4, NONE, SNAPPY, ZSTD
 from protocol.records.validation_budget import ANY, LITTLE, MODERATE, Effort, TooMuchEffortError
-from protocol.waiting import turn
+from protocol.waiting import Later, turn
 from tests.node.admin_requests import create
 from tests.support.cycles import nothing_in_a_cycle
 from tests.support.record_bytes import NOW_MS, batch, record

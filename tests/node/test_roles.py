@@ -9,7 +9,6 @@ import pytest
 
 from broker.controller.image import UNASSIGNED
 from broker.handlers.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from broker.network.turns import Later
 from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import ReplicaFetcher
 from protocol.errors import Error
@@ -24,7 +23,7 @@ from protocol.messages.fetch import (
 from protocol.messages.metadata_records import PartitionRecord
 from protocol.messages.transactions import DescribeProducersRequest, DescribeProducersTopic
 from protocol.records.batch import build_batch, patch_offset_and_epoch
-from protocol.waiting import at_once
+from protocol.waiting import Later, at_once
 from tests.node.replicated import (
     LONG_MS,
     ME,

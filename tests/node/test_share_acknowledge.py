@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from broker.network.turns import Later
 from broker.server import Server
 from broker.shares import share_partition_manager
 from broker.shares.share_partition_manager import SharePartitionManager
 from protocol.errors import Error
+from protocol.waiting import Later
 from tests.node.shares import (
     ACCEPT,
     GROUP,

@@ -6,9 +6,9 @@ import asyncio
 import gc
 from types import SimpleNamespace
 
-from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
+from protocol.waiting import Later
 from tests.node.shares import ACCEPT, GROUP, RELEASE, Shares, acquired, errors, told
 from tests.support.cycles import nothing_in_a_cycle
 

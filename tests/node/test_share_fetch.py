@@ -7,12 +7,13 @@ import asyncio
 
 import pytest
 
-from broker.network.turns import Later, Turns
+from broker.network.turns import Turns
 from broker.replicas import searches_by_time
 from broker.server import Server
 from broker.shares import share_fetching as delayed_share_fetch
 from protocol.errors import Error
 from protocol.records.batch import walk_batches
+from protocol.waiting import Later
 from storage.files import FileRange
 from tests.node.shares import (
     ACCEPT,

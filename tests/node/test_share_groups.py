@@ -16,7 +16,6 @@ from broker.handlers.delete_groups import MOST_SHARE_GROUPS
 from broker.handlers.delete_share_group_offsets import MOST_FORGOTTEN_TOPICS
 from broker.handlers.share_group_heartbeat import LONGEST_MEMBER_ID, MOST_NAMES
 from broker.network.context import RequestContext
-from broker.network.turns import Later
 from broker.security.authorizer import Operation, ResourceType
 from broker.server import Server
 from coordinator.persister import ShareStateSummary
@@ -36,6 +35,7 @@ from protocol.messages.groups_share import (
     ShareGroupHeartbeatRequest,
 )
 from protocol.messages.metadata import FindCoordinatorRequest
+from protocol.waiting import Later
 from tests.node.transactional import CLIENT, create, delete
 from tests.node.transactional import ask as ask_served
 from tests.support.denying import Asked, DenyingAuthorizer

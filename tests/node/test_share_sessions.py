@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.network.turns import Later
 from broker.server import Server
 from broker.shares import share_session_cache
 from protocol.errors import Error
+from protocol.waiting import Later
 from tests.node.shares import (
     ACCEPT,
     GROUP,

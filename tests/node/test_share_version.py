@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from broker.handlers import update_features
-from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
+from protocol.waiting import Later
 from tests.node.admin_requests import ask
 from tests.node.shares import Shares, acquired
 from tests.node.test_share_states import coordinating, initialize, log_starts, write

@@ -19,12 +19,12 @@ from broker.environment.threads import ComputingAtOnce
 from broker.handlers import alter_client_quotas
 from broker.network import endpoints as addresses
 from broker.network.endpoints import AT_ONCE, HostNames
-from broker.network.turns import Later
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages import metadata_records as records
+from protocol.waiting import Later
 from tests.compare.plain import message_from
 from tests.node.limited_hosts import OVERRIDES, RATE, admits, answer_at_once, set_overrides, set_quota
 from tests.support.disk import files

@@ -16,7 +16,7 @@ from broker.handlers import (
 from broker.network.connection import Connection
 from broker.network.context import RequestContext
 from broker.network.dispatch import with_ports
-from broker.network.turns import Later, Turns
+from broker.network.turns import Turns
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from coordinator.group.shard import GroupShard
 from protocol.errors import MOST_MESSAGE_CHARACTERS, Error
@@ -27,6 +27,7 @@ from protocol.messages.groups_streams import (
     TaskIds,
 )
 from protocol.messages.topics import CreatableTopic
+from protocol.waiting import Later
 from tests.support.denying import Asked, DenyingAuthorizer
 from tests.support.manual_clock import ManualClock
 from tests.support.submitting import drive

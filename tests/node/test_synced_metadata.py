@@ -14,12 +14,12 @@ import pytest
 
 from broker.environment.environment import Environment
 from broker.handlers import find_coordinator, init_producer_id, metadata
-from broker.network.turns import Later
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata import FindCoordinatorRequest, MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import InitProducerIdRequest
 from protocol.messages.topics import CreatableTopic
+from protocol.waiting import Later
 from tests.support import whole_server
 from tests.support.disk import files
 from tests.support.held_syncs import HeldSyncs

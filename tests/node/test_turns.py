@@ -16,7 +16,7 @@ from broker.environment.scheduler import TURN_S, Watchdog
 from broker.environment.threads import Asker, Compute, Computed, ComputingAtOnce
 from broker.handlers import metadata
 from broker.handlers.list_transactions import MOST_COMPILED_IN_PASSING
-from broker.network.turns import PER_TURN, Later, Turns, portions
+from broker.network.turns import PER_TURN, Turns, portions
 from broker.server import Server
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -25,7 +25,7 @@ from protocol.messages.transactions import (
     DescribeProducersTopic,
     ListTransactionsRequest,
 )
-from protocol.waiting import turn
+from protocol.waiting import Later, turn
 from storage import producer_state
 from tests.node.transactional import Producer, coordinating
 from tests.support.manual_clock import ManualClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
-from broker.network.turns import Later
+from protocol.waiting import Later
 
 R = TypeVar("R")
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from broker.network.turns import Later
 from protocol.errors import stops_the_broker
-from protocol.waiting import Waiting, at_once
+from protocol.waiting import Later, Waiting, at_once
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller, Decide

@@ -14,9 +14,9 @@ from broker.config.broker_config import BrokerConfig
 from broker.environment.environment import Environment
 from broker.environment.threads import BackgroundThreads
 from broker.network.dispatch import with_ports
-from broker.network.turns import Later
 from broker.process import command_line
 from broker.server import Server
+from protocol.waiting import Later
 from protocol.wire.codec import encoder
 from protocol.wire.schema import Message
 from tests.support.disk import files

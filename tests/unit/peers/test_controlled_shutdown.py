@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from broker.network.turns import Later
 from broker.peers.own_cluster import CHECK_S, MOST_LEAVE_S, ControlledShutdown
 from protocol.errors import Error, KafkaError
+from protocol.waiting import Later
 from tests.support.controller_channel import Timers
 from tests.support.submitting import drive
 

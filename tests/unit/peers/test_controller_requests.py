@@ -10,7 +10,7 @@ import pytest
 
 from broker.controller.registration import BrokerIncarnation
 from broker.coordination.producer_id_blocks import ProducerIdBlocks
-from broker.network.turns import Later, Turns
+from broker.network.turns import Turns
 from broker.peers.controller_channel import LONGEST_WAIT_S, TopicCreationRequests
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -20,6 +20,7 @@ from protocol.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from protocol.waiting import Later
 from tests.support.controller_channel import Channel
 
 TOPIC_ID = b"the topic's id.."

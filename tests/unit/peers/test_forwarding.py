@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from broker.network.answers import CloseConnectionError, ForwardedRequest
-from broker.network.turns import Later
 from broker.peers.controller_channel import (
     FORWARDED,
     FORWARDING_TIMEOUT_MS,
@@ -21,6 +20,7 @@ from protocol.apis import APIS
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.broker_to_controller import EnvelopeRequest, EnvelopeResponse
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from protocol.waiting import Later
 from protocol.wire.codec import decode, encode
 from protocol.wire.schema import error_codes
 from tests.support.controller_channel import Channel, Timers

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from broker.network import turns
-from broker.network.turns import Later, Turns
+from broker.network.turns import Turns
 from broker.replicas.append_records import AwaitedAppend
 from protocol.errors import Error
 from protocol.messages.produce import PartitionProduceResponse
+from protocol.waiting import Later
 
 COUNT = 5
 
