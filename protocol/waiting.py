@@ -253,7 +253,7 @@ class Later(Generic[R]):
             on_abandon()
 
 
-Wish: TypeAlias = Compute[Any] | Later[Any] | None
+WaitsFor: TypeAlias = Compute[Any] | Later[Any] | None
 """What a coroutine waits for."""
 
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from broker.environment.scheduler import LONGEST_HOLD_S, TURN_S
 from broker.environment.threads import Computing, ComputingAtOnce, TakeBack
-from protocol.waiting import Later, Waiting, Wish, turn
+from protocol.waiting import Later, Waiting, WaitsFor, turn
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduled, Scheduler, Watchdog
@@ -120,7 +120,7 @@ class _UnderWay:
         self.found: Any = None
         self.error: BaseException | None = None
 
-    def step(self) -> Wish:
+    def step(self) -> WaitsFor:
         """One step; what is to be computed or waited for before the next. Raises StopIteration with the answer."""
         found, self.found = self.found, None
         error, self.error = self.error, None
@@ -130,7 +130,7 @@ class _UnderWay:
                 found = awaited.result()
             except Exception as failure:
                 error = failure
-        wish: Wish
+        wish: WaitsFor
         if error is None:
             wish = self.steps.send(found)
             return wish
@@ -208,7 +208,7 @@ class Turns:
         return driven
 
     def _take_up(
-        self, steps: Waiting[R], wanted: Wish, context: RequestContext | None, *, to_the_end: bool
+        self, steps: Waiting[R], wanted: WaitsFor, context: RequestContext | None, *, to_the_end: bool
     ) -> Later[R]:
         under_way = _UnderWay(steps, context, to_the_end=to_the_end)
         later = under_way.later
@@ -315,7 +315,7 @@ class Turns:
         if wanted.on_abandon is not None:
             self._abandon(under_way)
 
-    def _go_on(self, under_way: _UnderWay, wanted: Wish) -> None:
+    def _go_on(self, under_way: _UnderWay, wanted: WaitsFor) -> None:
         if wanted is None:
             self._waiting.append(under_way)
             self._again()
@@ -424,7 +424,7 @@ async def together(each: Sequence[Waiting[T]]) -> list[T]:
 
 
 @types.coroutine
-def _rest(steps: Waiting[T], wanted: Wish) -> Generator[Wish, Any, T]:
+def _rest(steps: Waiting[T], wanted: WaitsFor) -> Generator[WaitsFor, Any, T]:
     """What steps return that wait for `wanted` by now."""
     while True:
         try:
