@@ -168,13 +168,20 @@ def _count_topics(families: Families, requests: RequestMetrics) -> None:
 
 def _process(families: Families, node: Watched) -> None:
     families.gauge("kafka_server_kafkaserver_brokerstate", "3 while it runs", RUNNING)
+    of_sockets: Final = "kafka_server_socket_server_metrics_"
     for listener in node.listeners.values():
+        labels = {"listener": listener.name, "networkProcessor": "0"}
         families.gauge(
-            "kafka_server_socket_server_metrics_connection_count",
-            "Connections that are open",
-            len(listener.connections),
-            listener=listener.name,
-            networkProcessor="0",
+            of_sockets + "connection_count", "Connections that are open", len(listener.connections), **labels
+        )
+        families.counter(
+            of_sockets + "connection_creation", "Connections that were made", listener.connected, **labels
+        )
+        families.counter(
+            of_sockets + "failed_authentication",
+            "Clients that TLS or SASL has refused",
+            listener.failed_authentications,
+            **labels,
         )
     offline = len(node.log_dirs.offline_paths)
     for family in ProcessCollector(registry=None).collect():

@@ -66,6 +66,8 @@ class Listener:
         self.connections: dict[Connection, None] = {}
         self.gates: dict[TlsGate, None] = {}  # of those that aren't encrypted yet
         self.accepts = False
+        self.connected = self.failed_authentications = 0
+        """How many connections there were since the start, and how many of them were refused by TLS or SASL."""
         self._quiet_until_s: dict[str, float] = {}
         self._untold: Counter[str] = Counter()
         self._dispatcher = dispatcher
@@ -106,6 +108,7 @@ class Listener:
     def admit(self, connection: Connection) -> str | None:
         """Count a connection in; why it has to close, where there are too many. That is logged, now and then."""
         self.connections[connection] = None
+        self.connected += 1
         limits, rates, clock = self._admission
         delay_ms = rates.charge(connection.peer_host, clock.now_ms())
         if delay_ms > 0:
@@ -126,6 +129,7 @@ class Listener:
 
     def not_signed_in(self, client: str, why: str) -> None:
         """Who can't sign in may try again and again. That is logged, now and then."""
+        self.failed_authentications += 1
         self._tell(
             "sign-in",
             f"the client of {client} can't sign in at listener {self.name}: {why[:_LONGEST_REASON]}",
@@ -133,6 +137,7 @@ class Listener:
 
     def not_encrypted(self, client: str, why: str) -> None:
         """Who can't agree on keys may try again and again. That is logged, now and then."""
+        self.failed_authentications += 1
         self._tell("TLS", f"no encryption with the client of {client} at listener {self.name}: {why}")
 
     def _tell(self, kind: str, line: str) -> None:

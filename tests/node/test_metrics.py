@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -137,6 +138,22 @@ async def test_partitions_brokers_and_the_controller_are_counted(tmp_path: Path)
     assert value(series, "kafka_server_replicamanager_underreplicatedpartitions") == 0
     assert value(series, "kafka_brokers") == 1
     assert value(series, "kafka_topic_partitions", topic="t") == 2
+
+
+async def test_connections_and_those_that_were_refused_are_counted(tmp_path: Path) -> None:
+    node, port = await watched(tmp_path)
+    Client(Straight(node)).close()
+    Client(Straight(node))
+    node.listeners["PLAINTEXT"].not_signed_in("somebody", "a wrong password")
+    node.listeners["PLAINTEXT"].not_encrypted("somebody", "an old protocol")
+    while len(node.listeners["PLAINTEXT"].connections) > 1:
+        await asyncio.sleep(0)
+    series = await scraped(port)
+    of = {"listener": "PLAINTEXT", "networkProcessor": "0"}
+    of_sockets = "kafka_server_socket_server_metrics_"
+    assert value(series, of_sockets + "connection_count", **of) == 1
+    assert value(series, of_sockets + "connection_creation_total", **of) == 2
+    assert value(series, of_sockets + "failed_authentication_total", **of) == 2
 
 
 async def test_what_a_group_has_not_consumed_is_its_lag(tmp_path: Path) -> None:
