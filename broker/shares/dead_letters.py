@@ -198,13 +198,7 @@ class DeadLetterQueues:
                 await self._produce(topic, led.share.partition % len(topic.partitions), batch.data)
             except KafkaError as error:
                 if error.error not in ASK_AGAIN or tries == len(RETRIES_S):
-                    log.error(
-                        "dead letters of %s for %s-%d are given up, and the records archived all the same: %s",
-                        led.share.group_id,
-                        led.partition.topic.name,
-                        led.partition.index,
-                        error,
-                    )
+                    self._give_up(led, error)
                     line.done(max(batch.whole, 1))  # what is left of one that has begun goes with it
                     return
                 await self._sleep(RETRIES_S[tries])
@@ -220,6 +214,15 @@ class DeadLetterQueues:
                 line.done(batch.whole)
                 line.next_offset = batch.next_offset
                 return
+
+    def _give_up(self, led: Dying, error: KafkaError) -> None:
+        log.error(
+            "dead letters of %s for %s-%d are given up, and the records archived all the same: %s",
+            led.share.group_id,
+            led.partition.topic.name,
+            led.partition.index,
+            error,
+        )
 
     async def _sleep(self, delay_s: float) -> None:
         over: Later[None] = Later()
