@@ -30,13 +30,13 @@ from protocol.records.batch import (
     CorruptRecordError,
     Record,
     append_record,
-    build_batch,
     read_header,
     read_records,
+    seal_of_one_time,
 )
 from protocol.records.compression import CodecUnavailableError, DecompressionError
 from protocol.records.validation_budget import ANY
-from protocol.waiting import Later, compute, turn
+from protocol.waiting import Later, Pause, compute, turn
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -48,15 +48,18 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
     from coordinator.share_partition.ports import DeadLetter
     from coordinator.share_partition.share_partition import SharePartition
-    from protocol.records.batch import NewRecord
 
 log = logging.getLogger("barnabas.shares")
+
+Header = tuple[bytes, bytes]
 
 RETRIES_S = (1.0, 2.0, 4.0, 8.0)
 """What is waited before a queue is asked again. Kafka's waits differ by up to a fifth from time to time."""
 PRODUCE_TIMEOUT_MS = 30_000
 MOST_READ_BYTES = 1 << 20
 """Of originals, at once."""
+LETTERS_PER_STEP = 200
+"""Dead letters that become records before others are let in: each takes some ten microseconds."""
 
 TOPIC_NAME = "errors.deadletterqueue.topic.name"
 COPIES = "errors.deadletterqueue.copy.record.enable"
@@ -128,7 +131,7 @@ class _Line:
 
 
 class _Batch(NamedTuple):
-    records: Sequence[NewRecord]
+    data: bytearray
     whole: int
     """So many of the line's letters end in it."""
     next_offset: int
@@ -185,20 +188,16 @@ class DeadLetterQueues:
     async def _send_some(self, led: Dying, line: _Line) -> None:
         """One batch, as often as it is worth while."""
         for tries in range(len(RETRIES_S) + 1):
-            batch = _Batch([], len(line.letters), -1)  # what is given up where there is no queue
+            batch = _Batch(bytearray(), len(line.letters), -1)  # what is given up where there is no queue
             try:
                 topic = await self._topic(led.share.group_id)
                 batch = await self._batch_of(led, line, self._most_bytes(topic))
-                await self._produce(topic, led.share.partition % len(topic.partitions), batch.records)
+                if led.share.is_over:
+                    return
+                await self._produce(topic, led.share.partition % len(topic.partitions), batch.data)
             except KafkaError as error:
                 if error.error not in ASK_AGAIN or tries == len(RETRIES_S):
-                    log.error(
-                        "dead letters of %s for %s-%d are given up, and the records archived all the same: %s",
-                        led.share.group_id,
-                        led.partition.topic.name,
-                        led.partition.index,
-                        error,
-                    )
+                    self._give_up(led, error)
                     line.done(max(batch.whole, 1))  # what is left of one that has begun goes with it
                     return
                 await self._sleep(RETRIES_S[tries])
@@ -214,6 +213,15 @@ class DeadLetterQueues:
                 line.done(batch.whole)
                 line.next_offset = batch.next_offset
                 return
+
+    def _give_up(self, led: Dying, error: KafkaError) -> None:
+        log.error(
+            "dead letters of %s for %s-%d are given up, and the records archived all the same: %s",
+            led.share.group_id,
+            led.partition.topic.name,
+            led.partition.index,
+            error,
+        )
 
     async def _sleep(self, delay_s: float) -> None:
         over: Later[None] = Later()
@@ -287,43 +295,34 @@ class DeadLetterQueues:
 
     async def _batch_of(self, led: Dying, line: _Line, most_bytes: int) -> _Batch:
         """The first of the line, as many as the queue takes in one batch, and at least one."""
-        begin = began = max(line.next_offset, line.letters[0][0].first_offset)
-        originals, known_to = await self._originals(led, began, line.letters[-1][0].last_offset)
+        letters = [letter for letter, _ in line.letters]  # the line may grow at each `await`
+        begin = began = max(line.next_offset, letters[0].first_offset)
+        last = max(letter.last_offset for letter in letters)  # they came in any order
+        originals, known_to = await self._originals(led, began, last)
         now_ms = self._clock.now_ms()
-        records: list[NewRecord] = []
-        size = BATCH_OVERHEAD
-        whole = 0
-        for letter, _ in [*line.letters]:
+        headers = _headers_of(led)
+        payload = bytearray()
+        count = whole = 0
+        pause = Pause(LETTERS_PER_STEP)
+        for letter in letters:
             for offset in range(max(begin, letter.first_offset), letter.last_offset + 1):
-                if records and known_to is not None and not began <= offset <= known_to:
-                    return _Batch(records, whole, offset if offset > letter.first_offset else -1)
-                record = self._record(led, letter, offset, originals.get(offset), now_ms)
-                length = _length(record, len(records))
-                if BATCH_OVERHEAD + length > most_bytes and (record[1], record[2]) != (None, None):
-                    record = self._record(led, letter, offset, None, now_ms)
-                    length = _length(record, len(records))
-                if records and size + length > most_bytes:
-                    return _Batch(records, whole, offset if offset > letter.first_offset else -1)
-                records.append(record)
-                size += length
+                following = offset if offset > letter.first_offset else -1
+                if count and known_to is not None and not began <= offset <= known_to:
+                    return _Batch(seal_of_one_time(now_ms, payload, count), whole, following)
+                if pause.is_due():
+                    await turn()
+                size = len(payload)
+                _append(payload, count, headers, letter, offset, originals.get(offset))
+                if BATCH_OVERHEAD + len(payload) - size > most_bytes and offset in originals:
+                    del payload[size:]
+                    _append(payload, count, headers, letter, offset, None)
+                if count and BATCH_OVERHEAD + len(payload) > most_bytes:
+                    del payload[size:]
+                    return _Batch(seal_of_one_time(now_ms, payload, count), whole, following)
+                count += 1
             whole += 1
             begin = 0
-        return _Batch(records, whole, -1)
-
-    def _record(
-        self, led: Dying, letter: DeadLetter, offset: int, original: Record | None, now_ms: int
-    ) -> NewRecord:
-        partition = led.partition
-        headers = (
-            (b"__dlq.errors.topic", partition.topic.name.encode()),
-            (b"__dlq.errors.partition", b"%d" % partition.index),
-            (b"__dlq.errors.offset", b"%d" % offset),
-            (b"__dlq.errors.group", led.share.group_id.encode()),
-            (b"__dlq.errors.delivery.count", b"%d" % letter.delivery_count),
-            (b"__dlq.errors.message", letter.cause.encode()),
-        )
-        key, value = (None, None) if original is None else (original.key, original.value)
-        return now_ms, key, value, headers
+        return _Batch(seal_of_one_time(now_ms, payload, count), whole, -1)
 
     async def _originals(
         self, led: Dying, offset: int, last_offset: int
@@ -354,9 +353,8 @@ class DeadLetterQueues:
 
     # --- the produce ----------------------------------------------------------------------------------------
 
-    async def _produce(self, topic: TopicImage, index: int, records: Sequence[NewRecord]) -> None:
+    async def _produce(self, topic: TopicImage, index: int, batch: bytearray) -> None:
         """Returns once it is committed. Raises KafkaError."""
-        batch = build_batch(records)
         leader = topic.partitions[index].leader
         if leader == NO_LEADER:
             raise KafkaError(Error.NOT_LEADER_OR_FOLLOWER, f"nobody leads {topic.name}-{index}")
@@ -388,10 +386,36 @@ def _is_true(overrides: Mapping[str, str], name: str) -> bool:
     return overrides.get(name, "").strip().lower() == "true"
 
 
-def _length(record: NewRecord, place: int) -> int:
-    out = bytearray()
-    append_record(out, 0, place, *record[1:])
-    return len(out)
+def _headers_of(led: Dying) -> tuple[Header, Header, Header]:
+    """Those that all dead letters of a share partition have alike: topic, partition and group."""
+    topic = led.partition.topic.name.encode()
+    return (
+        (b"__dlq.errors.topic", topic),
+        (b"__dlq.errors.partition", b"%d" % led.partition.index),
+        (b"__dlq.errors.group", led.share.group_id.encode()),
+    )
+
+
+def _append(
+    payload: bytearray,
+    place: int,
+    headers: tuple[Header, Header, Header],
+    letter: DeadLetter,
+    offset: int,
+    original: Record | None,
+) -> None:
+    """The dead letter of one offset, as the batch's record at this place."""
+    topic, partition, group = headers
+    of_record = (
+        topic,
+        partition,
+        (b"__dlq.errors.offset", b"%d" % offset),
+        group,
+        (b"__dlq.errors.delivery.count", b"%d" % letter.delivery_count),
+        (b"__dlq.errors.message", letter.cause.encode()),
+    )
+    key, value = (None, None) if original is None else (original.key, original.value)
+    append_record(payload, 0, place, key, value, of_record)
 
 
 def _records_in(data: bytes, first: int, last: int) -> tuple[dict[int, Record], int | None]:

@@ -152,6 +152,29 @@ DROPPED_BY = frozenset(
 
 AcknowledgedPartitions = dict[ShareKey, KafkaError | None]
 
+QUIET_S = 10.0
+"""Between two lines about writes that failed and that nobody waits for: a lock that ends may be hundreds of them."""
+
+
+class UnwrittenStates:
+    """Logs what couldn't be written of what members hold, where no member is told of it: locks that end, and records
+    that have come to their dead letter queue. It holds in memory all the same, until the next leader reads what there
+    is."""
+
+    def __init__(self, monotonic_s: Callable[[], float]) -> None:
+        self._monotonic_s = monotonic_s
+        self._told_s = -QUIET_S
+        self._untold = 0
+
+    def tell(self, group_id: str, named: str, error: KafkaError) -> None:
+        now_s = self._monotonic_s()
+        if now_s - self._told_s < QUIET_S:
+            self._untold += 1
+            return
+        before = f" ({self._untold} more since the last such line)" if self._untold else ""
+        self._told_s, self._untold = now_s, 0
+        log.warning("share partition %s of %s: a state isn't written: %s%s", named, group_id, error, before)
+
 
 class LedSharePartition:
     """A share partition, the partition that it is of, and who waits for it."""
@@ -206,6 +229,7 @@ class SharePartitionManager:
         self._turn_is_over = turn_is_over
         self._groups: dict[str, dict[ShareKey, LedSharePartition]] = {}
         self._count = 0
+        self._unwritten = UnwrittenStates(clock.monotonic_s)
         self._to_wake: deque[LedSharePartition] = deque()
         self._is_waking = False
 
@@ -248,6 +272,7 @@ class SharePartitionManager:
             reset_offset=partial(self._reset_offset, group_id, partition),
             changed=partial(self._moved, led),
             bury=bury_nothing if queues is None else partial(queues.bury, led),
+            unwritten=partial(self._unwritten.tell, group_id, _named(led)),
         )
         self._groups.setdefault(group_id, {})[key] = led
         self._count += 1

@@ -88,8 +88,10 @@ class SharePartition:
         reset_offset: Callable[[Callable[[int | KafkaError], None]], None],
         changed: Callable[[], None],
         bury: Bury = bury_nothing,
+        unwritten: Callable[[KafkaError], None] | None = None,
     ) -> None:
-        """`reset_offset` says where to begin by the group's settings, now or later, or why nobody knows."""
+        """`reset_offset` says where to begin by the group's settings, now or later, or why nobody knows. `unwritten` is
+        told what became of a write that nobody waits for, where it failed."""
         self.group_id = group_id
         self.topic_id = topic_id
         self.partition = partition
@@ -102,6 +104,7 @@ class SharePartition:
         self._reset_offset = reset_offset
         self._changed = changed
         self._bury = bury
+        self._unwritten = unwritten
         self.burying = 0
         """So many dead letters aren't in their queue yet, or aren't written as archived."""
         self._fetching: object | None = None
@@ -418,6 +421,7 @@ class SharePartition:
 
     def _expiry_written(self, dead: DeadLetter | None, error: KafkaError | None) -> None:
         """Whatever came of the write."""
+        self._tell_unwritten(error)
         self.records.advance_start()
         if not self._is_expiring:
             self._changed()
@@ -453,11 +457,17 @@ class SharePartition:
         self.records.archive_buried(first, last)
 
         def written(error: KafkaError | None) -> None:
+            self._tell_unwritten(error)
             self.burying -= 1
             self.records.advance_start()
             self._changed()
 
         self._write([StateBatch(first, last, ARCHIVED, count)], written)
+
+    def _tell_unwritten(self, error: KafkaError | None) -> None:
+        """But of what another leader has to say now."""
+        if error is not None and self._unwritten is not None and error.error not in FENCED_AS_LEADER:
+            self._unwritten(error)
 
 
 def _tell_nobody() -> None:

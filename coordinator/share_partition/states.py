@@ -2,7 +2,8 @@
 
 `ENTERED_FROM` says which moves of a record are legal, but for what is out of reach, which is archived from anywhere
 (`InFlightState.archive`); `ACKNOWLEDGED_AS` what an acknowledgement makes of it, and `ON_INITIALIZE` what a share
-partition does when a fetch wants it. Source: `RecordState`, `SharePartition` (KIP-932).
+partition does when a fetch wants it. Source: `RecordState`, `SharePartition` (KIP-932, KIP-1191). Kafka's table has all
+moves from ARCHIVING on; none but that to ARCHIVED is ever made.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ RECORD_STATES = frozenset(RecordState)
 """What durable state may say of a record."""
 
 ENTERED_FROM: dict[RecordState, frozenset[RecordState]] = {
-    AVAILABLE: frozenset({ACQUIRED, ARCHIVING}),
-    ACQUIRED: frozenset({AVAILABLE, ARCHIVING}),
-    ACKNOWLEDGED: frozenset({ACQUIRED, ARCHIVING}),
+    AVAILABLE: frozenset({ACQUIRED}),
+    ACQUIRED: frozenset({AVAILABLE}),
+    ACKNOWLEDGED: frozenset({ACQUIRED}),
     ARCHIVING: frozenset({ACQUIRED}),
     ARCHIVED: frozenset({ACQUIRED, ARCHIVING}),
 }

@@ -525,6 +525,18 @@ def build_batch_of_one_time(
         for key, value in records:
             _append_plain(payload, count, key, value)
             count += 1
+    return seal_of_one_time(timestamp, payload, count, producer_id, producer_epoch)
+
+
+def seal_of_one_time(
+    timestamp: int,
+    payload: Bytes,
+    count: int,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> bytearray:
+    """The batch of so many records, which were appended one behind the other and all have its time; with a producer id
+    it is part of that one's transaction."""
     covered = _COVERED.pack(
         0 if producer_id == NO_PRODUCER_ID else TRANSACTIONAL_BIT,
         count - 1,

@@ -16,12 +16,14 @@ from broker.shares import dead_letters
 from broker.shares.dead_letters import DeadLetterQueues, Produced
 from broker.shares.share_partition_manager import share_settings
 from coordinator.persister import StateBatch
+from coordinator.share_partition.ports import DeadLetter
 from protocol.errors import Error
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
 from protocol.records.batch import Record, build_batch, read_records
 from tests.node.shares import ACCEPT, GROUP, REJECT, RELEASE, Shares, acquired, errors
 from tests.support.topics import topics_of
 from tests.support.whole_server import started, take_turns
+from tests.support.wishes import pauses
 
 ARCHIVING, ARCHIVED, ACKNOWLEDGED = 3, 4, 2
 QUEUE = "dlq.t"
@@ -385,6 +387,110 @@ async def test_originals_are_read_in_parts(node: Server, monkeypatch: pytest.Mon
     assert batches == [4, 4, 4]
     assert dying.offsets() == [*range(12)]
     assert all(record.value for record in dying.queued())
+
+
+async def test_originals_are_those_of_each_however_the_letters_come(node: Server) -> None:
+    """What is rejected later may lie before what was rejected first."""
+    dying = Dying(node, **{dead_letters.COPIES: "true"})
+    dying.make_queue()
+    dying.produce(5, 5)
+    client = dying.client()
+    client.fetch(0, 0)
+    for epoch, offset in enumerate((8, 2, 9, 0), 1):
+        assert errors(client.acknowledge(epoch, {0: [(offset, offset, REJECT)]})) == {0: 0}
+    go_on(dying)
+    assert sorted(dying.offsets()) == [0, 2, 8, 9]
+    assert all(record.value for record in dying.queued())
+
+
+async def test_letters_that_come_while_originals_are_read_have_theirs_as_well(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = Dying(node, **{dead_letters.COPIES: "true"})
+    dying.make_queue()
+    dying.produce(5)
+    client = dying.client()
+    client.fetch(0, 0)
+    records_in, later = dead_letters._records_in, [4]
+
+    def read_slowly(*given: object) -> object:
+        if later:
+            offset = later.pop()
+            assert errors(client.acknowledge(2, {0: [(offset, offset, REJECT)]})) == {0: 0}
+        return records_in(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dead_letters, "_records_in", read_slowly)
+    client.acknowledge(1, {0: [(0, 0, REJECT)]})
+    go_on(dying)
+    assert dying.offsets() == [0, 4]
+    assert all(record.value for record in dying.queued())
+
+
+async def test_others_are_let_in_while_many_become_a_batch(node: Server) -> None:
+    dying = Dying(node)
+    dying.make_queue()
+    dying.produce(500, 500)
+    client = dying.client()
+    client.fetch(0, 0, max_records=1000)
+    led = dying.shares.find(GROUP, (dying.topic_id, 0))
+    assert led is not None
+    line = dead_letters._Line()
+    line.letters.append((DeadLetter(0, 999, 1, "cause"), lambda letter: None))
+    assert pauses(dying.queues._batch_of(led, line, 1 << 20)) == 1000 // dead_letters.LETTERS_PER_STEP
+
+
+async def test_a_share_partition_that_is_dropped_while_its_batch_is_made_is_left_to_the_next(
+    node: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dying = Dying(node, **{dead_letters.COPIES: "true"})
+    dying.make_queue()
+    records_in = dead_letters._records_in
+
+    def read_too_slowly(*given: object) -> object:
+        led = dying.shares.find(GROUP, (dying.topic_id, 0))
+        assert led is not None
+        dying.shares.drop(led)
+        return records_in(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dead_letters, "_records_in", read_too_slowly)
+    reject(dying, 0)
+    go_on(dying)
+    assert dying.queued() == []
+    assert dying.written() == [StateBatch(0, 0, ARCHIVING, 1)]
+
+
+async def test_what_cannot_be_written_of_a_burial_is_logged_once_in_a_while(
+    node: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    dying = Dying(node)
+    dying.make_queue()
+    dying.produce(5)
+    client = dying.client()
+    client.fetch(0, 0)
+    state = dying.state()
+    client.acknowledge(1, {0: [(0, 0, REJECT), (2, 2, REJECT)]})
+    state.error = Error.COORDINATOR_NOT_AVAILABLE
+    go_on(dying)
+    dying.pass_ms(30_000)  # the locks of the others end
+    client.fetch(2, 0)
+    dying.pass_ms(30_000)
+    told = [line.getMessage() for line in caplog.records if "isn't written" in line.getMessage()]
+    assert told == [
+        "share partition t-0 of g: a state isn't written: COORDINATOR_NOT_AVAILABLE: text",
+        "share partition t-0 of g: a state isn't written: COORDINATOR_NOT_AVAILABLE: text"
+        " (1 more since the last such line)",
+        "share partition t-0 of g: a state isn't written: COORDINATOR_NOT_AVAILABLE: text"
+        " (2 more since the last such line)",
+    ]
+
+
+async def test_that_another_leads_is_not_logged(node: Server, caplog: pytest.LogCaptureFixture) -> None:
+    dying = Dying(node)
+    dying.make_queue()
+    reject(dying, 0)
+    dying.state().error = Error.FENCED_LEADER_EPOCH
+    go_on(dying)
+    assert not [line for line in caplog.records if "isn't written" in line.getMessage()]
 
 
 def test_originals_end_with_the_batch_by_which_they_are_as_much_as_is_read_at_once(

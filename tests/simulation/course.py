@@ -22,6 +22,7 @@ from tests.simulation.members import Member
 from tests.simulation.offsets import Committer, OffsetReader
 from tests.simulation.producers import IdempotentProducer, TransactionalProducer
 from tests.simulation.reader import Reader
+from tests.simulation.shares.dead_letters import noted_where_given_up
 from tests.simulation.shares.share_work import ShareWork
 from tests.simulation.streams_member import StreamsMember
 from tests.simulation.topics import create_topic, topic_ids
@@ -89,10 +90,13 @@ class Course(ABC):
     async def run_through(self, course: Coroutine[Any, Any, None]) -> None:
         """What goes wrong becomes a complaint."""
         self.loop.set_exception_handler(self._uncaught)
-        try:
-            await course
-        except Exception:
-            self.work.complain(traceback.format_exc(limit=-6))
+        with noted_where_given_up() as given_up:
+            if self.shares is not None:
+                self.shares.given_up = given_up
+            try:
+                await course
+            except Exception:
+                self.work.complain(traceback.format_exc(limit=-6))
 
     def _uncaught(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -21,6 +21,7 @@ import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.SharePartitionOffsetInfo;
 import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
@@ -135,6 +136,58 @@ public class ShareChecks {
             return counts.size() == 3;
         }, member);
         equal("counts", List.of(1, 2, 1), counts);
+    }
+
+    @Check
+    public void whatIsRejectedOrGivenUpIsInTheDeadLetterQueue() throws Exception {
+        String queue = "dlq." + topic;
+        settings(Map.of("share.delivery.count.limit", "2", "errors.deadletterqueue.topic.name", queue,
+            "errors.deadletterqueue.copy.record.enable", "true"));
+        try (Admin admin = admin()) {
+            NewTopic wanted = new NewTopic(queue, 1, (short) 1)
+                .configs(Map.of("errors.deadletterqueue.group.enable", "true"));
+            admin.createTopics(List.of(wanted)).all().get();
+        }
+        fill(1, 9);
+        Member member = join(Map.of("share.acknowledgement.mode", "explicit"));
+        Set<String> accepted = new TreeSet<>();
+        Set<Long> finished = new TreeSet<>();
+        pollUntil("all is said", () -> {
+            for (ConsumerRecord<String, String> record : member.take()) {
+                long offset = record.offset();
+                AcknowledgeType how = offset % 3 == 0 ? AcknowledgeType.ACCEPT
+                    : offset % 3 == 1 ? AcknowledgeType.REJECT : AcknowledgeType.RELEASE;
+                member.consumer.acknowledge(record, how);
+                if (how == AcknowledgeType.ACCEPT) accepted.add(record.value());
+                if (how != AcknowledgeType.RELEASE || record.deliveryCount().get() == 2) finished.add(offset);
+            }
+            return finished.size() == 9;
+        }, member);
+        equal("errors", Map.of(), member.commit());
+        Map<String, String> buried = new TreeMap<>();
+        Map<String, Object> config = Map.of("bootstrap.servers", bootstrap, "auto.offset.reset", "earliest");
+        try (KafkaConsumer<String, String> reader =
+                 new KafkaConsumer<>(config, new StringDeserializer(), new StringDeserializer())) {
+            reader.assign(List.of(new TopicPartition(queue, 0)));
+            pollUntil("it is in the queue", () -> {
+                for (ConsumerRecord<String, String> record : reader.poll(POLL)) {
+                    equal("topic", topic, header(record, "topic"));
+                    equal("group", topic, header(record, "group"));
+                    buried.put(record.value(), header(record, "message") + header(record, "delivery.count"));
+                }
+                return buried.size() >= 6;
+            });
+        }
+        Map<String, String> expected = new TreeMap<>();
+        for (int number = 0; number < 9; number++)
+            if (number % 3 == 1) expected.put("0-" + number, "Offset rejected by client.1");
+            else if (number % 3 == 2) expected.put("0-" + number, "Offset delivery count exceeded the threshold.2");
+        equal("buried", expected, buried);
+        equal("accepted", Set.of("0-0", "0-3", "0-6"), accepted);
+    }
+
+    private static String header(ConsumerRecord<String, String> record, String name) {
+        return new String(record.headers().lastHeader("__dlq.errors." + name).value());
     }
 
     @Check

@@ -189,7 +189,7 @@ class Deliveries:
         if told.kind == AcknowledgeType.RENEW and error is Error.NONE:
             delivery = told.delivery
             # of what is done with a renewal is right as well, whoever asks for it
-            if _is_held(told):
+            if is_held(told):
                 delivery.locked_until_s = max(delivery.locked_until_s, told.sent_s + self.lock_s)
 
     def lost_answer(self, places: frozenset[Place], asked_s: float) -> None:
@@ -210,7 +210,7 @@ class Deliveries:
                 offset
                 for offset, of_record in self.records.get(place, {}).items()
                 for each in of_record.acknowledgements
-                if each.error is Error.NONE and each.kind != AcknowledgeType.RENEW and _is_held(each)
+                if each.error is Error.NONE and each.kind != AcknowledgeType.RENEW and is_held(each)
             ),
             default=None,
         )
@@ -228,9 +228,10 @@ class Deliveries:
         last_s = max(
             (each.asked_s for each in of_record.deliveries), default=self.written_s.get((place, offset), -1.0)
         )
-        return known + self._lost_of(place, last_s) < self.limit
+        return known + self.lost_of(place, last_s) < self.limit
 
-    def _lost_of(self, place: Place, since_s: float = -1.0, until_s: float = math.inf) -> int:
+    def lost_of(self, place: Place, since_s: float = -1.0, until_s: float = math.inf) -> int:
+        """How many answers nobody got that may have acquired any of it."""
         return sum(place in lost.places and since_s < lost.asked_s <= until_s for lost in self.lost)
 
     # --- what is wrong --------------------------------------------------------------------------------------
@@ -279,7 +280,7 @@ class Deliveries:
     def _in_term(self, place: Place, deliveries: list[Delivery]) -> Iterator[str]:
         """Sorted by their counts."""
         for first, second in pairwise(deliveries):
-            lost = self._lost_of(place, until_s=second.answered_s)
+            lost = self.lost_of(place, until_s=second.answered_s)
             if second.count == first.count:
                 yield f"is delivered twice with count {first.count}"
             elif second.count > first.count + 1 + lost:
@@ -295,7 +296,7 @@ class Deliveries:
         """Of all terms together."""
         for delivery in of_record.deliveries:
             so_far = sum(each.asked_s <= delivery.answered_s for each in of_record.deliveries)
-            lost = self._lost_of(place, until_s=delivery.answered_s)
+            lost = self.lost_of(place, until_s=delivery.answered_s)
             if delivery.count > so_far + lost:
                 yield (
                     f"is delivered with count {delivery.count} to {delivery.session.member_id}, "
@@ -310,8 +311,8 @@ def _of_what_is_done(of_record: OfRecord) -> Iterator[str]:
         for delivery in of_record.deliveries:
             same_term = told.term is not None and told.term is delivery.term is told.delivery.term
             is_later = delivery.asked_s >= told.answered_s and not delivery.is_old
-            is_later = is_later and (same_term or _is_held(told))
-            is_next = same_term and _is_held(told) and delivery.count > told.delivery.count
+            is_later = is_later and (same_term or is_held(told))
+            is_next = same_term and is_held(told) and delivery.count > told.delivery.count
             if is_later or is_next:
                 yield (
                     f"was done with by {told.session.member_id} at {told.answered_s:.6f} (type {told.kind}), "
@@ -321,7 +322,7 @@ def _of_what_is_done(of_record: OfRecord) -> Iterator[str]:
 
 def _of_what_was_given_back(of_record: OfRecord) -> Iterator[str]:
     for told in of_record.acknowledgements:
-        if told.kind != AcknowledgeType.RELEASE or told.error is not Error.NONE or not _is_held(told):
+        if told.kind != AcknowledgeType.RELEASE or told.error is not Error.NONE or not is_held(told):
             continue
         count = told.delivery.count
         for delivery in of_record.deliveries:
@@ -332,7 +333,7 @@ def _of_what_was_given_back(of_record: OfRecord) -> Iterator[str]:
                 )
 
 
-def _is_held(told: Acknowledgement) -> bool:
+def is_held(told: Acknowledgement) -> bool:
     """Whether its member surely held the record until it was answered, as far as nobody else is looked at."""
     delivery = told.delivery
     return (
@@ -345,7 +346,7 @@ def _is_held(told: Acknowledgement) -> bool:
 
 def _of_holders(of_record: OfRecord) -> Iterator[str]:
     for told in of_record.acknowledgements:
-        if told.error in NOT_HELD and all(_is_held(each) for each in told.together):
+        if told.error in NOT_HELD and all(is_held(each) for each in told.together):
             yield f"is refused to {told.session.member_id} at {told.answered_s:.6f}, which holds it"
         if told.error is not Error.NONE or told.term is None:
             continue

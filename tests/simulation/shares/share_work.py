@@ -21,6 +21,7 @@ from protocol.messages.groups_share import (
 from tests.simulation.members import HEARTBEAT_S, SESSION_TIMEOUT_MS
 from tests.simulation.producers import IdempotentProducer, TransactionalProducer
 from tests.simulation.reader import Reader
+from tests.simulation.shares.dead_letters import PARTITIONS, Queue
 from tests.simulation.shares.deleter import Deleter
 from tests.simulation.shares.deliveries import Deliveries
 from tests.simulation.shares.share_member import Leaders, ShareMember
@@ -90,6 +91,10 @@ class ShareWork:
         self._told: dict[str, Any] = {}
         """Each group, once all had settled."""
         self._is_stable: dict[Place, dict[int, bytes]] = {}
+        self.queues: list[Queue] = []
+        self._of_queues = course.world.luck("dead letters")
+        self.given_up: set[tuple[str, Place]] = set()
+        """By group, the partitions of which dead letters were given up."""
 
     # --- at work --------------------------------------------------------------------------------------------
 
@@ -125,6 +130,12 @@ class ShareWork:
         }
         if isolation == "read_committed":
             self._committed.add(name)
+        queue = await self._queue(admin, name)
+        if queue is not None:
+            settings |= {
+                "errors.deadletterqueue.topic.name": queue,
+                "errors.deadletterqueue.copy.record.enable": self._of_queues.choice(("true", "false")),
+            }
         configs = [
             IncrementalAlterableConfig(name=key, config_operation=0, value=value)
             for key, value in settings.items()
@@ -146,8 +157,22 @@ class ShareWork:
             is_latest=reset == "latest",
             may_lose=self.course.work.may_lose,
         )
+        if queue is not None:
+            copies = settings["errors.deadletterqueue.copy.record.enable"] == "true"
+            self.queues.append(Queue(queue, deliveries, copies))
         ids = {topic: self.ids[topic] for topic in topics}
         return Group(name, topics, ids, deliveries, self._term_of, self._leads)
+
+    async def _queue(self, admin: WireClient, group: str) -> str | None:
+        """The topic for what the group rejects, where it has one."""
+        if self._of_queues.random() < 0.3:
+            return None
+        name = f"dlq.{group}"
+        configs = {"errors.deadletterqueue.group.enable": "true"}
+        if self._of_queues.random() < 0.3:
+            configs["max.message.bytes"] = "1500"  # a few in a batch
+        await create_topic(admin, name, PARTITIONS, configs, self.course.replication_factor)
+        return name
 
     def working(self) -> list[Coroutine[Any, Any, None]]:
         luck, course, amounts = self._luck, self.course, self.course.amounts
@@ -196,6 +221,8 @@ class ShareWork:
         for group in self.groups:
             await self._check_lag(client, group)
         client.close()
+        for queue in self.queues:
+            await self._until_buried(queue)
         self._told = await self._describe()
 
     async def _until_done(self) -> None:
@@ -206,6 +233,29 @@ class ShareWork:
                 self.course.work.complain(f"{len(missing)} aren't done with, {missing[0]} among them")
                 return
             await asyncio.sleep(0.2)
+
+    async def _until_buried(self, queue: Queue) -> None:
+        """What is dead by now is in its queue."""
+        begins = self._begins_of(queue)
+        deadline_s = self.course.loop.time() + SETTLED_WITHIN_S
+        while True:
+            await self._read_queue(queue)
+            missing = [*queue.missing(begins, self.given_up)]
+            if not missing:
+                return
+            if self.course.loop.time() > deadline_s:
+                self.course.work.complain(f"{len(missing)} aren't buried: {missing[0]}")
+                return
+            await asyncio.sleep(0.5)
+
+    def _begins_of(self, queue: Queue) -> dict[Place, int]:
+        return {place: self._deleted(place) for place in queue.deliveries.records}
+
+    async def _read_queue(self, queue: Queue) -> None:
+        client = self.course.client(f"reader of {queue.name}")
+        client.reads_anywhere = False
+        await queue.read(client)
+        client.close()
 
     def _missing(self) -> list[str]:
         return [
@@ -319,6 +369,13 @@ class ShareWork:
             self._count(group)
         if work.may_lose:
             return
+        for queue in self.queues:
+            await self._read_queue(queue)
+            begins = self._begins_of(queue)
+            work.anomalies += queue.complaints(self._everything, begins)
+            work.anomalies += queue.missing(begins, self.given_up)
+            work.count("dead letters", len(queue.letters))
+            work.count("dead letters written twice", sum(len(each) > 1 for each in queue.letters.values()))
         for sent in self.tickets.sent:
             if not sent.acknowledged or sent.offset is None or sent.offset < self._deleted(sent.place):
                 continue

@@ -44,6 +44,7 @@ def test_members_do_all_that_one_may_do() -> None:
     counts = sum((played(seed).work.counts for seed in SEEDS), Counter[str]())
     for what in (
         "acknowledgements of what one doesn't hold",
+        "dead letters",
         "deaths",
         "deliveries to shares",
         "records done with by shares",

@@ -35,7 +35,7 @@ from          | AVAILABLE | ACQUIRED | ACKNOWLEDGED | ARCHIVING | ARCHIVED
 AVAILABLE     | no        | yes      | no           | no        | no
 ACQUIRED      | yes       | no       | yes          | yes       | yes
 ACKNOWLEDGED  | no        | no       | no           | no        | no
-ARCHIVING     | yes       | yes      | yes          | no        | yes
+ARCHIVING     | no        | no       | no           | no        | yes
 ARCHIVED      | no        | no       | no           | no        | no
 """
 
