@@ -29,9 +29,11 @@ from broker.housekeeping import Housekeeping
 from broker.metadata_publisher import BrokerMetadataPublisher, MetadataSubscribers
 from broker.network.dispatch import Dispatcher
 from broker.network.endpoints import HostNames
-from broker.network.listener import Admission, Listener, Security
+from broker.network.listener import Admission, Listener
+from broker.network.listener_security import ListenerSecurity
 from broker.network.memory import Memory
 from broker.network.turns import Turns
+from broker.peers.opening import OPEN, Entrance
 from broker.peers.own_cluster import ControlledShutdown, OwnCluster
 from broker.quotas import ClientQuotas, ReplicationQuotas
 from broker.replicas.current_leaders import CurrentLeaders
@@ -56,7 +58,6 @@ if TYPE_CHECKING:
     from broker.fault_handler import FaultHandler
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
-    from broker.network.sasl_gate import SaslSettings
     from broker.network.tls_gate import Encryption
     from broker.peers.alter_partition_manager import AlterPartitionManager
     from broker.peers.joined_cluster import JoinedCluster
@@ -86,6 +87,8 @@ class Opened(NamedTuple):
     """Those at which other nodes are controlled; none where there can't be any."""
     encryption: Mapping[str, Encryption] = {}
     """By the names of its listeners that are encrypted."""
+    to_brokers: Entrance = OPEN
+    """How it comes in at other brokers."""
     joined: JoinedCluster | None = None
     """None where this node is the cluster's controller itself."""
 
@@ -130,6 +133,7 @@ class Server:
         )
 
         self._make_metadata(opened)
+        self.listener_security = ListenerSecurity(config, self.metadata.image, self.chance, opened.encryption)
         self._make_partitions(opened)
         self._make_coordinators()
         self._make_upkeep(opened)
@@ -162,7 +166,9 @@ class Server:
         return ControlledShutdown(
             opened.incarnation,
             self.controller,
-            OtherBrokers(self.config, opened.environment, self.metadata.image, self.faults),
+            OtherBrokers(
+                self.config, opened.environment, self.metadata.image, self.faults, opened.to_brokers
+            ),
             self.scheduler,
             self.faults,
             self.own_settings,
@@ -244,29 +250,6 @@ class Server:
     share_persister = property(attrgetter("coordinators.share_persister"))
     shares = property(attrgetter("coordinators.shares"))
 
-    def _security(self, listener_name: str, encryption: Mapping[str, Encryption]) -> Security:
-        return Security(
-            self._sasl_settings(listener_name),
-            encryption.get(listener_name),
-            self.config.get_int("connection.failed.authentication.delay.ms"),
-        )
-
-    def _sasl_settings(self, listener_name: str) -> SaslSettings | None:
-        """How clients sign in at the listener, where they have to."""
-        found = self.config.sasl.get(listener_name)
-        if found is None:
-            return None
-        from broker.controller.scram_decisions import scram_credential
-        from broker.network.sasl_gate import sasl_settings
-
-        return sasl_settings(
-            found,
-            lambda code, name: scram_credential(self.metadata.image, code, name),
-            partial(self.chance.token_hex, 16),
-            failure_delay_ms=self.config.get_int("connection.failed.authentication.delay.ms"),
-            max_receive_bytes=self.config.get_int("sasl.server.max.receive.size"),
-        )
-
     def _make_upkeep(self, opened: Opened) -> None:
         """What keeps it going: the metadata's changes, the clock, and last of all the clients."""
         self.publisher = BrokerMetadataPublisher(
@@ -307,7 +290,7 @@ class Server:
                 self.admission,
                 self.scheduler,
                 self.memory,
-                self._security(endpoint.name, opened.encryption),
+                self.listener_security.of(endpoint.name),
             )
             for endpoint in self.endpoints
         }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.config.assembly import usage_error
 from broker.config.broker_config import CONNECTIONS_PER_HOST, VOTERS
 from broker.config.definitions import ConfigError, StartError
-from broker.config.listeners import ENCRYPTED, SASL
+from broker.config.listeners import ENCRYPTED, PLAINTEXT, SASL
 from broker.config.topic_config import log_config_of_metadata
 from broker.controller import registration
 from broker.controller import registration as assigned_directories
@@ -36,6 +36,7 @@ from broker.fault_handler import FaultHandler
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.endpoints import HostNames, bind_all
 from broker.peers.lifecycle import registration_request
+from broker.peers.opening import OPEN, Entrance
 from broker.replicas.partitions import FAULTS as LOG_FAULTS
 from broker.server import Opened, Server
 from protocol.errors import BrokenInvariantError, CodecError
@@ -49,7 +50,7 @@ from storage.files import MOST_RETIRED_FILES
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
-    from broker.config.broker_config import BrokerConfig
+    from broker.config.broker_config import BrokerConfig, Outgoing
     from broker.config.listeners import ListenerConfig
     from broker.controller.registration import BrokerIncarnation
     from broker.disks.log_dirs import LogDirs
@@ -324,6 +325,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
     """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
     backlog = config.get_int("socket.listen.backlog.size")
     encryption = _encryption(config)
+    entrances = _entrances(config, environment, encryption)
     listeners = [*config.listeners, *config.controller_listeners]
     descriptors = shares(backlog * len(listeners), len(config.log_dirs))
     limits = connection_limits(config, environment, descriptors.connections)
@@ -336,7 +338,8 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
     try:
         log_dirs = open_directories(config, environment, descriptors)
         enter = _join if config.joins else _control
-        found = await enter(config, environment, log_dirs, _Bound(endpoints, controller_endpoints), faults)
+        bound = _Bound(endpoints, controller_endpoints)
+        found = await enter(config, environment, log_dirs, bound, faults, entrances)
         server = Server(
             Opened(
                 config=config,
@@ -351,6 +354,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
                 incarnation=found.incarnation,
                 folders=found.folders,
                 encryption=encryption,
+                to_brokers=entrances.brokers,
                 joined=found.joined,
             )
         )
@@ -369,7 +373,8 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
 
 def _encryption(config: BrokerConfig) -> Mapping[str, Encryption]:
     """By listener's name, of those that are encrypted. Raises StartError for a key or a certificate that can't be."""
-    encrypted = [each for each in config.listeners if each.security_protocol in ENCRYPTED]
+    listeners = (*config.listeners, *config.controller_listeners)
+    encrypted = [each for each in listeners if each.security_protocol in ENCRYPTED]
     if not encrypted:
         return {}
     # Here, so that no start without encryption waits for it.
@@ -386,6 +391,49 @@ def _encryption(config: BrokerConfig) -> Mapping[str, Encryption]:
         }
     except ConfigError as error:
         raise StartError(str(usage_error(error, config.static)), exit_status=2) from None
+
+
+class _Entrances(NamedTuple):
+    """How this node comes in at others."""
+
+    brokers: Entrance
+    controllers: Entrance
+
+
+def _entrances(
+    config: BrokerConfig, environment: Environment, encryption: Mapping[str, Encryption]
+) -> _Entrances:
+    """`encryption`: of the own listeners. Raises StartError for a key or a certificate that can't be."""
+    try:
+        return _Entrances(
+            _entrance(config, config.to_brokers, environment, encryption),
+            _entrance(config, config.to_controllers, environment, {}),
+        )
+    except ConfigError as error:
+        raise StartError(str(usage_error(error, config.static)), exit_status=2) from None
+
+
+def _entrance(
+    config: BrokerConfig,
+    to: Outgoing | None,
+    environment: Environment,
+    encryption: Mapping[str, Encryption],
+) -> Entrance:
+    if to is None or to.security_protocol == PLAINTEXT:
+        return OPEN
+    name = to.listener_name
+    encrypt = None
+    if to.security_protocol in ENCRYPTED:
+        # Here, so that no start without encryption waits for it.
+        from broker.config.tls_config import TlsConfig
+        from broker.network.tls import OutgoingTls, check_against_itself
+
+        is_sasl = to.security_protocol in SASL
+        outgoing = OutgoingTls(TlsConfig(config, name, is_sasl=is_sasl, is_outgoing=True))
+        if name in encryption:
+            check_against_itself(encryption[name].context, outgoing.context, name)
+        encrypt = outgoing.begin
+    return Entrance(name, to.credentials, encrypt, environment.chance)
 
 
 def _bind_also(
@@ -423,6 +471,7 @@ async def _control(
     log_dirs: LogDirs,
     bound: _Bound,
     _: FaultHandler,
+    __: _Entrances,
 ) -> _Entered:
     """This node is the controller."""
     metadata = read_metadata(config, environment, log_dirs, only_voter=True)
@@ -446,6 +495,7 @@ async def _join(
     log_dirs: LogDirs,
     bound: _Bound,
     faults: FaultHandler,
+    entrances: _Entrances,
 ) -> _Entered:
     """Another node is the controller: returns once it has registered this one."""
     # Here, so that no start of a node alone waits for it.
@@ -453,7 +503,14 @@ async def _join(
 
     metadata = read_metadata(config, environment, log_dirs, only_voter=False)
     joined = JoinedCluster(
-        config, environment, metadata, endpoints=bound.brokers, log_dirs=log_dirs, faults=faults
+        config,
+        environment,
+        metadata,
+        endpoints=bound.brokers,
+        log_dirs=log_dirs,
+        faults=faults,
+        to_brokers=entrances.brokers,
+        to_controllers=entrances.controllers,
     )
     try:
         # That may take a session's time, or for ever, and clients have others to go to. Kafka's listens as late.
@@ -542,6 +599,7 @@ async def start_controller(config: BrokerConfig, environment: Environment) -> Co
     from broker.quorum.controller_server import ControllerNode, OpenedController
 
     backlog = config.get_int("socket.listen.backlog.size")
+    encryption = _encryption(config)
     descriptors = shares(backlog * len(config.controller_listeners), len(config.log_dirs))
     limits = connection_limits(config, environment, descriptors.connections)
     endpoints = bind_all(config.controller_listeners, environment.network, backlog)
@@ -554,7 +612,7 @@ async def start_controller(config: BrokerConfig, environment: Environment) -> Co
         opening.begin_run(log_dirs)
         lead(config, environment, metadata, log_dirs=log_dirs, endpoints=endpoints)
         node = ControllerNode(
-            OpenedController(config, environment, faults, limits, endpoints, log_dirs, metadata)
+            OpenedController(config, environment, faults, limits, endpoints, log_dirs, metadata, encryption)
         )
         await settled(environment, metadata)
         await listened(node.serve())

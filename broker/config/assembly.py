@@ -47,6 +47,7 @@ from broker.config.listeners import (
     broker_listeners,
     controller_listeners,
 )
+from broker.config.outgoing import to_brokers, to_controllers
 from broker.config.setting_checks import (
     COMPRESSION_TYPE,
     CONTROLLER_NAMES,
@@ -201,9 +202,10 @@ def assemble(
         config.authorizer = authorizer_settings(config)
         config.sasl = {
             each.name: sasl_config(config, each.name)
-            for each in config.listeners
+            for each in (*config.listeners, *config.controller_listeners)
             if each.security_protocol in SASL
         }
+        _say_ways_to_others(config, settings)
         _check_encryption(config)
     except ConfigError as error:
         raise usage_error(error, static) from None
@@ -211,13 +213,26 @@ def assemble(
     return config
 
 
+def _say_ways_to_others(config: BrokerConfig, settings: ListenerSettings) -> None:
+    """Where the node asks others. Raises ConfigError where it can't by what is said."""
+    if config.joins:
+        config.to_controllers = to_controllers(config, settings)
+    if config.joins or (config.controller_listeners and not config.is_only_controller):
+        config.to_brokers = to_brokers(config, settings)
+
+
 def _check_encryption(config: BrokerConfig) -> None:
     """Raises ConfigError where a listener's settings don't go together. Files are read by the start alone."""
-    for each in config.listeners:
+    for each in (*config.listeners, *config.controller_listeners):
         if each.security_protocol in ENCRYPTED:
             from broker.config.tls_config import TlsConfig
 
             TlsConfig(config, each.name, is_sasl=each.security_protocol in SASL)
+    for to in (config.to_brokers, config.to_controllers):
+        if to is not None and to.security_protocol in ENCRYPTED:
+            from broker.config.tls_config import TlsConfig
+
+            TlsConfig(config, to.listener_name, is_sasl=to.security_protocol in SASL, is_outgoing=True)
 
 
 def _own_name_told(config: BrokerConfig, static: Layer) -> Iterator[str]:

@@ -18,6 +18,7 @@ from broker.config.given_settings import Setting
 if TYPE_CHECKING:
     from broker.config.definitions import ConfigDef
     from broker.config.listeners import ListenerConfig
+    from broker.security.sasl_client import Credentials
 
 
 class OwnDefault(NamedTuple):
@@ -271,6 +272,15 @@ def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:
     return SaslConfig(mechanisms, passwords, lifetimes)
 
 
+class Outgoing(NamedTuple):
+    """How this node comes in at others by one of their listeners (`broker.config.outgoing`). `credentials`: as whom it
+    signs in; None where nobody does."""
+
+    listener_name: str
+    security_protocol: str
+    credentials: Credentials | None = None
+
+
 # --- All settings in force ----------------------------------------------------------------------------------
 
 REPLICA_SELECTOR = "replica.selector.class"
@@ -285,7 +295,8 @@ class BrokerConfig:
     - `listeners`: the broker's addresses to bind, none where the node is only a controller.
     - `controller_listeners`: the controller's.
     - `closed_to_brokers`: the names of listeners that refuse what only brokers ask of each other.
-    - `sasl`: by the names of its SASL listeners how clients sign in.
+    - `sasl`: by the names of its SASL listeners, the controller's too, how clients sign in.
+    - `to_brokers`, `to_controllers`: how this node comes in at others, where there are any that it asks.
     - `authorizer`: by what it is decided who may do what; None where everybody may do everything.
     - `cluster_id`: the id for a new data folder, where the user gave one.
     - `release_version`: the Kafka whose level a new cluster begins with, such as 4.3-IV0, where the user gave one.
@@ -309,6 +320,8 @@ class BrokerConfig:
         "release_version",
         "sasl",
         "static",
+        "to_brokers",
+        "to_controllers",
         "warnings",
     )
 
@@ -328,6 +341,8 @@ class BrokerConfig:
         self.closed_to_brokers: frozenset[str] = frozenset()
         self.authorizer: AuthorizerSettings | None = None
         self.sasl: dict[str, SaslConfig] = {}
+        self.to_brokers: Outgoing | None = None
+        self.to_controllers: Outgoing | None = None
         self.cluster_id = cluster_id
         self.release_version = release_version
         self.warnings = list(warnings)

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from broker.config.definitions import ConfigError
 
-SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """In the order of their ids (Kafka: `SecurityProtocol`)."""
 SASL = frozenset(("SASL_PLAINTEXT", "SASL_SSL"))
 """Where clients sign in."""
@@ -80,7 +81,7 @@ def broker_listeners(settings: ListenerSettings, host_name: Callable[[], str]) -
             "listeners",
         )
     told = _told(settings.advertised, bound, lambda name: name not in controllers)
-    found = _configs(bound, protocols, told, host_name, SECURITY_PROTOCOLS)
+    found = _configs(bound, protocols, told, host_name)
     advertised = {each.name: each.advertised for each in found if each.advertised is not None}
     _check_inter_broker(settings, protocols, advertised)
     return found
@@ -108,7 +109,23 @@ def controller_listeners(
     _check_routable(told)
     others = {endpoint.name for endpoint in told}
     told += [endpoint for endpoint in bound if endpoint.name not in others]
-    return _configs(bound, protocols, told, host_name, ("PLAINTEXT",))
+    return _configs(bound, protocols, told, host_name)
+
+
+def way_to_brokers(settings: ListenerSettings) -> tuple[str, str]:
+    """The listener that brokers reach each other by, and its security protocol (Kafka:
+    `AbstractKafkaConfig.interBrokerListenerNameAndSecurityProtocol`)."""
+    if settings.inter_broker_name is None:
+        protocol = (settings.inter_broker_protocol or _DEFAULT_INTER_BROKER).upper()
+        return protocol, protocol
+    name = settings.inter_broker_name.upper()
+    return name, _checked(settings)[1][name]
+
+
+def way_to_controllers(settings: ListenerSettings) -> tuple[str, str]:
+    """The listener that controllers are reached by, the first of them, and its security protocol."""
+    name = next(iter(_controllers(settings)))
+    return name, _checked(settings)[1][name]
 
 
 def _check_bound(bound: Sequence[Endpoint], controllers: Collection[str]) -> None:
@@ -149,15 +166,7 @@ def _configs(
     protocols: Mapping[str, str],
     told: Sequence[Endpoint],
     host_name: Callable[[], str],
-    built: Sequence[str],
 ) -> tuple[ListenerConfig, ...]:
-    for endpoint in bound:
-        if protocols[endpoint.name] not in built:
-            raise ConfigError(
-                f"listener {endpoint.name} asks for {protocols[endpoint.name]}, which isn't built yet: "
-                f"only {' and '.join(built)} can be had here",
-                "listeners",
-            )
     advertised = {
         endpoint.name: (host_name() if endpoint.host in EVERY_INTERFACE else endpoint.host, endpoint.port)
         for endpoint in told
@@ -305,11 +314,6 @@ def _check_controllers(
                 "listener.security.protocol.map, which has to name it",
                 setting,
             )
-        if protocols[name] != "PLAINTEXT":
-            raise ConfigError(
-                f"controller listener {name} asks for {protocols[name]}, which isn't built yet: only PLAINTEXT is",
-                setting,
-            )
 
 
 def _told(
@@ -360,13 +364,6 @@ def _check_inter_broker(
             setting,
         )
     wanted = name or protocol or (_DEFAULT_INTER_BROKER if settings.speaks_to_brokers else None)
-    if settings.speaks_to_brokers and wanted is not None:
-        spoken = protocols.get(wanted.upper(), "PLAINTEXT")
-        if spoken != "PLAINTEXT":
-            raise ConfigError(
-                f"brokers can't speak {spoken} to each other yet: {wanted} has to be a PLAINTEXT listener",
-                setting,
-            )
     if wanted is not None and wanted.upper() not in advertised:
         raise ConfigError(
             f"{setting} must be a listener name defined in advertised.listeners. The valid options based on "

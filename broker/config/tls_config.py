@@ -21,6 +21,7 @@ NO_CLIENT_AUTH, REQUESTED, REQUIRED = "none", "requested", "required"
 CLIENT_AUTH, MAPPING_RULES = "ssl.client.auth", "ssl.principal.mapping.rules"
 KEY_PASSWORD = "ssl.key.password"  # noqa: S105 - a name
 PROTOCOLS, CIPHERS = "ssl.enabled.protocols", "ssl.cipher.suites"
+IDENTIFICATION = "ssl.endpoint.identification.algorithm"
 KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
 
 SERVED_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
@@ -51,12 +52,25 @@ class Store:
 
 
 class TlsConfig:
-    """Of one listener. `keys` are the broker's own, `trusted` who signs clients' certificates: None for those that the
-    machine trusts. `names`: the name by which each setting was given."""
+    """Of one listener, or of who comes in at such a one elsewhere. `keys` are the node's own, which the latter may do
+    without; `trusted` who signs the other's certificates: None for those that the machine trusts. `names`: the name by
+    which each setting was given. `checks_host`: whether a certificate has to be for the host that is connected to."""
 
-    __slots__ = ("ciphers", "client_auth", "keys", "listener", "names", "protocols", "rules", "trusted")
+    __slots__ = (
+        "checks_host",
+        "ciphers",
+        "client_auth",
+        "keys",
+        "listener",
+        "names",
+        "protocols",
+        "rules",
+        "trusted",
+    )
 
-    def __init__(self, config: BrokerConfig, listener_name: str, *, is_sasl: bool) -> None:
+    def __init__(
+        self, config: BrokerConfig, listener_name: str, *, is_sasl: bool, is_outgoing: bool = False
+    ) -> None:
         """Raises ConfigError, with nothing of a key or a password in it."""
         given = _Given(config, listener_name)
         self.names = given.names
@@ -66,7 +80,8 @@ class TlsConfig:
             self.client_auth = (
                 NO_CLIENT_AUTH  # who signs in needs no certificate unless just this listener asks
             )
-        self.keys = _keystore(given)
+        self.keys = _keystore(given, is_needed=not is_outgoing)
+        self.checks_host = _checks_host(given) if is_outgoing else False
         self.trusted = _truststore(given)
         self.protocols = _protocols(given)
         self.ciphers = _list(given.get(CIPHERS))
@@ -107,12 +122,21 @@ class _Given:
         return ConfigError(f"{said} of listener {self.listener}: {message}", said)
 
 
-def _keystore(given: _Given) -> Store:
+def _checks_host(given: _Given) -> bool:
+    algorithm = _text(given.get(IDENTIFICATION)) or ""
+    if algorithm.lower() not in ("", "https"):
+        raise given.refuse(IDENTIFICATION, f"it can be https, or nothing, not {algorithm}")
+    return bool(algorithm)
+
+
+def _keystore(given: _Given, *, is_needed: bool) -> Store | None:
     location, password = _text(given.get(f"{KEYSTORE}.location")), _text(given.get(f"{KEYSTORE}.password"))
     chain_name, key_name = f"{KEYSTORE}.certificate.chain", f"{KEYSTORE}.key"
     chain, key = _text(given.get(chain_name)), _text(given.get(key_name))
     kind = _text(given.get(f"{KEYSTORE}.type")) or JKS
     if key is None and chain is None and location is None:
+        if not is_needed:
+            return None
         raise given.refuse(
             f"{KEYSTORE}.location",
             "it has to say where key and certificate are: a PEM file with both, and ssl.keystore.type=PEM",

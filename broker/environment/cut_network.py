@@ -130,6 +130,14 @@ class _Way(asyncio.Transport):
         elif not self._transport.is_closing():
             self._transport.write(data)
 
+    def close(self) -> None:
+        """What was written goes out where it can."""
+        assert self._transport is not None
+        if self._cut.outgoing:
+            self.abort()
+        else:
+            self._transport.close()
+
     def abort(self) -> None:
         assert self._transport is not None
         if not self._cut.outgoing:

@@ -1,4 +1,4 @@
-"""Encryption of a listener, by Python's `ssl`: what its settings say is read, and made a context of.
+"""Encryption of listeners, and of connections to others', by Python's `ssl`: settings are read, and made contexts of.
 
 Only where a listener is encrypted this is imported. Source: Kafka's `DefaultSslEngineFactory`.
 """
@@ -20,6 +20,7 @@ from broker.config.tls_config import (
     SERVED_PROTOCOLS,
 )
 from broker.environment.encryption import content_of, file_of
+from broker.network.tls_channel import TlsChannel
 from broker.security.authorizer import ANONYMOUS, USER_TYPE, Principal
 from broker.security.distinguished_names import DerError, subject_name
 from broker.security.principal_mapping import RuleError, mapped_name
@@ -286,28 +287,88 @@ class Tls:
         return Principal(USER_TYPE, mapped_name(self._config.rules, subject_name(certificate)))
 
 
+class OutgoingTls:
+    """How this node encrypts its connections to one listener of others."""
+
+    __slots__ = ("context",)
+
+    def __init__(self, config: TlsConfig) -> None:
+        """Raises ConfigError for files that aren't what they should be."""
+        self.context = _outgoing_context(config)
+
+    def begin(self, host: str) -> TlsChannel:
+        """Of a connection to the host. Raises ValueError for one that can't be."""
+        return TlsChannel(self.context, host)
+
+
+def check_against_itself(listener: ssl.SSLContext, outgoing: ssl.SSLContext, listener_name: str) -> None:
+    """Raises ConfigError where brokers with these settings couldn't speak to each other, whatever their hosts (Kafka:
+    `SslFactory`, `keystoreVerifiableUsingTruststore`)."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    checked, outgoing.check_hostname = outgoing.check_hostname, False
+    try:
+        client = outgoing.wrap_bio(to_client, to_server)
+    finally:
+        outgoing.check_hostname = checked
+    server = listener.wrap_bio(to_server, to_client, server_side=True)
+    left = [client, server]
+    while left:
+        for side in [*left]:
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                why = getattr(error, "verify_message", "") or _reason(error)
+                raise ConfigError(
+                    f"listener {listener_name}: a client with its settings can't connect to a server with them, as "
+                    f"brokers do: {why.removesuffix('.')} (ssl.keystore, ssl.truststore)",
+                    None,
+                ) from None
+            left.remove(side)
+
+
 def _context(config: TlsConfig) -> ListenerContext:
     context = ListenerContext(ssl.PROTOCOL_TLS_SERVER)
-    context.options |= ssl.OP_NO_RENEGOTIATION
-    protocols = _choose_ciphers(context, config)
-    context.minimum_version = _VERSIONS[protocols[0]]
-    context.maximum_version = _VERSIONS[protocols[-1]]
-    _load_keys(context, config)
+    _choose(context, config)
     trusted = None if config.trusted is None else _trusted_of(config.trusted)
     if config.client_auth == NO_CLIENT_AUTH:
         return context
     context.verify_mode = ssl.CERT_REQUIRED if config.client_auth == REQUIRED else ssl.CERT_OPTIONAL
+    _trust(context, config, trusted, ssl.Purpose.CLIENT_AUTH)
+    return context
+
+
+def _outgoing_context(config: TlsConfig) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _choose(context, config)
+    context.check_hostname = config.checks_host
+    trusted = None if config.trusted is None else _trusted_of(config.trusted)
+    _trust(context, config, trusted, ssl.Purpose.SERVER_AUTH)
+    return context
+
+
+def _choose(context: ssl.SSLContext, config: TlsConfig) -> None:
+    """Protocols, ciphers and the own keys."""
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    protocols = _choose_ciphers(context, config)
+    context.minimum_version = _VERSIONS[protocols[0]]
+    context.maximum_version = _VERSIONS[protocols[-1]]
+    if config.keys is not None:
+        _load_keys(context, config.keys, config.names[KEY_PASSWORD])
+
+
+def _trust(context: ssl.SSLContext, config: TlsConfig, trusted: str | None, purpose: ssl.Purpose) -> None:
     # Whoever stands in the trust store is trusted, as in Java, be it nobody's root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if trusted is None:
-        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
-        return context
+        context.load_default_certs(purpose)
+        return
     assert config.trusted is not None
     try:
         context.load_verify_locations(cadata=trusted)
     except ssl.SSLError as error:
         raise _refused(config.trusted, f"its certificates can't be read: {_reason(error)}") from None
-    return context
 
 
 _VERSIONS: Mapping[str, ssl.TLSVersion] = {
@@ -316,9 +377,7 @@ _VERSIONS: Mapping[str, ssl.TLSVersion] = {
 }
 
 
-def _load_keys(context: ssl.SSLContext, config: TlsConfig) -> None:
-    store = config.keys
-    password_name = config.names[KEY_PASSWORD]
+def _load_keys(context: ssl.SSLContext, store: Store, password_name: str) -> None:
     keys = _keys_of(store, password_name)
     password = store.key_password
     try:

@@ -23,6 +23,7 @@ from broker.peers.controller_channel import (
     TopicCreationRequests,
 )
 from broker.peers.lifecycle import BrokerLifecycle, Listening, registration_request
+from broker.peers.opening import OPEN, Entrance
 from broker.peers.other_brokers import OtherBrokers, software_version
 from broker.peers.peer import OnePeer, PeerSettings
 from protocol.errors import KafkaError
@@ -157,13 +158,17 @@ class JoinedCluster:
         endpoints: Endpoints,
         log_dirs: LogDirs,
         faults: FaultHandler,
+        to_brokers: Entrance = OPEN,
+        to_controllers: Entrance = OPEN,
     ) -> None:
+        """`to_brokers`, `to_controllers`: how this broker comes in at them."""
+        self._to_controllers = to_controllers
         self._environment = environment
         self._metadata = metadata
         self._image = metadata.image
         self._node_id = config.node_id
         self._software_version = software_version()
-        self._others = OtherBrokers(config, environment, self._image, faults)
+        self._others = OtherBrokers(config, environment, self._image, faults, to_brokers)
         self._registration_timeout_ms = config.get_int("initial.broker.registration.timeout.ms")
         self._log_dir_failure_timeout_ms = config.get_int("log.dir.failure.timeout.ms")
         self._faults = faults
@@ -178,7 +183,10 @@ class JoinedCluster:
             self._observer,
             config.controllers,
             settings=PeerSettings(
-                f"raft-client-{config.node_id}", self._software_version, reconnect_backoff_max_ms=500
+                f"raft-client-{config.node_id}",
+                self._software_version,
+                reconnect_backoff_max_ms=500,
+                entrance=to_controllers,
             ),
             network=environment.network,
             scheduler=environment.scheduler,
@@ -208,7 +216,7 @@ class JoinedCluster:
         """See `Cluster`."""
         channel = ControllerChannel(
             lambda: self._observer.leader,
-            PeerSettings(str(self._node_id), self._software_version),
+            PeerSettings(str(self._node_id), self._software_version, entrance=self._to_controllers),
             self._environment.network,
             self._environment.scheduler,
             why_unknown=lambda: self._fetcher.trouble,

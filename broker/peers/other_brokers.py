@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from broker.controller.image import NO_LEADER, alive_node
 from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.peers.opening import OPEN, Entrance
 from broker.peers.peer import OnePeer, PeerSettings
 from broker.peers.replica_fetchers import ReplicaFetchers
 from broker.replicas.fetching import FetchSettings
@@ -575,8 +576,15 @@ class OtherBrokers:
     """As the image says where they are, by the inter-broker listener. What they are for is said in `Cluster`."""
 
     def __init__(
-        self, config: BrokerConfig, environment: Environment, image: ClusterImage, faults: FaultHandler
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        image: ClusterImage,
+        faults: FaultHandler,
+        entrance: Entrance = OPEN,
     ) -> None:
+        """`entrance`: how this broker comes in at the others."""
+        self._entrance = entrance
         self._node_id = config.node_id
         self._listener_name = config.inter_broker_listener
         self._fetch_settings = FetchSettings.of(config)
@@ -622,7 +630,12 @@ class OtherBrokers:
             self._image,
             partitions,
             listener_name=self._listener_name,
-            software_version=self._software_version,
+            peer_settings=PeerSettings(
+                f"broker-{self._node_id}-fetcher-0",
+                self._software_version,
+                request_timeout_ms=self._fetch_settings.timeout_ms,
+                entrance=self._entrance,
+            ),
             environment=self._environment,
             settings=self._fetch_settings,
             quota=quota,
@@ -641,7 +654,9 @@ class OtherBrokers:
             BrokerChannels,
             self._image,
             self._listener_name,
-            PeerSettings(f"broker-{self._node_id}-{purpose}", self._software_version),
+            PeerSettings(
+                f"broker-{self._node_id}-{purpose}", self._software_version, entrance=self._entrance
+            ),
             self._environment.network,
             self._environment.scheduler,
         )

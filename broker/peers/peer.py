@@ -12,21 +12,24 @@ import asyncio
 import logging
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
+from broker.peers.opening import OPEN, Entrance, NotLetInError, Versions, opened, signed_in
 from protocol.apis import encode_request_frame, response_body
 from protocol.errors import CodecError, Error, KafkaError
-from protocol.messages.metadata import ApiVersionsRequest, ApiVersionsResponse
+from protocol.messages.metadata import ApiVersionsRequest
 from protocol.wire.codec import decode
 from protocol.wire.schema import Message
 
 if TYPE_CHECKING:
     from broker.environment.network import Network
     from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.peers.opening import Channel, OpenedConnection
+    from protocol.waiting import Waiting
 
 log = logging.getLogger("barnabas.peers")
 
@@ -95,27 +98,41 @@ class AnswerFrames:
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """`made` is told that it stands, `answered` each answer's frame, `ended` why it is over; nothing comes after that,
-    and nothing after `close`."""
+    """`made` is told that it stands, encrypted where it has to be; `answered` each answer's frame, `ended` why it is
+    over; nothing comes after that, and nothing after `close`."""
 
     def __init__(
         self,
         made: Callable[[], None],
         answered: Callable[[memoryview], None],
         ended: Callable[[str], None],
+        channel: Channel | None = None,
     ) -> None:
+        """`channel` encrypts it."""
         self._made = made
         self._answered = answered
         self._ended = ended
         self._frames = AnswerFrames()
         self._transport: asyncio.Transport | None = None
+        self._channel = channel
         self._is_over = False
+        self.has_reached = False
+        """Whether somebody was at the other end, whatever has become of it."""
 
     def send(self, frame: bytes) -> None:
         """A whole frame, its size in front. It goes nowhere once this is over."""
-        if not self._is_over:
-            assert self._transport is not None
+        if self._is_over:
+            return
+        assert self._transport is not None
+        if self._channel is None:
             self._transport.write(frame)
+            return
+        try:
+            self._channel.encrypt(frame)
+        except OSError as error:
+            self._end(str(error))
+        else:
+            self._transport.write(self._channel.to_send())
 
     def close(self) -> None:
         """Nobody is told. Nothing is asked of the transport from now on: uvloop's raises what a closed one can't do."""
@@ -130,27 +147,67 @@ class PeerConnection(asyncio.BufferedProtocol):
         made = cast("asyncio.Transport", transport)  # uvloop's is none by its class
         if self._is_over:
             made.abort()
-        else:
-            self._transport = made
+            return
+        self._transport = made
+        self.has_reached = True
+        if self._channel is None:
             self._made()
+        else:
+            self._decrypt(self._channel)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.room()
+        return self._frames.room() if self._channel is None else self._channel.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        try:
-            frame = self._frames.came(nbytes)
-        except ValueError as error:
-            self._end(str(error))
-            return
-        if frame is not None and not self._is_over:
-            self._answered(frame)
+        if self._channel is None:
+            self._came(nbytes)
+        elif not self._is_over:
+            self._channel.came(nbytes)
+            self._decrypt(self._channel)
 
     def eof_received(self) -> bool:
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end("it closed the connection" if exc is None else str(exc))
+
+    # --- what comes -----------------------------------------------------------------------------------------
+
+    def _came(self, count: int) -> None:
+        """So many bytes more of a frame."""
+        try:
+            frame = self._frames.came(count)
+        except ValueError as error:
+            self._end(str(error))
+            return
+        if frame is not None and not self._is_over:
+            self._answered(frame)
+
+    def _decrypt(self, channel: Channel) -> None:
+        """Go on with what has come: the handshake first, and frames behind it."""
+        try:
+            try:
+                was_ready = channel.is_ready
+                if not was_ready:
+                    channel.shake()
+            finally:  # an alert, too, that says why not
+                self._send_all(channel)
+            if channel.is_ready and not was_ready:
+                self._made()
+            while channel.is_ready and not self._is_over and (count := channel.read(self._frames.room())):
+                self._came(count)
+        except OSError as error:
+            transport, self._transport = self._transport, None
+            if transport is not None:
+                transport.close()  # behind the alert
+            self._end(str(error))
+            return
+        self._send_all(channel)
+
+    def _send_all(self, channel: Channel) -> None:
+        data = channel.to_send()
+        if data and self._transport is not None:
+            self._transport.write(data)
 
     def _end(self, reason: str) -> None:
         if self._is_over:
@@ -164,8 +221,6 @@ class PeerConnection(asyncio.BufferedProtocol):
 
 PeerReply = Callable[[Message | KafkaError], None]
 
-SOFTWARE_NAME = "barnabas"
-
 _UNSUPPORTED_VERSION = Error.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
@@ -175,7 +230,7 @@ class PeerState(Enum):
     APART = "there is no connection, nor is one needed"
     WAITING = "something is asked, and the last attempt to connect is too near"
     CONNECTING = "something is asked, and a connection is being made"
-    ASKING_VERSIONS = "something is asked, and the versions are asked for first"
+    OPENING = "something is asked, and the node signs in and asks for the versions first"
     ASKED = "something is asked"
     FREE = "there is a connection, and nothing is asked"
     STOPPED = "nothing is asked any more"
@@ -193,6 +248,7 @@ class PeerSettings:
     reconnect_backoff_max_ms: int = 50
     """Kafka's brokers take 50, its Raft channel 500. (Theirs differ by up to a fifth from attempt to attempt.)"""
     idle_ms: int = 600_000
+    entrance: Entrance = OPEN
 
 
 class Peer:
@@ -213,8 +269,11 @@ class Peer:
         self._network = network
         self._scheduler = scheduler
         self._connection: PeerConnection | None = None
-        self.versions: Mapping[int, tuple[int, int]] = {}
-        """The first and last one of each API, as it has told them; none as long as it hasn't."""
+        self.versions: Versions = {}
+        """As it has told them; none as long as it hasn't."""
+        self._opening: Waiting[Any] | None = None
+        self._opened_by: type[Message] = ApiVersionsRequest  # what was sent last for it
+        self._signs_in_at_s: float | None = None  # again, before what is sent from then on
         self._tried_s: float | None = None  # when the last attempt to connect was made
         self._failures = 0  # to connect, in a row
         self._correlation_id = 0
@@ -244,7 +303,7 @@ class Peer:
         timeout_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         self._timeout = self._scheduler.call_later(timeout_ms / 1000, self._timed_out)
         if self.state is PeerState.FREE:
-            self._send()
+            self._send_or_sign_in()
         else:
             self._connect_when_due()
 
@@ -282,24 +341,66 @@ class Peer:
         self.state = PeerState.CONNECTING
         self._tried_s = self._scheduler.time()
         self._failures += 1  # until it is ready
-        connection = PeerConnection(self._connected, self._answered, self._failed)
+        encrypt = self._settings.entrance.encrypt
+        try:
+            channel = None if encrypt is None else encrypt(self.host)
+        except ValueError as error:
+            reason = f"it has no name that a certificate could be for: {error}"
+            self._scheduler.call_soon(self._refused, None, OSError(reason))
+            return
+        connection = PeerConnection(self._connected, self._answered, self._failed, channel)
         self._connection = connection
         refused = partial(self._refused, connection)
         self._network.connect(self.host, self.port, lambda: connection, refused)
 
-    def _refused(self, connection: PeerConnection, error: OSError) -> None:
+    def _refused(self, connection: PeerConnection | None, error: OSError) -> None:
         if connection is self._connection:  # else it was given up before
             self._failed(error.strerror or str(error))
 
     def _connected(self) -> None:
-        self._ask_versions(ApiVersionsRequest.VERSIONS[1])
+        settings = self._settings
+        self._open(opened(settings.entrance, settings.software_version), self._is_open)
 
-    def _ask_versions(self, version: int) -> None:
-        self.state = PeerState.ASKING_VERSIONS
-        request = ApiVersionsRequest(
-            client_software_name=SOFTWARE_NAME, client_software_version=self._settings.software_version
+    def _is_open(self, found: OpenedConnection) -> None:
+        self._failures = 0
+        self.versions = found.versions
+        self._has_signed_in(found.lifetime_ms)
+
+    def _has_signed_in(self, lifetime_ms: int) -> None:
+        entrance = self._settings.entrance
+        self._signs_in_at_s = (
+            self._scheduler.time() + entrance.again_after_s(lifetime_ms) if lifetime_ms > 0 else None
         )
-        self._send_frame(request, version)
+        self._send()
+
+    def _send_or_sign_in(self) -> None:
+        """A session that is soon over is renewed before anything else is asked."""
+        due_s = self._signs_in_at_s
+        if due_s is None or self._scheduler.time() < due_s:
+            self._send()
+            return
+        self._cancel_timer()
+        self._open(signed_in(self._settings.entrance, self.versions), self._has_signed_in)
+
+    def _open(self, opening: Waiting[Any], then: Callable[[Any], None]) -> None:
+        self.state = PeerState.OPENING
+        self._opening = opening
+        self._then = then
+        self._go_on(None)
+
+    def _go_on(self, answer: Message | None) -> None:
+        """With the opening, which waited for this answer."""
+        opening = self._opening
+        assert opening is not None
+        try:
+            request, version = opening.send(answer)
+            self._opened_by = type(request)
+            self._send_frame(request, version)
+        except StopIteration as end:
+            self._opening = None
+            self._then(end.value)
+        except (NotLetInError, CodecError) as error:
+            self._failed(str(error))
 
     # --- a request and its answer ---------------------------------------------------------------------------
 
@@ -334,19 +435,21 @@ class Peer:
         return version if version >= max(first, there_first) else None
 
     def _answered(self, frame: memoryview) -> None:
+        is_opening = self.state is PeerState.OPENING
+        if is_opening:
+            asked = self._opened_by
+        elif self.state is PeerState.ASKED and self._request is not None:
+            asked = type(self._request)
+        else:
+            self._failed("it answered what nobody asked")
+            return
         try:
-            if self.state is PeerState.ASKING_VERSIONS:
-                answer: Message = self._decoded(frame, ApiVersionsRequest)
-            elif self.state is PeerState.ASKED and self._request is not None:
-                answer = self._decoded(frame, type(self._request))
-            else:
-                self._failed("it answered what nobody asked")
-                return
+            answer = self._decoded(frame, asked)
         except CodecError as error:
             self._failed(f"its answer makes no sense: {error}")
             return
-        if isinstance(answer, ApiVersionsResponse) and self.state is PeerState.ASKING_VERSIONS:
-            self._versions_came(answer)
+        if is_opening:
+            self._go_on(answer)
             return
         self.state = PeerState.FREE
         self._rest()
@@ -360,18 +463,6 @@ class Peer:
             version = 0  # as whoever doesn't know the version that was asked answers
         return decode(response_type(request), version, frame, body)
 
-    def _versions_came(self, answer: ApiVersionsResponse) -> None:
-        versions = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
-        if answer.error_code == Error.UNSUPPORTED_VERSION and self._sent_version:
-            _, last = versions.get(ApiVersionsRequest.API_KEY, (0, 0))
-            self._ask_versions(min(max(last, 0), self._sent_version - 1))
-        elif answer.error_code:
-            self._failed(f"it refuses to tell its versions: error {answer.error_code}")
-        else:
-            self._failures = 0
-            self.versions = versions
-            self._send()
-
     # --- what ends it ---------------------------------------------------------------------------------------
 
     def _timed_out(self) -> None:
@@ -382,6 +473,10 @@ class Peer:
 
     def _failed(self, reason: str) -> None:
         log.debug("%s: %s", self.name, reason)
+        entrance = self._settings.entrance
+        has_reached = self._connection is not None and self._connection.has_reached
+        if entrance.is_guarded and has_reached and self.state in (PeerState.CONNECTING, PeerState.OPENING):
+            entrance.complain(self.name, reason, self._scheduler.time())
         self._disconnect()
         if self._reply is not None:
             self._take_reply()(KafkaError(Error.NETWORK_EXCEPTION, f"{self.name}: {reason}"))
@@ -393,6 +488,9 @@ class Peer:
 
     def _disconnect(self) -> None:
         self._cancel_timer()
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.close()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -134,19 +134,19 @@ class ReplicaFetchers:
         partitions: Partitions,
         *,
         listener_name: str,
-        software_version: str,
+        peer_settings: PeerSettings,
         environment: Environment,
         settings: FetchSettings,
         quota: ReplicationQuota,
         failed: Callable[[BaseException], None],
     ) -> None:
-        """`listener_name` is the one that brokers speak to each other by. `quota` is what all of them together may take
-        of throttled partitions. `failed` is told of what the node has to stop for."""
+        """`listener_name` is the one that brokers speak to each other by, `peer_settings` how. `quota` is what all of
+        them together may take of throttled partitions. `failed` is told of what the node has to stop for."""
         self._broker = broker
         self._image = image
         self._partitions = partitions
         self._listener_name = listener_name
-        self._software_version = software_version
+        self._peer_settings = peer_settings
         self._environment = environment
         self._settings = settings
         self._quota = quota
@@ -223,16 +223,7 @@ class ReplicaFetchers:
             partition = None if hosted is None else hosted.partitions.get(index)
             if of == leader_id and partition is not None and isinstance(partition.role, Follower):
                 fetcher.follow(topic_id, partition.topic.name, index, partition.role)
-        peer = Peer(
-            *address,
-            PeerSettings(
-                f"broker-{node_id}-fetcher-0",
-                self._software_version,
-                request_timeout_ms=self._settings.timeout_ms,
-            ),
-            environment.network,
-            environment.scheduler,
-        )
+        peer = Peer(*address, self._peer_settings, environment.network, environment.scheduler)
         fetching = ReplicaFetching(fetcher, peer, environment.scheduler, self._failed)
         self._of_leaders[leader_id] = found = _OfLeader(address, fetcher, fetching)
         return found

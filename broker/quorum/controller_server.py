@@ -33,6 +33,7 @@ from broker.metadata_publisher import ControllerMetadataPublisher, SettingsPubli
 from broker.network.dispatch import Dispatcher
 from broker.network.endpoints import HostNames
 from broker.network.listener import Admission, Listener
+from broker.network.listener_security import ListenerSecurity
 from broker.network.memory import Memory
 from broker.network.turns import Turns
 from broker.quotas import ClientQuotas
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from broker.fault_handler import FaultHandler
     from broker.network.connection_limits import ConnectionLimits
     from broker.network.endpoints import Endpoints
+    from broker.network.tls_gate import Encryption
     from broker.security.authorizer import Authorizer
 
 
@@ -76,6 +78,7 @@ class ControlPlane(Protocol):
     watchdog: Watchdog
     admission: Admission
     memory: Memory
+    listener_security: ListenerSecurity
     own_settings: OwnSettings
     """What counts where neither a topic nor the cluster says anything."""
 
@@ -133,7 +136,14 @@ class ControllerServer:
             CONTROLLER_HANDLERS,
         )
         self.listeners = {
-            endpoint.name: Listener(endpoint, self.dispatcher, node.admission, node.scheduler, node.memory)
+            endpoint.name: Listener(
+                endpoint,
+                self.dispatcher,
+                node.admission,
+                node.scheduler,
+                node.memory,
+                node.listener_security.of(endpoint.name),
+            )
             for endpoint in endpoints
         }
 
@@ -210,6 +220,8 @@ class OpenedController(NamedTuple):
     endpoints: Endpoints
     log_dirs: LogDirs
     metadata: MetadataLog
+    encryption: Mapping[str, Encryption] = {}
+    """By the names of its listeners that are encrypted."""
 
 
 class ControllerNode:
@@ -241,6 +253,7 @@ class ControllerNode:
         )
         self.metadata = opened.metadata
         self.metadata.carry_out = partial(self.turns.carry_out, failed=self.stop_on_failure)
+        self.listener_security = ListenerSecurity(config, self.metadata.image, self.chance, opened.encryption)
         self.controller = Controller(self.metadata)
         self.topics = TopicRequests(
             self.controller, config, StripedReplicaPlacer(self.chance.randrange), self.chance.uuid

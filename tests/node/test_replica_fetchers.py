@@ -9,6 +9,7 @@ from typing import Any
 
 from broker.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, TopicChanges
 from broker.controller.registration import BrokerIncarnation
+from broker.peers.peer import PeerSettings
 from broker.peers.replica_fetchers import ReplicaFetchers
 from broker.quotas import FOLLOWER_RATE, FOLLOWER_REPLICAS
 from broker.replicas.fetching import FetchSettings
@@ -44,7 +45,7 @@ def fetchers_of(node: Server, network: Connections) -> ReplicaFetchers:
         node.metadata.image,
         node.partitions,
         listener_name="PLAINTEXT",
-        software_version="0",
+        peer_settings=PeerSettings("fetcher", "0"),
         environment=environment,
         settings=FetchSettings(),
         quota=node.replication_quotas.follower,

@@ -13,6 +13,8 @@ from broker.config.listeners import (
     broker_listeners,
     controller_listeners,
     moved,
+    way_to_brokers,
+    way_to_controllers,
 )
 
 DEFAULT_MAP = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"
@@ -187,15 +189,19 @@ def test_where_anything_is_encrypted_controllers_have_to_be_named_too() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_brokers_and_controllers_speak_to_each_other_as_it_is(protocol: str) -> None:
-    [listener] = read("A://h:1", protocol_map=f"A:{protocol}")
+def test_brokers_and_controllers_have_listeners_of_each_protocol(protocol: str) -> None:
+    settings = written("A://h:1", None, f"A:{protocol},CONTROLLER:{protocol}", ("CONTROLLER",))
+    settings = settings._replace(inter_broker_name="a", speaks_to_brokers=True)
+    [listener] = broker_listeners(settings, lambda: "m")
     assert listener.security_protocol == protocol
-    settings = written("A://h:1", None, f"A:{protocol},CONTROLLER:PLAINTEXT", ("CONTROLLER",))
-    with pytest.raises(ConfigError, match=f"brokers can't speak {protocol} to each other yet: A has to be"):
-        broker_listeners(settings._replace(inter_broker_name="A", speaks_to_brokers=True), lambda: "m")
-    settings = written("A://h:1", None, f"A:{protocol}", ("A",))
-    with pytest.raises(ConfigError, match=f"listener A asks for {protocol}, which isn't built yet"):
-        controller_listeners(settings, lambda: "m", only_controller=True)
+    assert way_to_brokers(settings) == ("A", protocol)
+    assert way_to_controllers(settings) == ("CONTROLLER", protocol)
+    of_protocol = settings._replace(inter_broker_name=None, inter_broker_protocol=protocol)
+    assert way_to_brokers(of_protocol) == (protocol, protocol)
+    [listener] = controller_listeners(
+        written("A://h:1", None, f"A:{protocol}", ("A",)), lambda: "m", only_controller=True
+    )
+    assert listener.security_protocol == protocol
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,83 @@
+"""How this node comes in at other nodes' listeners: by which protocol, and as whom it signs in.
+
+Source: `ChannelBuilders.clientChannelBuilder`, `JaasContext.loadServerContext`: a node's credentials stand in the line
+of JAAS of the listener that it connects to, as it has it itself. No file is read here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.config.broker_config import JAAS, MECHANISMS_ENABLED, Outgoing
+from broker.config.broker_definitions import listener_prefix
+from broker.config.definitions import ConfigError, trimmed
+from broker.config.listeners import SASL, ListenerSettings, way_to_brokers, way_to_controllers
+
+if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
+    from broker.security.sasl_client import Credentials
+
+TO_BROKERS, TO_CONTROLLERS = "sasl.mechanism.inter.broker.protocol", "sasl.mechanism.controller.protocol"
+
+
+def to_brokers(config: BrokerConfig, settings: ListenerSettings) -> Outgoing:
+    """Raises ConfigError, with nothing of a password in it."""
+    name, protocol = way_to_brokers(settings)
+    if protocol in SASL:
+        given = config.text_given(config.name_given(MECHANISMS_ENABLED, name))
+        enabled = [trimmed(each) for each in (given or "GSSAPI").split(",")]
+        if config.get_string(TO_BROKERS) not in enabled:
+            raise ConfigError(
+                f"{TO_BROKERS} must be included in {MECHANISMS_ENABLED} when SASL is used for inter-broker "
+                f"communication: it is {config.get_string(TO_BROKERS)}, and of listener {name} "
+                f"{', '.join(enabled)} are enabled",
+                TO_BROKERS,
+            )
+    return _outgoing(config, name, protocol, TO_BROKERS)
+
+
+def to_controllers(config: BrokerConfig, settings: ListenerSettings) -> Outgoing:
+    """Raises ConfigError, with nothing of a password in it."""
+    return _outgoing(config, *way_to_controllers(settings), TO_CONTROLLERS)
+
+
+def _outgoing(config: BrokerConfig, listener_name: str, protocol: str, mechanism_setting: str) -> Outgoing:
+    if protocol not in SASL:
+        return Outgoing(listener_name, protocol)
+    return Outgoing(listener_name, protocol, _credentials(config, listener_name, mechanism_setting))
+
+
+def _credentials(config: BrokerConfig, listener_name: str, mechanism_setting: str) -> Credentials:
+    # Here, so that no node waits for it that signs in nowhere.
+    from broker.security.sasl import JaasError, jaas_options
+    from broker.security.sasl_client import MODULES, Credentials
+
+    mechanism = config.get_string(mechanism_setting) or ""
+    module = MODULES.get(mechanism)
+    if module is None:
+        raise ConfigError(
+            f"{mechanism_setting}: a node can't sign in by {mechanism} at listener {listener_name} here; it can by "
+            f"{', '.join(MODULES)}",
+            mechanism_setting,
+        )
+    name = f"{listener_prefix(listener_name)}{mechanism.lower()}.{JAAS}"
+    line = config.text_given(name)
+    if not line:
+        raise ConfigError(
+            f'{name} has to say as whom this node signs in at others: {module} required username="broker" '
+            'password="its password";',
+            mechanism_setting,
+        )
+    try:
+        given, options = jaas_options(line)
+    except JaasError as error:
+        raise ConfigError(f"{name} makes no sense: {error}", name) from None
+    if given != module:
+        raise ConfigError(f"{name}: no Java class can be loaded; {module} is built in", name)
+    missing = [each for each in ("username", "password") if not options.get(each)]
+    if missing:
+        raise ConfigError(
+            f"{name} has no {' and no '.join(missing)}, by which this node signs in at others ({mechanism_setting})",
+            name,
+        )
+    return Credentials(mechanism, options["username"], options["password"])

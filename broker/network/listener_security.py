@@ -1,0 +1,58 @@
+"""What a node's listeners ask of who connects, by its settings: made of them once, when it starts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.network.listener import Security
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.config.broker_config import BrokerConfig
+    from broker.controller.image import ClusterImage
+    from broker.environment.scheduler import Chance
+    from broker.network.sasl_gate import SaslSettings
+    from broker.network.tls_gate import Encryption
+
+
+class ListenerSecurity:
+    """Of all listeners of a node."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        image: ClusterImage,
+        chance: Chance,
+        encryption: Mapping[str, Encryption],
+    ) -> None:
+        """`encryption`: by the names of the listeners that are encrypted."""
+        self._config = config
+        self._image = image
+        self._chance = chance
+        self._encryption = encryption
+
+    def of(self, listener_name: str) -> Security:
+        """Of one of them."""
+        return Security(
+            self._sasl_settings(listener_name),
+            self._encryption.get(listener_name),
+            self._config.get_int("connection.failed.authentication.delay.ms"),
+        )
+
+    def _sasl_settings(self, listener_name: str) -> SaslSettings | None:
+        """How clients sign in at the listener, where they have to."""
+        found = self._config.sasl.get(listener_name)
+        if found is None:
+            return None
+        from broker.controller.scram_decisions import scram_credential
+        from broker.network.sasl_gate import sasl_settings
+
+        return sasl_settings(
+            found,
+            lambda code, name: scram_credential(self._image, code, name),
+            partial(self._chance.token_hex, 16),
+            failure_delay_ms=self._config.get_int("connection.failed.authentication.delay.ms"),
+            max_receive_bytes=self._config.get_int("sasl.server.max.receive.size"),
+        )
