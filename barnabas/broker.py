@@ -185,15 +185,6 @@ class Broker(InBlocks, Secured):
         self._is_first_start = False
         return self
 
-    def _secure(self) -> None:
-        """What is asked of it before anybody knows where it is."""
-        if self._security is not None and self._is_first_start:
-            self._rights().add_users(self._security.passwords())
-
-    def _secret_settings(self) -> Mapping[str, str] | None:
-        """What no list of processes is to have."""
-        return None if self._security is None else self._security.settings(self.data)
-
     def _give_up_start(self) -> None:
         self._child.kill()
         if self._is_first_start:
@@ -312,7 +303,31 @@ class Broker(InBlocks, Secured):
             raise ValueError("this broker's listener isn't encrypted by Broker(security=...)")
         self._security.rotate(self.data, expired=expired)
         if self.running:
-            self._decider().ask({"ask": "renew_certificates"})
+            self._child.ask({"ask": "renew_certificates"})
+
+    @property
+    def _is_secured(self) -> bool:
+        """Whether its listener is as `security` says. (Those of a cluster's nodes are as their cluster says.)"""
+        return self._security is not None
+
+    def _security_listener(self) -> str:
+        assert self._security is not None
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{self._security.protocol}://{host}:{self._port}"
+
+    def _secure(self) -> None:
+        """What is asked of it before anybody knows where it is."""
+        if self._security is not None and self._is_first_start:
+            self._rights().add_users(self._security.passwords())
+
+    def _secret_settings(self) -> Mapping[str, str] | None:
+        """What no list of processes is to have."""
+        if self._security is None:
+            return None
+        return {
+            **self._security.settings(self.data),
+            "inter.broker.listener.name": self._security.protocol,
+        }
 
     def _decider(self) -> Asked:
         return self._child
@@ -338,20 +353,17 @@ class Broker(InBlocks, Secured):
             command += ["--log-level", self._log_level]
         listeners = self._said_listeners()
         config = dict(self._config)
-        if self._security is not None and listeners is not None:
-            name = self._security.protocol
-            config["inter.broker.listener.name"] = name
         if listeners is None:
             (port,) = self._with_ports([f"{self._host}:{self._port}"])
             command += ["--host", self._host, "--port", port.rpartition(":")[2]]
-        elif self._security is not None or any(map(_FREE_PORT.fullmatch, listeners)):
+        elif self._is_secured or any(map(_FREE_PORT.fullmatch, listeners)):
             config["listeners"] = ",".join(self._with_ports(listeners))
         return command + _overrides(config)
 
     def _said_listeners(self) -> list[str] | None:
         """Of security, config or properties."""
-        if self._security is not None:
-            return [f"{self._security.protocol}://{_in_address(self._host)}:{self._port}"]
+        if self._is_secured:
+            return [self._security_listener()]
         text = self._config.get("listeners")
         if text is None and self._properties is not None and self._properties.is_file():
             text = value_in(self._properties.read_text("utf-8-sig", errors="replace"), "listeners")
@@ -400,10 +412,6 @@ def made_security(
     if taken:
         raise ValueError(f"{', '.join(sorted(taken))}: security={security!r} sets that itself")
     return Security(security, users, hosts)
-
-
-def _in_address(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def _unnamed(settings: Mapping[str, str]) -> IO[bytes]:

@@ -24,6 +24,11 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 ADMIN = "barnabas-admin"
 """Who may do everything, by a password that is drawn for each broker."""
 
+NODE = "barnabas-node"
+"""As whom the nodes of a cluster sign in at each other."""
+
+_AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+
 SET_BY_SECURITY = frozenset(
     (
         "advertised.listeners",
@@ -32,6 +37,7 @@ SET_BY_SECURITY = frozenset(
         "listener.security.protocol.map",
         "listeners",
         "sasl.enabled.mechanisms",
+        "sasl.mechanism.controller.protocol",
         "sasl.mechanism.inter.broker.protocol",
         "security.inter.broker.protocol",
         "super.users",
@@ -73,6 +79,7 @@ class Security:
         self.is_encrypted = self.protocol.endswith("SSL")
         self.users = self._users_of(users)
         self._admin_password = secrets.token_urlsafe(24)
+        self._node_password = secrets.token_urlsafe(24)
         self._hosts = [host for host in hosts if host not in ("", "0.0.0.0", "::")]  # noqa: S104 - told apart
         self._certificates: Certificates | None = None
         if self.is_encrypted:
@@ -97,8 +104,8 @@ class Security:
                 raise ValueError(
                     f"{user!r}: a user's name has letters of ASCII, digits and . _ @ - (64 at most)"
                 )
-            if user == ADMIN:
-                raise ValueError(f"{ADMIN} is the broker's own")
+            if user in (ADMIN, NODE):
+                raise ValueError(f"{user} is the broker's own")
             if not isinstance(password, str) or not password or not password.isprintable():
                 raise ValueError(f"the password of {user} has to be a text without control characters")
         return given
@@ -112,16 +119,10 @@ class Security:
 
     # --- the broker's side ----------------------------------------------------------------------------------
 
-    def settings(self, data: Path, *, others_are_anonymous: bool = False) -> dict[str, str]:
-        """Of a broker with this folder, for the listener that clients connect to, which is named as its protocol.
-        `others_are_anonymous`: other nodes, which may do everything, don't sign in."""
-        told = {
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": ";".join(
-                f"User:{each}" for each in (ADMIN, *(["ANONYMOUS"] if others_are_anonymous else []))
-            ),
-        }
+    def settings(self, data: Path) -> dict[str, str]:
+        """Of a broker with this folder, for the listener that clients connect to, which is named as its protocol."""
         listener = f"listener.name.{self.protocol.lower()}"
+        told = {**_AUTHORIZER, "super.users": f"User:{ADMIN}"}
         if self.signs_in:
             told |= self._sign_in_settings(listener)
         if self.is_encrypted:
@@ -135,6 +136,22 @@ class Security:
             if not self.signs_in:
                 told[f"{listener}.ssl.client.auth"] = "required"
                 told[f"{listener}.ssl.principal.mapping.rules"] = "RULE:^CN=([^,]+).*$/$1/,DEFAULT"
+        return told
+
+    def settings_between_nodes(self, *listeners: str) -> dict[str, str]:
+        """Of a node of a cluster, for the listeners that nodes connect to, where they sign in."""
+        told = {
+            **_AUTHORIZER,
+            "super.users": f"User:{ADMIN};User:{NODE}",
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+        }
+        password = _quoted(self._node_password)
+        for each in listeners:
+            told[f"listener.name.{each.lower()}.plain.sasl.jaas.config"] = (
+                f'{_PLAIN_MODULE} required username="{NODE}" password={password} user_{NODE}={password};'
+            )
         return told
 
     def _sign_in_settings(self, listener: str) -> dict[str, str]:
