@@ -116,6 +116,7 @@ class Server:
         self.watchdog = Watchdog(self.clock.monotonic_s)
         self.timers = LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog)
         self.authorizer: Authorizer = authorizer_of(config.authorizer, config.closed_to_brokers)
+        self.encryption = opened.encryption
         self.host_names = HostNames(environment.names, environment.computing)
         self.quotas = ClientQuotas(config, self.host_names)
         self.replication_quotas = ReplicationQuotas(self.node_id, config, self.clock)
@@ -244,10 +245,10 @@ class Server:
     share_persister = property(attrgetter("coordinators.share_persister"))
     shares = property(attrgetter("coordinators.shares"))
 
-    def _security(self, listener_name: str, encryption: Mapping[str, Encryption]) -> Security:
+    def _security(self, listener_name: str) -> Security:
         return Security(
             self._sasl_settings(listener_name),
-            encryption.get(listener_name),
+            self.encryption.get(listener_name),
             self.config.get_int("connection.failed.authentication.delay.ms"),
         )
 
@@ -286,6 +287,7 @@ class Server:
                 self.replication_quotas,
                 self.coordinators.follow_share_version,
                 self.cluster.following(self.partitions, self.replication_quotas.follower),
+                encryption=self.encryption,
             ),
         )
         metadata, hosted = self.metadata, self.coordinators.hosted
@@ -307,7 +309,7 @@ class Server:
                 self.admission,
                 self.scheduler,
                 self.memory,
-                self._security(endpoint.name, opened.encryption),
+                self._security(endpoint.name),
             )
             for endpoint in self.endpoints
         }
