@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.config.definitions import ConfigError
 from broker.controller.image import NO_LEADER
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
@@ -31,6 +32,7 @@ from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
     from broker.environment.cut_network import CuttableNetwork
+    from broker.network.tls_gate import Encryption
     from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
 
@@ -293,6 +295,21 @@ def _add_users(node: AnyNode, question: Question, reply: TellAnswer) -> None:
     _decide(node, decide, lambda failure: reply(_told(failure)), reply)
 
 
+def _renew_certificates(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """Files with keys and certificates are others → names of the listeners that show them from now on."""
+    renewed: list[str] = []
+    encrypted: Mapping[str, Encryption] = getattr(
+        node, "encryption", {}
+    )  # a controller's own are as it started
+    for name, encryption in encrypted.items():
+        try:
+            if encryption.follow(node.config):
+                renewed.append(name)
+        except ConfigError as error:
+            raise QuestionError(str(error)) from error
+    reply(renewed)
+
+
 def _users_known(node: AnyNode, question: Question, reply: TellAnswer) -> None:
     """`users`: names → whether all can sign in at this node by SCRAM."""
     from broker.process.security_questions import users_known
@@ -323,6 +340,7 @@ CLUSTER_QUESTIONS: Mapping[str, Callable[[AnyNode, Question, TellAnswer], None]]
     "out_of_sync": _out_of_sync,
     "partition": _partition,
     "reassign": _reassign,
+    "renew_certificates": _renew_certificates,
     "users_known": _users_known,
 }
 """By name. Each raises QuestionError, LookupError (KeyError where something isn't said), or TypeError where it makes

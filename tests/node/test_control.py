@@ -57,7 +57,7 @@ def test_a_question_that_there_is_not_is_told_with_those_that_there_are() -> Non
     assert answer["id"] == 7
     assert answer["error"] == (
         "there is no question 'leaders'; there are acls, acls_in_force, add_users, alter_acls, brokers, coordinator, "
-        "cut, denials, elect, out_of_sync, partition, reassign, stop, users_known"
+        "cut, denials, elect, out_of_sync, partition, reassign, renew_certificates, stop, users_known"
     )
 
 
