@@ -11,11 +11,16 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from barnabas.child import BrokerError, Child, InBlocks
+from barnabas.secured import Secured
+
+if TYPE_CHECKING:
+    from barnabas.rights import Asked
+    from barnabas.security import Security
 
 _LOGICAL_LINE = re.compile(r"^[ \t\f]*(?:[#!].*|(?:[^\\\n]+|\\[\s\S])*)", re.MULTILINE)
 _LINE_BREAK = re.compile(r"\\\n[ \t\f]*")
@@ -80,7 +85,7 @@ _FREE_PORT = re.compile(r"((?:[^:/]+://)?)(.*):0+")
 _NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
-class Broker(InBlocks):
+class Broker(InBlocks, Secured):
     """One broker on loopback; use it in `with` or `async with`, or call `start()` and `close()`.
 
     data: the folder of its topics, kept when the broker is closed. Without one it works in a temporary
@@ -95,6 +100,10 @@ class Broker(InBlocks):
     log_level: "debug", "info", "warning" or "error".
     startup_timeout_s: how long `start()` waits for it to be ready (a folder that was not closed
         well is read through first).
+    security: "sasl_ssl", "ssl" (clients show certificates), "sasl_plaintext" or "plaintext": a listener of this kind,
+        where nobody may do anything but by `allow(...)`. `client_config(...)` says what a client takes to come in.
+        Encryption needs the extra `security`.
+    users: their passwords by name; or names alone, whose passwords are drawn.
 
     Folder and port stay over stops and kills, until `close()` or the end of the block.
     The environment's `KAFKA_*` variables, which a broker started by hand listens to, count for nothing.
@@ -112,6 +121,8 @@ class Broker(InBlocks):
         kafka_version: str | None = None,
         log_level: str | None = None,
         startup_timeout_s: float = 60.0,
+        security: str | None = None,
+        users: Mapping[str, str] | Iterable[str] | None = None,
     ) -> None:
         self._host = host
         self._port = port or 0
@@ -125,6 +136,7 @@ class Broker(InBlocks):
         self._log_level = log_level
         self._startup_timeout_s = startup_timeout_s
         self._data = None if data is None else Path(data).absolute()
+        self._security = made_security(security, users, (host,), self._config)
         self._listeners: dict[str, str] = {}
         self._bootstrap = ""
         self._is_first_start = True
@@ -149,7 +161,14 @@ class Broker(InBlocks):
         if self._data is None and child.temporary_folder is None:
             child.temporary_folder = Path(tempfile.mkdtemp(prefix="barnabas-"))
         try:
-            child.spawn(self._command, self._first_question())
+            with contextlib.ExitStack() as held:
+                secrets = self._secret_settings()
+                inherited = () if secrets is None else (held.enter_context(_unnamed(secrets)).fileno(),)
+                child.spawn(
+                    lambda control_fd: self._command(control_fd) + _overrides_in(inherited),
+                    self._first_question(),
+                    inherited,
+                )
         except BaseException:
             self._give_up_start()
             raise
@@ -157,6 +176,7 @@ class Broker(InBlocks):
     def _wait_until_started(self) -> Self:
         try:
             ready = self._child.wait_until_ready(self._startup_timeout_s)
+            self._secure()
         except BaseException:
             self._give_up_start()
             raise
@@ -274,6 +294,50 @@ class Broker(InBlocks):
         """All that it printed since it was first started, one event a line."""
         return self._child.log_text
 
+    # --- security -------------------------------------------------------------------------------------------
+
+    def rotate_certificates(self, *, expired: bool = False) -> None:
+        """Another key and certificate, which who connects from now on sees; connections stay. `expired`: one that has
+        run out, so that no client comes in any more. Raises ValueError at a listener that isn't encrypted."""
+        if self._security is None:
+            raise ValueError("this broker's listener isn't encrypted by Broker(security=...)")
+        self._security.rotate(self.data, expired=expired)
+        if self.running:
+            self._child.ask({"ask": "renew_certificates"})
+
+    @property
+    def _is_secured(self) -> bool:
+        """Whether its listener is as `security` says. (Those of a cluster's nodes are as their cluster says.)"""
+        return self._security is not None
+
+    def _security_listener(self) -> str:
+        assert self._security is not None
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{self._security.protocol}://{host}:{self._port}"
+
+    def _secure(self) -> None:
+        """What is asked of it before anybody knows where it is."""
+        if self._security is not None and self._is_first_start:
+            self._rights().add_users(self._security.passwords())
+
+    def _secret_settings(self) -> Mapping[str, str] | None:
+        """What no list of processes is to have."""
+        if self._security is None:
+            return None
+        return {
+            **self._security.settings(self.data),
+            "inter.broker.listener.name": self._security.protocol,
+        }
+
+    def _decider(self) -> Asked:
+        return self._child
+
+    def _followers(self) -> Sequence[Asked]:
+        return [self._child]
+
+    def _named_nodes(self) -> Iterable[tuple[str, Asked]]:
+        return [("", self._child)]
+
     def _new_child(self) -> Child:
         return Child()
 
@@ -292,12 +356,14 @@ class Broker(InBlocks):
         if listeners is None:
             (port,) = self._with_ports([f"{self._host}:{self._port}"])
             command += ["--host", self._host, "--port", port.rpartition(":")[2]]
-        elif any(map(_FREE_PORT.fullmatch, listeners)):
+        elif self._is_secured or any(map(_FREE_PORT.fullmatch, listeners)):
             config["listeners"] = ",".join(self._with_ports(listeners))
         return command + _overrides(config)
 
     def _said_listeners(self) -> list[str] | None:
-        """Of config or properties."""
+        """Of security, config or properties."""
+        if self._is_secured:
+            return [self._security_listener()]
         text = self._config.get("listeners")
         if text is None and self._properties is not None and self._properties.is_file():
             text = value_in(self._properties.read_text("utf-8-sig", errors="replace"), "listeners")
@@ -327,6 +393,38 @@ class Broker(InBlocks):
             raise
         self._held_ports.append(held)
         self._ports.update(zip(addresses, held.numbers, strict=True))
+
+
+def made_security(
+    security: str | None,
+    users: Mapping[str, str] | Iterable[str] | None,
+    hosts: Sequence[str],
+    config: Mapping[str, object],
+) -> Security | None:
+    """Raises ValueError for what makes no sense, and RuntimeError where the extra `security` is missing."""
+    if security is None:
+        if users is not None:
+            raise ValueError('users=... come in by security=..., such as "sasl_plaintext"')
+        return None
+    from barnabas.security import SET_BY_SECURITY, Security
+
+    taken = SET_BY_SECURITY.intersection(config)
+    if taken:
+        raise ValueError(f"{', '.join(sorted(taken))}: security={security!r} sets that itself")
+    return Security(security, users, hosts)
+
+
+def _unnamed(settings: Mapping[str, str]) -> IO[bytes]:
+    """A file that nobody else finds."""
+    from barnabas.security import properties_text
+
+    file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - closed by who asks
+    file.write(properties_text(settings).encode())
+    return file
+
+
+def _overrides_in(descriptors: Sequence[int]) -> list[str]:
+    return [part for each in descriptors for part in ("--override-fd", str(each))]
 
 
 def check_settings(config: Mapping[str, object]) -> str | None:

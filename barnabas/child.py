@@ -20,7 +20,7 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self, TypedDict, cast
@@ -104,9 +104,14 @@ class Child:
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), size, 0).decode("utf-8", errors="replace")
 
-    def spawn(self, command: Callable[[int], list[str]], first: Mapping[str, object] | None = None) -> None:
+    def spawn(
+        self,
+        command: Callable[[int], list[str]],
+        first: Mapping[str, object] | None = None,
+        inherited: Sequence[int] = (),
+    ) -> None:
         """Start the command made for the descriptor of the control socket's other end. `first` is a question that it
-        finds there, whose answer nobody waits for."""
+        finds there, whose answer nobody waits for. `inherited`: descriptors that it has too."""
         if self._log is None:
             if self._log_file is None:
                 self._log = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 (closed in end())
@@ -122,7 +127,7 @@ class Child:
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *inherited],
                 # Ctrl-C in a terminal is for the parent to answer: the broker goes when it lets go.
                 start_new_session=True,
             )

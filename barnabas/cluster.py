@@ -15,223 +15,16 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from barnabas.broker import Broker, HeldPorts
+from barnabas.broker import HeldPorts, made_security
 from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
+from barnabas.cluster_node import BETWEEN_NODES, ClusterNode, Network
+from barnabas.secured import Secured
 
-
-class Network:
-    """What is cut between the nodes of a cluster: pairs of node ids, from which one to which."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[int, ClusterNode] = {}
-        self._cut: set[tuple[int, int]] = set()
-
-    def is_cut(self, one: int, other: int) -> bool:
-        """Whether anything between these two is lost."""
-        return not self._cut.isdisjoint(((one, other), (other, one)))
-
-    def cut(self, ways: Iterable[tuple[int, int]]) -> None:
-        """These too."""
-        self._change(self._cut | {*ways})
-
-    def mend(self, ways: Iterable[tuple[int, int]]) -> None:
-        """These no more."""
-        self._change(self._cut - {*ways})
-
-    def question_for(self, node_id: int) -> Mapping[str, object]:
-        """What a node is asked, so that it cuts what is to be cut at its end: connections that it has made."""
-        cuts = []
-        for other in self.nodes.values():
-            incoming, outgoing = (other.node_id, node_id) in self._cut, (node_id, other.node_id) in self._cut
-            if incoming or outgoing:
-                host, port = other.address
-                cuts.append({"host": host, "port": port, "incoming": incoming, "outgoing": outgoing})
-        return {"ask": "cut", "cuts": cuts}
-
-    def _change(self, cut: set[tuple[int, int]]) -> None:
-        changed = {node_id for way in cut ^ self._cut for node_id in way}
-        self._cut = cut
-        for node_id in sorted(changed):
-            self.nodes[node_id].obey(self.question_for(node_id))
-
-
-class ClusterNode(Broker):
-    """One node of a `Cluster`, which makes it: everything that a `Broker` has, and what follows.
-
-    Its folder and its ports stay over any stop or kill, until the cluster's end. `start()` after a kill takes as long
-    as the controller believes in the one that was killed: `broker.session.timeout.ms`.
-    """
-
-    def __init__(
-        self,
-        node_id: int,
-        address: tuple[str, int],
-        network: Network,
-        *,
-        folder: Path,
-        temporary_root: Path | None,
-        cluster_id: str,
-        config: Mapping[str, object],
-        kafka_version: str | None,
-        log_level: str | None,
-        startup_timeout_s: float,
-    ) -> None:
-        """`address` is where other nodes connect to it. What it prints goes to a file beside its folder. Of a temporary
-        cluster `temporary_root` has the folders of all nodes, which go with the last of them."""
-        self.node_id = node_id
-        self.address = address
-        self._network = network
-        self._temporary_root = temporary_root
-        self._cluster_id = cluster_id
-        self._log_file = folder.with_name(f"{folder.name}.log")
-        super().__init__(
-            data=folder,
-            config=config,
-            kafka_version=kafka_version,
-            log_level=log_level,
-            startup_timeout_s=startup_timeout_s,
-        )
-        network.nodes[node_id] = self
-
-    # --- by and by ------------------------------------------------------------------------------------------
-
-    def stop(self) -> None:
-        """Stop it cleanly: once others lead what it leads, where it reaches the controller. Raises as a Broker's."""
-        self.begin_to_stop(leave=self.reaches_controller())
-        self.wait_until_stopped()
-
-    def begin_to_stop(self, *, leave: bool) -> None:
-        """For `wait_until_stopped`, where others stop meanwhile."""
-        self._child.begin_to_stop(leave=leave)
-
-    def wait_until_stopped(self) -> None:
-        """Raises BrokerError if it doesn't end well."""
-        self._child.wait_until_ended()
-
-    def close(self) -> None:
-        """As `stop()`: what it has is its cluster's."""
-        self.stop()
-
-    # --- cut off --------------------------------------------------------------------------------------------
-
-    def isolate(
-        self,
-        from_: Iterable[int | ClusterNode] | None = None,
-        *,
-        incoming: bool = True,
-        outgoing: bool = True,
-    ) -> None:
-        """Cut it off from other nodes: those in `from_`, ids or nodes, the controller's among them, or all others.
-
-        `incoming`: what they send to it is lost; `outgoing`: what it sends to them is. Of one connection requests go
-        one way and answers the other, and each is lost by its own direction. Nobody is told: no connection ends, and a
-        new one comes to nothing where either direction is cut, as to an address that doesn't answer.
-        Clients aren't cut off from any node. It adds to what is cut already, and holds over stops and starts.
-
-        What goes between nodes is all that is said at the inter-broker listener and at the controller's: replication,
-        the metadata log, heartbeats, markers, what clients ask of the controller. That a process has died is noticed
-        by others only as far as the network to it is whole. A paused node does as it is told when it is resumed.
-        """
-        others = self._others(from_)
-        self._network.cut(
-            [(other, self.node_id) for other in others if incoming]
-            + [(self.node_id, other) for other in others if outgoing]
-        )
-
-    def heal(self, from_: Iterable[int | ClusterNode] | None = None) -> None:
-        """The network is whole again between it and those in `from_`, or all others, in both directions. What was lost
-        in a connection that stands still arrives, as what TCP sends again does."""
-        others = self._others(from_)
-        self._network.mend(
-            [way for other in others for way in ((other, self.node_id), (self.node_id, other))]
-        )
-
-    def _others(self, from_: Iterable[int | ClusterNode] | None) -> list[int]:
-        known = self._network.nodes
-        if from_ is None:
-            return [node_id for node_id in known if node_id != self.node_id]
-        others = [each.node_id if isinstance(each, ClusterNode) else each for each in from_]
-        for other in others:
-            if other not in known or other == self.node_id:
-                raise ValueError(f"{other} is no other node of the cluster: there are {sorted(known)}")
-        return others
-
-    # --- of its cluster's -----------------------------------------------------------------------------------
-
-    @property
-    def child(self) -> Child:
-        """Its process."""
-        return self._child
-
-    def begin_to_start(self) -> None:
-        """For `wait_until_started`, where others start meanwhile."""
-        self._begin_to_start()
-
-    def wait_until_started(self) -> None:
-        """Raises BrokerError if it does not start."""
-        self._wait_until_started()
-
-    # --- asked ----------------------------------------------------------------------------------------------
-
-    @property
-    def answers(self) -> bool:
-        """Whether it can be asked now."""
-        return self.running and not self.paused
-
-    @property
-    def absence(self) -> str:
-        """Why it can't be asked, as the end of a sentence."""
-        return "is paused" if self.running else "doesn't run"
-
-    def ask(self, question: Mapping[str, object]) -> Any:
-        """By the control socket (`broker/process/control.py`). Raises QuestionRefusedError, BrokerError."""
-        try:
-            return self._child.ask(question)
-        except BrokerError as failure:
-            failure.add_note(f"that was {self}")
-            raise
-
-    def obey(self, question: Mapping[str, object]) -> None:
-        """As `ask`, of what counts as well once it is resumed, and is said again when it starts."""
-        if self.paused:
-            self._child.begin_to_ask(question)
-        elif self.running and self.connects:
-            self._child.ask(question)
-
-    @property
-    def connects(self) -> bool:
-        """Whether it makes connections to other nodes: the controller makes none."""
-        return self._config.get("process.roles") == "broker"
-
-    def reaches_controller(self) -> bool:
-        """Whether a controller can be asked, and nothing is lost on the way there."""
-        controllers = [node for node in self._network.nodes.values() if not node.connects]
-        return any(
-            node.answers and not self._network.is_cut(node.node_id, self.node_id) for node in controllers
-        )
-
-    # --- how it is started ----------------------------------------------------------------------------------
-
-    def _first_question(self) -> Mapping[str, object] | None:
-        return self._network.question_for(self.node_id) if self.connects else None
-
-    def _new_child(self) -> Child:
-        return Child(self._log_file, is_temporary=self._temporary_root is not None)
-
-    def _command(self, control_fd: int) -> list[str]:
-        command = [*super()._command(control_fd), f"--cluster-id={self._cluster_id}"]
-        if self._temporary_root is not None:
-            command += ["--temporary", "--temporary-root", str(self._temporary_root)]
-        return command
-
-    def __str__(self) -> str:
-        return f"{'broker' if self.connects else 'controller'} {self.node_id}"
-
-    def __repr__(self) -> str:
-        state = "paused" if self.paused else self._bootstrap if self.running else "not running"
-        return f"<barnabas.Cluster {self}, {state}>"
+if TYPE_CHECKING:
+    from barnabas.rights import Asked
+    from barnabas.security import Security
 
 
 # --- What the nodes are -------------------------------------------------------------------------------------
@@ -292,6 +85,7 @@ class Layout:
         kafka_version: str | None,
         log_level: str | None,
         startup_timeout_s: float,
+        security: Security | None = None,
     ) -> None:
         """Raises ValueError for what no cluster can be made by."""
         if brokers < 1:
@@ -307,6 +101,7 @@ class Layout:
         self._port = port
         self._kafka_version = kafka_version
         self._log_level = log_level
+        self._security = security
         self._ports: HeldPorts | None = None
 
     def nodes(self, root: Path, temporary_root: Path | None) -> list[ClusterNode]:
@@ -326,6 +121,7 @@ class Layout:
                 kafka_version=self._kafka_version,
                 log_level=self._log_level,
                 startup_timeout_s=self.startup_timeout_s,
+                security=self._security,
             )
             for node_id, name, address, config in self._planned()
         ]
@@ -342,8 +138,15 @@ class Layout:
         if self._port is not None:
             ports[: self.brokers] = range(self._port, self._port + self.brokers)
         controller_id = max(CONTROLLER_ID, self.brokers + 1)
+        client, between = (
+            ("PLAINTEXT", "PLAINTEXT")
+            if self._security is None
+            else (self._security.protocol, "SASL_PLAINTEXT")
+        )
+        protocols = {client: client, **dict.fromkeys(BETWEEN_NODES, between)}
         of_all = {
             **self._config,
+            "listener.security.protocol.map": ",".join(f"{name}:{protocols[name]}" for name in protocols),
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"{controller_id}@{self._at(controller_port)}",
         }
@@ -360,8 +163,7 @@ class Layout:
                 **of_all,
                 "process.roles": "broker",
                 "node.id": node_id,
-                "listeners": f"PLAINTEXT://{self._at(client_port)},BROKERS://{self._at(port)}",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "listeners": f"{client}://{self._at(client_port)},BROKERS://{self._at(port)}",
                 "inter.broker.listener.name": "BROKERS",
             }
             if self._racks:
@@ -394,7 +196,7 @@ def _found_cluster_id(root: Path) -> str | None:
 POLL_S = 0.01
 
 
-class Cluster(InBlocks):
+class Cluster(InBlocks, Secured):
     """Brokers 1 to `brokers` and a controller on loopback; use it in `with` or `async with`, or call `start()` and
     `close()`.
 
@@ -409,6 +211,7 @@ class Cluster(InBlocks):
         temporary one, which goes with the cluster, whatever ends it.
     port: of broker 1; the others have those that follow it. Without one, free ports are taken.
     kafka_version, log_level, startup_timeout_s: as a `Broker` has them, for each node.
+    security, users: as a `Broker` has them, for all brokers; between themselves the nodes sign in, too.
 
     Folders and ports stay over stops and kills, of single nodes and of all, until `close()` or the end of the block. A
     broker has a listener for clients, and one for other brokers, so that both can be told apart. Not safe to share
@@ -427,7 +230,10 @@ class Cluster(InBlocks):
         kafka_version: str | None = None,
         log_level: str | None = None,
         startup_timeout_s: float = 60.0,
+        security: str | None = None,
+        users: Mapping[str, str] | Iterable[str] | None = None,
     ) -> None:
+        self._security = made_security(security, users, (host,), config or {})
         self._layout = Layout(
             brokers,
             racks or (),
@@ -437,6 +243,7 @@ class Cluster(InBlocks):
             kafka_version=kafka_version,
             log_level=log_level,
             startup_timeout_s=startup_timeout_s,
+            security=self._security,
         )
         self._data = None if data is None else Path(data).absolute()
         self._nodes: list[
@@ -464,6 +271,8 @@ class Cluster(InBlocks):
             for node in starting:
                 node.wait_until_started()
             self._wait_until_all_see_all()
+            if is_first_start and self._security is not None:
+                self._rights().add_users(self._security.passwords())
         except BaseException:
             for node in self._nodes:
                 node.kill()
@@ -670,6 +479,22 @@ class Cluster(InBlocks):
             return True
 
         _until(in_sync, timeout_s, lambda: missing)
+
+    # --- security -------------------------------------------------------------------------------------------
+
+    def rotate_certificates(self, *, expired: bool = False) -> None:
+        """Of all brokers, as a `Broker`'s."""
+        for node in self.brokers:
+            node.rotate_certificates(expired=expired)
+
+    def _decider(self) -> Asked:
+        return self.controller
+
+    def _followers(self) -> Sequence[Asked]:
+        return self._informed()
+
+    def _named_nodes(self) -> Iterable[tuple[str, Asked]]:
+        return [(str(node), node) for node in self.nodes if node.answers]
 
     # --- by what it is made ---------------------------------------------------------------------------------
 

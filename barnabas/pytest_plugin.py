@@ -2,8 +2,9 @@
 several brokers and a controller, which are a test's own.
 
 Settings of all come from the ini option `barnabas_config`, lines of `key=value` by Kafka's names,
-and from `--barnabas-config key=value` on the command line, which wins. With pytest-xdist each worker
-has a broker of its own. A failed test shows the end of what its brokers printed.
+and from `--barnabas-config key=value` on the command line, which wins. The mark `kafka(...)` says what else a test's
+broker or cluster is to be: `@pytest.mark.kafka(security="sasl_ssl", users={"alice": "secret"})`. With pytest-xdist
+each worker has a broker of its own. A failed test shows the end of what its brokers printed.
 
 pytest imports this file in every run of whoever has barnabas installed: it imports nothing else.
 """
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from barnabas.cluster import Cluster
 
 LOG_LINES_SHOWN = 60
+
+MARK = "kafka"
+OF_A_BROKER = frozenset(("config", "kafka_version", "security", "users"))
+OF_A_CLUSTER = OF_A_BROKER | {"brokers", "racks"}
 
 FIXTURES = frozenset(("kafka_broker", "fresh_kafka_broker", "barnabas_cluster"))
 
@@ -51,9 +56,54 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Raises UsageError, once for the whole session, for a setting that isn't one. Workers have none to tell it to."""
+    config.addinivalue_line(
+        "markers",
+        "kafka(security=..., users=..., config=..., ...): what the test's kafka_broker, fresh_kafka_broker or "
+        "barnabas_cluster is made with, as barnabas.Broker and barnabas.Cluster take it",
+    )
     # Where others collect, it isn't known here what the tests use.
     if not hasattr(config, "workerinput") and config.getoption("dist", "no") != "no":
         _check_settings(config)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests whose marks say the same share a broker, too."""
+    mark = metafunc.definition.get_closest_marker(MARK)
+    # Without arguments it may be somebody's own, for choosing tests by.
+    if mark is not None and (mark.args or mark.kwargs) and "kafka_broker" in metafunc.fixturenames:
+        wanted = _Marked(_marked(mark, OF_A_BROKER))
+        wanted = _wanted.setdefault(repr(wanted), wanted)
+        metafunc.parametrize("kafka_broker", [wanted], indirect=True, ids=[wanted.name], scope="session")
+
+
+class _Marked:
+    """What a mark says of a broker, by the names of its arguments."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self.arguments = arguments
+
+    def __repr__(self) -> str:
+        return repr(sorted(self.arguments.items()))
+
+    @property
+    def name(self) -> str:
+        """In the test's id."""
+        return str(self.arguments.get("security", MARK))
+
+
+_wanted: dict[str, _Marked] = {}
+"""Each once: pytest knows the broker of one again by its being the same object."""
+
+
+def _marked(mark: pytest.Mark, known: frozenset[str]) -> Mapping[str, Any]:
+    """Raises UsageError for what there is not."""
+    unknown = mark.kwargs.keys() - known
+    if mark.args or unknown:
+        what = ", ".join([*map(repr, mark.args), *sorted(unknown)])
+        raise pytest.UsageError(
+            f"barnabas: the mark kafka takes {', '.join(sorted(known))}, each by its name, and not {what}"
+        )
+    return mark.kwargs
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -78,10 +128,12 @@ def _check_settings(config: pytest.Config) -> None:
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker that all tests of the session share: `kafka_broker.bootstrap` says where it is.
 
-    Its topics outlive a test, so that each test does well to name its own. After a test that ends it, it is started
-    again. An indirect parameter is a dict of further settings; there is one broker for each such dict, at a time.
+    Its topics outlive a test, and so do rights, so that each test does well to name its own. After a test that ends it,
+    it is started again. An indirect parameter is a dict of further settings; there is one broker for each such dict,
+    and for each thing that marks say, at a time.
     """
-    with _broker(request) as broker:
+    given = getattr(request, "param", {})
+    with _broker(request, given.arguments if isinstance(given, _Marked) else {"config": given}) as broker:
         shared = broker, os.getpid()
         _shared.append(shared)
         try:
@@ -94,7 +146,9 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 def fresh_kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker of this test alone, empty, which it may stop, kill and restart. An indirect parameter is a dict of
     further settings."""
-    with _broker(request) as broker:
+    said = _said_by_mark(request, OF_A_BROKER)
+    config = {**said.get("config", {}), **_parameter(request)}
+    with _broker(request, {**said, "config": config}) as broker:
         yield broker
 
 
@@ -104,14 +158,20 @@ def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     `config`, as `barnabas.Cluster` takes them, any of which may be missing."""
     from barnabas.cluster import Cluster
 
-    wanted = _parameter(request)
-    unknown = wanted.keys() - {"brokers", "racks", "config"}
+    given = _parameter(request)
+    unknown = given.keys() - {"brokers", "racks", "config"}
     if unknown:
         raise TypeError(
             f"a parameter of barnabas_cluster has brokers, racks and config, and not {', '.join(unknown)}"
         )
-    config = {**_settings(request.config), **wanted.get("config", {})}
-    with Cluster(wanted.get("brokers", 3), racks=wanted.get("racks"), config=config) as cluster:
+    said = _said_by_mark(request, OF_A_CLUSTER)
+    wanted: dict[str, Any] = {
+        "brokers": 3,
+        **said,
+        **given,
+        "config": {**_settings(request.config), **said.get("config", {}), **given.get("config", {})},
+    }
+    with Cluster(**wanted) as cluster:
         yield cluster
 
 
@@ -157,14 +217,24 @@ def _tail(broker: Broker) -> str:
     return "\n".join(broker.log.splitlines()[-LOG_LINES_SHOWN:])
 
 
-def _broker(request: pytest.FixtureRequest) -> Broker:
+def _broker(request: pytest.FixtureRequest, wanted: Mapping[str, Any]) -> Broker:
     from barnabas.broker import Broker
 
-    return Broker(config={**_settings(request.config), **_parameter(request)})
+    further = _checked(request, wanted.get("config", {}))
+    arguments: dict[str, Any] = {**wanted, "config": {**_settings(request.config), **further}}
+    return Broker(**arguments)
+
+
+def _said_by_mark(request: pytest.FixtureRequest, known: frozenset[str]) -> Mapping[str, Any]:
+    mark = request.node.get_closest_marker(MARK)
+    return {} if mark is None else _marked(mark, known)
 
 
 def _parameter(request: pytest.FixtureRequest) -> Mapping[str, Any]:
-    given = getattr(request, "param", {})
+    return _checked(request, getattr(request, "param", {}))
+
+
+def _checked(request: pytest.FixtureRequest, given: object) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
         raise TypeError(f"a parameter of {request.fixturename} is a dict of settings, and {given!r} is not")
     return given

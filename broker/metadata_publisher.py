@@ -6,12 +6,13 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.alterations import set_dynamic
+from broker.config.definitions import ConfigError
 from broker.controller.image import BROKER_RESOURCE
 from broker.coordination.imports import import_coordinators
 from protocol.waiting import Waiting, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from broker.cleaner.log_cleaner import LogCleaner
     from broker.config.broker_config import BrokerConfig
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.disks.log_dirs import LogDirs
     from broker.network.connection_limits import ConnectionLimits
+    from broker.network.tls_gate import Encryption
     from broker.quotas import ClientQuotas, ReplicationQuotas
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
@@ -39,12 +41,14 @@ class SettingsPublisher:
         quotas: ClientQuotas,
         connection_limits: ConnectionLimits,
         authorizer: Authorizer,
+        encryption: Mapping[str, Encryption] | None = None,
     ) -> None:
         self._node_id = node_id
         self._config = config
         self._quotas = quotas
         self._connection_limits = connection_limits
         self._authorizer = authorizer
+        self._encryption = encryption or {}
 
     async def publish(self, image: ClusterImage) -> bool:
         """Returns whether settings of the node have changed."""
@@ -66,7 +70,17 @@ class SettingsPublisher:
             config.get_int("max.connections.per.ip"),
             config.max_connections_per_host,
         )
+        self._follow_files()
         return True
+
+    def _follow_files(self) -> None:
+        """Keys and certificates of listeners, which may be others though the settings are as before."""
+        for name, encryption in self._encryption.items():
+            try:
+                if encryption.follow(self._config):
+                    log.info("listener %s has read its keys and certificates anew", name)
+            except ConfigError as error:
+                log.warning("listener %s keeps the keys and certificates that it has: %s", name, error)
 
 
 class ControllerMetadataPublisher:
@@ -107,6 +121,8 @@ class MetadataSubscribers(NamedTuple):
     follow_share_version: Callable[[], Waiting[None]]
     follow_leaders: Callable[[TopicChanges], None] = lambda changes: None
     """Of partitions that other nodes lead."""
+    encryption: Mapping[str, Encryption] | None = None
+    """By the names of listeners."""
 
 
 class BrokerMetadataPublisher:
@@ -121,6 +137,7 @@ class BrokerMetadataPublisher:
             subscribers.quotas,
             subscribers.connection_limits,
             subscribers.authorizer,
+            subscribers.encryption,
         )
 
     def start(self) -> None:

@@ -123,6 +123,7 @@ class Server:
         self.watchdog = Watchdog(self.clock.monotonic_s)
         self.timers = LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog)
         self.authorizer: Authorizer = authorizer_of(config.authorizer, config.closed_to_brokers)
+        self.encryption = opened.encryption
         self.host_names = HostNames(environment.names, environment.computing)
         self.quotas = ClientQuotas(config, self.host_names)
         self.replication_quotas = ReplicationQuotas(self.node_id, config, self.clock)
@@ -273,6 +274,7 @@ class Server:
                 self.replication_quotas,
                 self.coordinators.follow_share_version,
                 self.cluster.following(self.partitions, self.replication_quotas.follower),
+                encryption=self.encryption,
             ),
         )
         metadata, hosted = self.metadata, self.coordinators.hosted

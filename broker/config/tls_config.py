@@ -20,6 +20,7 @@ PEM, PKCS12, JKS = "PEM", "PKCS12", "JKS"
 NO_CLIENT_AUTH, REQUESTED, REQUIRED = "none", "requested", "required"
 CLIENT_AUTH, MAPPING_RULES = "ssl.client.auth", "ssl.principal.mapping.rules"
 KEY_PASSWORD = "ssl.key.password"  # noqa: S105 - a name
+ALLOW_DN_CHANGES, ALLOW_SAN_CHANGES = "ssl.allow.dn.changes", "ssl.allow.san.changes"
 PROTOCOLS, CIPHERS = "ssl.enabled.protocols", "ssl.cipher.suites"
 IDENTIFICATION = "ssl.endpoint.identification.algorithm"
 KEYSTORE, TRUSTSTORE = "ssl.keystore", "ssl.truststore"
@@ -54,9 +55,13 @@ class Store:
 class TlsConfig:
     """Of one listener, or of who comes in at such a one elsewhere. `keys` are the node's own, which the latter may do
     without; `trusted` who signs the other's certificates: None for those that the machine trusts. `names`: the name by
-    which each setting was given. `checks_host`: whether a certificate has to be for the host that is connected to."""
+    which each setting was given; `values`: what each is, passwords among them. `checks_host`: whether a certificate has
+    to be for the host that is connected to. `allows_other_name`, `allows_other_addresses`: of a certificate that takes
+    another's place while the node runs."""
 
     __slots__ = (
+        "allows_other_addresses",
+        "allows_other_name",
         "checks_host",
         "ciphers",
         "client_auth",
@@ -66,6 +71,7 @@ class TlsConfig:
         "protocols",
         "rules",
         "trusted",
+        "values",
     )
 
     def __init__(
@@ -74,6 +80,7 @@ class TlsConfig:
         """Raises ConfigError, with nothing of a key or a password in it."""
         given = _Given(config, listener_name)
         self.names = given.names
+        self.values = given.values
         self.listener = listener_name
         self.client_auth = str(given.get(CLIENT_AUTH))
         if is_sasl and not given.is_own(CLIENT_AUTH):
@@ -86,6 +93,8 @@ class TlsConfig:
         self.protocols = _protocols(given)
         self.ciphers = _list(given.get(CIPHERS))
         self.rules: tuple[Rule, ...] = ()
+        self.allows_other_name = given.get(ALLOW_DN_CHANGES) is True
+        self.allows_other_addresses = given.get(ALLOW_SAN_CHANGES) is True
         try:
             self.rules = parse_rules(_text(given.get(MAPPING_RULES)))
         except RuleError as error:
@@ -98,6 +107,7 @@ class _Given:
     def __init__(self, config: BrokerConfig, listener_name: str) -> None:
         self.listener = listener_name
         self.names: dict[str, str] = {}
+        self.values: dict[str, Value] = {}
         self._config = config
 
     def is_own(self, name: str) -> bool:
@@ -114,7 +124,9 @@ class _Given:
         self.names[name] = said
         definition = definition_of(said, BROKER_ROWS[name])
         text = self._config.text_given(said)
-        return parse_value(definition, definition.default if text is None else text)
+        value = parse_value(definition, definition.default if text is None else text)
+        self.values[name] = value
+        return value
 
     def refuse(self, name: str, message: str) -> ConfigError:
         """Of this listener."""

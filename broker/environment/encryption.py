@@ -8,6 +8,8 @@ import os
 import socket
 from collections.abc import Iterator
 
+_LARGEST_FILE = 16 * 1024 * 1024  # of keys or certificates: those that a machine trusts have 300 KB
+
 
 @contextlib.contextmanager
 def file_of(text: str) -> Iterator[str]:
@@ -30,7 +32,23 @@ def file_of(text: str) -> Iterator[str]:
 def content_of(path: str) -> bytes:
     """Of a file with keys or certificates. Raises OSError, ValueError."""
     with open(path, "rb") as file:
-        return file.read()
+        content = file.read(_LARGEST_FILE + 1)
+    if len(content) > _LARGEST_FILE:
+        raise ValueError(f"it is larger than {_LARGEST_FILE} bytes")
+    return content
+
+
+def is_file(path: str) -> bool:
+    """And not one of which each reading waits for somebody who writes."""
+    return os.path.isfile(path)
+
+
+def modified_ns(path: str) -> int | None:
+    """When a file was written; None where that can't be said."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except (OSError, ValueError):
+        return None
 
 
 def last_words(transport: asyncio.BaseTransport, said: bytes) -> socket.socket | None:

@@ -11,7 +11,7 @@ from broker.config.alterations import Alteration, AlterConfigOp, check_request, 
 from broker.controller import config_decisions
 from broker.controller.config_decisions import ConfigRequest, check_resource
 from broker.controller.image import BROKER_RESOURCE
-from broker.handlers.altered_resources import alter_remaining
+from broker.handlers.altered_resources import alter_remaining, check_files
 from broker.security import authorizer as security
 from broker.security.authorizer import ConfigRights
 from protocol.messages.configs import AlterConfigsRequest, AlterConfigsResource, AlterConfigsResponse
@@ -38,7 +38,10 @@ async def handle(
         check_resource(node.node_id, kind, name, loggers=False)
         if kind == BROKER_RESOURCE:
             stored = node.metadata.image.configs.get((kind, name), {})
-            replace_broker(node.config, stored, _wanted(resource), per_broker=bool(name), elr_enabled=False)
+            wanted = _wanted(resource)
+            replace_broker(node.config, stored, wanted, per_broker=bool(name), elr_enabled=False)
+            if name:
+                check_files(node, wanted)
         return True
 
     asked = ConfigRequest(request.resources)

@@ -13,7 +13,7 @@ from broker.config.alterations import Alteration, AlterConfigOp, alter_broker, c
 from broker.controller import config_decisions
 from broker.controller.config_decisions import BROKER_LOGGER_RESOURCE, ConfigRequest, check_resource
 from broker.controller.image import BROKER_RESOURCE
-from broker.handlers.altered_resources import alter_remaining
+from broker.handlers.altered_resources import alter_remaining, check_files
 from broker.security import authorizer as security
 from broker.security.authorizer import ConfigRights
 from protocol.errors import Error, KafkaError
@@ -54,7 +54,9 @@ async def handle(
             return False
         if kind == BROKER_RESOURCE:
             stored = node.metadata.image.configs.get((kind, name), {})
-            alter_broker(node.config, stored, alterations, per_broker=bool(name), elr_enabled=False)
+            changes = alter_broker(node.config, stored, alterations, per_broker=bool(name), elr_enabled=False)
+            if name:
+                check_files(node, {**stored, **changes})
         return True
 
     asked = ConfigRequest(request.resources)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints, HostNames
+    from broker.network.tls_gate import Encryption
     from broker.network.turns import Turns
     from broker.peers.controller_channel import Forwarding, Sender
     from broker.peers.own_cluster import Cluster
@@ -118,6 +119,9 @@ class ControllerPorts(NodePorts, Protocol):
 
     @property
     def topics(self) -> TopicRequests: ...
+
+    @property
+    def encryption(self) -> Mapping[str, Encryption]: ...
 
     @property
     def cluster_control(self) -> ClusterControl: ...

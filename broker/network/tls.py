@@ -12,23 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 from broker.config.definitions import ConfigError
 from broker.config.tls_config import (
+    ALLOW_DN_CHANGES,
+    ALLOW_SAN_CHANGES,
     CIPHERS,
     KEY_PASSWORD,
     NO_CLIENT_AUTH,
     PKCS12,
     REQUIRED,
     SERVED_PROTOCOLS,
+    TlsConfig,
 )
-from broker.environment.encryption import content_of, file_of
+from broker.environment.encryption import content_of, file_of, is_file, modified_ns
 from broker.network.tls_channel import TlsChannel
 from broker.security.authorizer import ANONYMOUS, USER_TYPE, Principal
-from broker.security.distinguished_names import DerError, subject_name
+from broker.security.distinguished_names import DerError, alternative_names, subject_name
 from broker.security.principal_mapping import RuleError, mapped_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.config.tls_config import Store, TlsConfig
+    from broker.config.broker_config import BrokerConfig
+    from broker.config.tls_config import Store
 
 # --- PEM, as Kafka's `PemParser` finds it: in one line or in many, with anything around ------------------------
 
@@ -267,7 +271,7 @@ class ListenerContext(ssl.SSLContext):
 class Tls:
     """How one listener is encrypted, and who its clients are by their certificates."""
 
-    __slots__ = ("_config", "context", "is_for_principals")
+    __slots__ = ("_certificate", "_config", "_modified", "context", "is_for_principals")
 
     no_name: tuple[type[Exception], ...] = (RuleError, DerError)
     """What `principal` raises."""
@@ -275,9 +279,39 @@ class Tls:
     def __init__(self, config: TlsConfig, *, is_for_principals: bool) -> None:
         """Raises ConfigError for files that aren't what they should be. `is_for_principals`: nobody signs in there
         otherwise."""
-        self._config = config
         self.is_for_principals = is_for_principals
-        self.context = _context(config)
+        self._config = config
+        self._modified = _modified(config)
+        self.context, self._certificate = _context(config)
+
+    def check(self, after: BrokerConfig) -> None:
+        """Raises ConfigError where the listener couldn't go over to other settings, or to files that are there now."""
+        self._followed(after)
+
+    def follow(self, config: BrokerConfig) -> bool:
+        """Go over to the settings and files that are there now, where they are others: who connects from now on sees
+        them, and connections stay. Returns whether they were. Raises ConfigError, and nothing has changed then."""
+        followed = self._followed(config)
+        if followed is None:
+            return False
+        self._config, self._modified = followed._config, followed._modified
+        self.context, self._certificate = followed.context, followed._certificate
+        return True
+
+    def _followed(self, config: BrokerConfig) -> Tls | None:
+        """What this would be; None where it is that already (SslFactory.createNewSslEngineFactory)."""
+        now = self._config
+        after = TlsConfig(config, now.listener, is_sasl=not self.is_for_principals)
+        if after.values == now.values and _modified(after) == self._modified:
+            return None
+        for store in filter(None, (after.keys, after.trusted)):
+            if store.location is not None and not is_file(store.location):
+                raise _refused(store, "it is no file")
+        if now.trusted is None and after.trusted is not None:
+            raise _refused(after.trusted, "a listener that had no trust store gets one at a start alone")
+        followed = Tls(after, is_for_principals=self.is_for_principals)
+        _check_takes_place(after, self._certificate, followed._certificate)
+        return followed
 
     def principal(self, transport: Any) -> Principal:
         """Whose connection it is. Raises RuleError or DerError where its certificate's owner is nobody."""
@@ -328,15 +362,53 @@ def check_against_itself(listener: ssl.SSLContext, outgoing: ssl.SSLContext, lis
             left.remove(side)
 
 
-def _context(config: TlsConfig) -> ListenerContext:
+def _modified(config: TlsConfig) -> list[int | None]:
+    """When its files were written, in ns, asked before they are read."""
+    stores = (config.keys, config.trusted)
+    return [None if each is None or each.location is None else modified_ns(each.location) for each in stores]
+
+
+def _check_takes_place(config: TlsConfig, before: bytes, after: bytes) -> None:
+    """Of certificates (DER): clients and ACLs that know the one have to know the other (`CertificateEntries`). Raises
+    ConfigError."""
+    assert config.keys is not None
+    try:
+        names = [subject_name(each) for each in (before, after)]
+        addresses = [alternative_names(each) for each in (before, after)]
+    except DerError as error:
+        raise _refused(config.keys, f"its certificate can't be read: {error}") from None
+    if not config.allows_other_name and _canonical(names[0]) != _canonical(names[1]):
+        raise _refused(
+            config.keys, f"its certificate is {names[1]}, not {names[0]} as before ({ALLOW_DN_CHANGES})"
+        )
+    missing = addresses[0] - addresses[1]
+    if missing and not config.allows_other_addresses:
+        known = ", ".join(sorted(f"{tag & 31}:{_shown(value)}" for tag, value in missing))
+        raise _refused(
+            config.keys,
+            f"its certificate has no longer the alternative names {known} that the one before has "
+            f"({ALLOW_SAN_CHANGES})",
+        )
+
+
+def _canonical(name: str) -> str:
+    return " ".join(name.split()).lower()
+
+
+def _shown(value: bytes) -> str:
+    return value.decode("ascii") if value.isascii() and value.decode("ascii").isprintable() else value.hex()
+
+
+def _context(config: TlsConfig) -> tuple[ListenerContext, bytes]:
+    """With the certificate that the listener shows (DER)."""
     context = ListenerContext(ssl.PROTOCOL_TLS_SERVER)
-    _choose(context, config)
+    certificate = _choose(context, config)
     trusted = None if config.trusted is None else _trusted_of(config.trusted)
     if config.client_auth == NO_CLIENT_AUTH:
-        return context
+        return context, certificate
     context.verify_mode = ssl.CERT_REQUIRED if config.client_auth == REQUIRED else ssl.CERT_OPTIONAL
     _trust(context, config, trusted, ssl.Purpose.CLIENT_AUTH)
-    return context
+    return context, certificate
 
 
 def _outgoing_context(config: TlsConfig) -> ssl.SSLContext:
@@ -348,14 +420,15 @@ def _outgoing_context(config: TlsConfig) -> ssl.SSLContext:
     return context
 
 
-def _choose(context: ssl.SSLContext, config: TlsConfig) -> None:
-    """Protocols, ciphers and the own keys."""
+def _choose(context: ssl.SSLContext, config: TlsConfig) -> bytes:
+    """Protocols, ciphers and the own keys; returns the own certificate (DER), or nothing."""
     context.options |= ssl.OP_NO_RENEGOTIATION
     protocols = _choose_ciphers(context, config)
     context.minimum_version = _VERSIONS[protocols[0]]
     context.maximum_version = _VERSIONS[protocols[-1]]
-    if config.keys is not None:
-        _load_keys(context, config.keys, config.names[KEY_PASSWORD])
+    if config.keys is None:
+        return b""
+    return _load_keys(context, config.keys, config.names[KEY_PASSWORD])
 
 
 def _trust(context: ssl.SSLContext, config: TlsConfig, trusted: str | None, purpose: ssl.Purpose) -> None:
@@ -377,7 +450,7 @@ _VERSIONS: Mapping[str, ssl.TLSVersion] = {
 }
 
 
-def _load_keys(context: ssl.SSLContext, store: Store, password_name: str) -> None:
+def _load_keys(context: ssl.SSLContext, store: Store, password_name: str) -> bytes:
     keys = _keys_of(store, password_name)
     password = store.key_password
     try:
@@ -389,6 +462,7 @@ def _load_keys(context: ssl.SSLContext, store: Store, password_name: str) -> Non
         if password is not None:
             raise _refused(store, f"{password_name} doesn't open its key, or {_reason(error)}") from None
         raise _refused(store, f"key and certificate can't be read: {_reason(error)}") from None
+    return ssl.PEM_cert_to_DER_cert(_blocks(keys.chain, _CERTIFICATE)[0])
 
 
 def _reason(error: ssl.SSLError) -> str:

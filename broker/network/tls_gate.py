@@ -14,6 +14,7 @@ from broker.environment.encryption import last_words
 from broker.network.answers import HTTP_STARTS
 
 if TYPE_CHECKING:
+    from broker.config.broker_config import BrokerConfig
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.connection import Connection
     from broker.security.authorizer import Principal
@@ -54,6 +55,14 @@ class Encryption(Protocol):
 
     def principal(self, transport: Any) -> Principal:
         """Whose connection it is, by the client's certificate. Raises one of `no_name`."""
+        ...
+
+    def check(self, after: BrokerConfig) -> None:
+        """Raises ConfigError where the listener couldn't go over to these settings."""
+        ...
+
+    def follow(self, config: BrokerConfig) -> bool:
+        """Go over to what is there now; whether that is something else. Raises ConfigError."""
         ...
 
 

@@ -85,7 +85,7 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
         EnvironmentVariables({}, None) if options.control_fd is not None else read_environment(environ)
     )
     file = _file_layer(options.config)
-    overrides = _override_layer(options.override)
+    overrides = {**_inherited_layer(options.override_fd), **_override_layer(options.override)}
     check_names(overrides)
     below = layered([file, environment.settings])
     flags: Layer = {}
@@ -219,6 +219,7 @@ def _parser() -> _Parser:
     )
     parser.add_argument("--version", action=_PrintVersion, nargs=0, help="print the version and exit")
     parser.add_argument("--control-fd", type=int, metavar="N", help=argparse.SUPPRESS)
+    parser.add_argument("--override-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     parser.add_argument("--temporary-root", metavar="DIR", help=argparse.SUPPRESS)
     return parser
 
@@ -255,6 +256,25 @@ def _override_layer(overrides: Sequence[str]) -> Layer:
             raise UsageError(f"-o {override}: KEY=VALUE is the form")
         settings[name.strip()] = value
     return settings_of(settings, TYPED)
+
+
+_MOST_INHERITED_BYTES = 16 * 1024 * 1024
+
+
+def _inherited_layer(fd: int | None) -> Layer:
+    """What whoever started us says in a file without a name, as a .properties file does: passwords, which have no place
+    in a list of processes. Raises UsageError."""
+    if fd is None:
+        return {}
+    from broker.config.given_settings import parse_properties
+
+    try:
+        with open(fd, "rb") as file:
+            file.seek(0)
+            text = file.read(_MOST_INHERITED_BYTES).decode()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--override-fd {fd}: {getattr(error, 'strerror', None) or error}") from None
+    return settings_of({found.name: found.value for found in parse_properties(text)}, TYPED)
 
 
 def _cluster_id(given: str | None) -> Setting | None:

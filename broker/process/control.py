@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.config.definitions import ConfigError
 from broker.controller.image import NO_LEADER
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
@@ -31,6 +32,7 @@ from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
     from broker.environment.cut_network import CuttableNetwork
+    from broker.network.tls_gate import Encryption
     from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
 
@@ -257,15 +259,92 @@ def _refusal(error: Error, message: str | None) -> QuestionError:
     return QuestionError(f"{error.name}: {message}" if message else error.name)
 
 
+# --- Who may do what ----------------------------------------------------------------------------------------
+#
+# As a client with every right could ask for it by requests, without one.
+
+
+def _alter_acls(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """`create`, `delete`: ACLs to make, filters of ACLs to remove → those that were removed. All or none. Of the
+    controller."""
+    from broker.process.security_questions import decision_on_acls
+
+    decide = decision_on_acls(node, question.get("create", ()), question.get("delete", ()))
+    _decide(node, decide, lambda removed: reply(_told(removed)), reply)
+
+
+def _acls_in_force(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """`present`, `absent`: ACLs → whether this node decides by the one, and not by the other."""
+    from broker.process.security_questions import acls_in_force
+
+    reply(acls_in_force(node, question.get("present", ()), question.get("absent", ())))
+
+
+def _acls(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """`principal` → its ACLs."""
+    from broker.process.security_questions import known_acls
+
+    reply(known_acls(node, question["principal"]))
+
+
+def _add_users(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """`users`: their passwords by name; each can sign in by SCRAM from then on. Of the controller."""
+    from broker.process.security_questions import decision_on_users
+
+    decide = decision_on_users(node, question["users"])
+    _decide(node, decide, lambda failure: reply(_told(failure)), reply)
+
+
+def _renew_certificates(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """Files with keys and certificates are others → names of the listeners that show them from now on."""
+    renewed: list[str] = []
+    encrypted: Mapping[str, Encryption] = getattr(
+        node, "encryption", {}
+    )  # a controller's own are as it started
+    for name, encryption in encrypted.items():
+        try:
+            if encryption.follow(node.config):
+                renewed.append(name)
+        except ConfigError as error:
+            raise QuestionError(str(error)) from error
+    reply(renewed)
+
+
+def _users_known(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """`users`: names → whether all can sign in at this node by SCRAM."""
+    from broker.process.security_questions import users_known
+
+    reply(users_known(node, question["users"]))
+
+
+def _denials(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+    """`behind`: the number of a denial → some that came behind it (see `broker.process.security_questions.Denials`)."""
+    from broker.process.security_questions import denials
+
+    reply(denials(node, int(question.get("behind", 0))))
+
+
+def _told(answer: Any) -> Any:
+    return _refusal(answer.error, answer.message) if isinstance(answer, KafkaError) else answer
+
+
 CLUSTER_QUESTIONS: Mapping[str, Callable[[AnyNode, Question, TellAnswer], None]] = {
+    "acls": _acls,
+    "acls_in_force": _acls_in_force,
+    "add_users": _add_users,
+    "alter_acls": _alter_acls,
     "brokers": _brokers,
     "coordinator": _coordinator,
+    "denials": _denials,
     "elect": _elect,
     "out_of_sync": _out_of_sync,
     "partition": _partition,
     "reassign": _reassign,
+    "renew_certificates": _renew_certificates,
+    "users_known": _users_known,
 }
-"""By name. Each raises QuestionError, KeyError where something isn't said, and TypeError where it makes no sense."""
+"""By name. Each raises QuestionError, LookupError (KeyError where something isn't said), or TypeError where it makes
+no sense."""
 
 
 # --- What is asked of the process ---------------------------------------------------------------------------
@@ -289,6 +368,7 @@ class Control:
         """One line that came. What it asks for is answered in this call or a later one. What goes wrong meanwhile is
         the answer: it's no reason for the node to end, but where an invariant is broken."""
         asked_id: object = None
+        question: object = None
         try:
             question = json.loads(line)
             if not isinstance(question, dict):
@@ -298,7 +378,9 @@ class Control:
         except (ValueError, QuestionError) as error:
             self._reply(asked_id, QuestionError(str(error)))
         except Exception as error:
-            log.error("a question of the program that started this node failed: %r", line, exc_info=error)
+            # Its name alone: there may be passwords in the rest.
+            name = question.get("ask") if isinstance(question, dict) else None
+            log.error("a question of the program that started this node failed: %r", name, exc_info=error)
             self._reply(asked_id, QuestionError(repr(error)))
             if stops_the_broker(error):
                 raise
@@ -325,6 +407,8 @@ def _answer(control: Control, question: Question, reply: TellAnswer) -> None:
         of_cluster(control.node, question, reply)
     except (KeyError, TypeError, AttributeError) as error:
         raise QuestionError(f"{name}: {error!r} is missing or makes no sense") from error
+    except LookupError as error:
+        raise QuestionError(str(error)) from error
 
 
 def _cut(control: Control, question: Question, reply: TellAnswer) -> None:

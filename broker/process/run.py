@@ -122,6 +122,10 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         return 0
     if control is not None:
         control.node = server
+        if options.config.authorizer is not None:
+            from broker.process.security_questions import keep_denials
+
+            keep_denials(server)
     gc.freeze()  # what a start made is there to stay
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.enable()

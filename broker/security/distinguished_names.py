@@ -22,6 +22,8 @@ _KEYWORDS = {
 """Those of RFC 2253. All other attributes are written by their numbers, and their values as the bytes that they are."""
 
 _SEQUENCE, _SET, _OID, _CONTEXT_0 = 0x30, 0x31, 0x06, 0xA0
+_EXTENSIONS = 0xA3
+_ALTERNATIVE_NAMES = bytes((0x55, 0x1D, 0x11))  # 2.5.29.17
 _TEXTS = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))  # UTF8, Printable, T61, IA5, General, BMP
 _ESCAPED = frozenset(',=+<>#;"\\')
 _BLANKS = " \r"
@@ -52,6 +54,25 @@ def subject_name(certificate: bytes) -> str:
     if len(signed) <= place:
         raise DerError("a certificate without a subject")
     return name_text(certificate[signed[place].begin : signed[place].end])
+
+
+def alternative_names(certificate: bytes) -> frozenset[tuple[int, bytes]]:
+    """The subject's alternative names of an X.509 certificate (DER), as tag and content each: 0x82 for the name of a
+    host, 0x87 for an address. Raises DerError."""
+    fields = _within(certificate)
+    if not fields:
+        raise DerError("an empty certificate")
+    for field in _elements(certificate, fields[0].start, fields[0].end):
+        if field.tag != _EXTENSIONS:
+            continue
+        for each in _within(certificate[field.start : field.end]):
+            extension = certificate[field.start + each.start : field.start + each.end]
+            parts = _elements(extension, 0, len(extension))
+            if not parts or extension[parts[0].start : parts[0].end] != _ALTERNATIVE_NAMES:
+                continue
+            names = extension[parts[-1].start : parts[-1].end]
+            return frozenset((name.tag, names[name.start : name.end]) for name in _within(names))
+    return frozenset()
 
 
 def name_text(name: bytes) -> str:

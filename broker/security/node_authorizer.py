@@ -16,6 +16,7 @@ from broker.security.authorizer import (
 
 if TYPE_CHECKING:
     from broker.controller.image import KeptRecords
+    from broker.security.standard_authorizer import StandardAuthorizer
 
 _WRITE_TXN_MARKERS = 27
 
@@ -24,13 +25,13 @@ class ClosedListeners:
     """Some listeners refuse what brokers ask of each other: what takes CLUSTER_ACTION, and markers, which in Kafka may
     also be written by who may ALTER the cluster, to end a transaction that hangs. Of all else another decides."""
 
-    __slots__ = ("_closed", "_other")
+    __slots__ = ("_closed", "other")
 
     allows_everything = False
 
     def __init__(self, closed: Collection[str], other: Authorizer) -> None:
         self._closed = closed
-        self._other = other
+        self.other = other
 
     def allows(
         self,
@@ -43,7 +44,7 @@ class ClosedListeners:
         log_denied: bool = True,
     ) -> bool:
         """By the listener first, which is logged nowhere."""
-        return not self._refuses(context, operation) and self._other.allows(
+        return not self._refuses(context, operation) and self.other.allows(
             context,
             operation,
             resource_type,
@@ -55,7 +56,7 @@ class ClosedListeners:
     def allows_any(
         self, context: AuthorizableRequest, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        return not self._refuses(context, operation) and self._other.allows_any(
+        return not self._refuses(context, operation) and self.other.allows_any(
             context, operation, resource_type
         )
 
@@ -65,7 +66,7 @@ class ClosedListeners:
         return operation == CLUSTER_ACTION or context.api_key == _WRITE_TXN_MARKERS
 
     async def follow(self, kept: KeptRecords) -> None:
-        await self._other.follow(kept)
+        await self.other.follow(kept)
 
 
 def authorizer_of(
@@ -83,3 +84,14 @@ def authorizer_of(
         super_users, allow_if_no_acl = settings
         authorizer = StandardAuthorizer(super_users, allow_if_no_acl=allow_if_no_acl)
     return ClosedListeners(closed_to_brokers, authorizer) if closed_to_brokers else authorizer
+
+
+def standard_of(authorizer: Authorizer) -> StandardAuthorizer | None:
+    """The one that decides by ACLs, where one does."""
+    if isinstance(authorizer, ClosedListeners):
+        authorizer = authorizer.other
+    if isinstance(authorizer, AllowEverything):
+        return None
+    from broker.security.standard_authorizer import StandardAuthorizer
+
+    return authorizer if isinstance(authorizer, StandardAuthorizer) else None

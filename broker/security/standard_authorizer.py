@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from broker.controller.acls import (
@@ -48,6 +48,9 @@ SUPER_USER, DEFAULT_ALLOW, DEFAULT_DENY = "SuperUser", "DefaultAllow", "DefaultD
 
 Rule: TypeAlias = Acl | str
 """What a decision is based on."""
+
+Heard: TypeAlias = Callable[[AuthorizableRequest, Operation, ResourceType, str, Rule], None]
+"""Who asked for what, and the rule by which it was denied."""
 
 _RESOURCE_NAMES = {
     ResourceType.TOPIC: "Topic",
@@ -101,6 +104,11 @@ class AclIndex:
             del self._by_pattern[pattern]
             self._count_prefix(acl, -1)
 
+    def holds(self, acl: Acl) -> bool:
+        """Whether it is there."""
+        pattern = acl.resource_type, acl.pattern_type, acl.resource_name
+        return acl in self._by_pattern.get(pattern, {}).get(acl.principal, ())
+
     def _count_prefix(self, acl: Acl, more: int) -> None:
         if acl.pattern_type != PREFIXED:
             return
@@ -138,7 +146,7 @@ LONGEST_REMEMBERED = 249
 class StandardAuthorizer:
     """Decides by the ACLs that it was told of (`follow`), and by the settings."""
 
-    __slots__ = ("_acls", "_allowed", "_by_type", "_without_acl", "super_users")
+    __slots__ = ("_acls", "_allowed", "_by_type", "_without_acl", "heard", "super_users")
 
     allows_everything = False
 
@@ -149,6 +157,12 @@ class StandardAuthorizer:
         self._acls = AclIndex()
         self._allowed: set[tuple[Principal, str, int, int, str]] = set()
         self._by_type: dict[tuple[Principal, str, int, int], bool] = {}
+        self.heard: Heard | None = None
+        """Whoever wants to hear of each denial that is logged, whether the log takes it or not."""
+
+    def holds(self, acl: Acl) -> bool:
+        """Whether it is decided by this one, among others."""
+        return self._acls.holds(acl)
 
     async def follow(self, kept: KeptRecords) -> None:
         """The ACLs may have changed. Those that were known hold until all are there."""
@@ -194,6 +208,8 @@ class StandardAuthorizer:
             if len(self._allowed) >= MOST_REMEMBERED:
                 self._allowed.clear()
             self._allowed.add(asked)
+        if not is_allowed and log_denied and self.heard is not None:
+            self.heard(context, operation, resource_type, name, rule)
         if audit.isEnabledFor(logging.DEBUG if is_allowed else logging.INFO) and (
             log_allowed if is_allowed else log_denied
         ):

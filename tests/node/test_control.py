@@ -56,8 +56,8 @@ def test_a_question_that_there_is_not_is_told_with_those_that_there_are() -> Non
     answer = Asked().ask(ask="leaders")
     assert answer["id"] == 7
     assert answer["error"] == (
-        "there is no question 'leaders'; there are brokers, coordinator, cut, elect, out_of_sync, partition, reassign, "
-        "stop"
+        "there is no question 'leaders'; there are acls, acls_in_force, add_users, alter_acls, brokers, coordinator, "
+        "cut, denials, elect, out_of_sync, partition, reassign, renew_certificates, stop, users_known"
     )
 
 

@@ -271,3 +271,60 @@ def test_a_cluster_is_a_tests_own_and_its_parameter_says_what_it_is(session: pyt
             "*KafkaServer id=2* started*",
         ]
     )
+
+
+def test_a_mark_says_what_a_broker_and_a_cluster_are_and_those_that_say_the_same_share_one(
+    session: pytest.Pytester,
+) -> None:
+    session.makeconftest("")
+    session.makepyfile(
+        """
+        import pytest
+
+        pids = {}
+        secured = pytest.mark.kafka(security="sasl_plaintext", users={"alice": "secret"})
+
+        @secured
+        def test_one(kafka_broker):
+            pids[1] = kafka_broker.pid
+            assert kafka_broker.client_config("alice")["sasl.password"] == "secret"
+            kafka_broker.allow("alice", "write", topic="orders")
+
+        @secured
+        def test_two(kafka_broker):
+            assert kafka_broker.pid == pids[1]
+
+        def test_plain(kafka_broker):
+            assert kafka_broker.client_config()["security.protocol"] == "PLAINTEXT"
+
+        @pytest.mark.kafka
+        def test_tag(kafka_broker):
+            assert kafka_broker.client_config()["security.protocol"] == "PLAINTEXT"
+
+        @pytest.mark.kafka(security="plaintext", config={"num.partitions": 3})
+        class TestFresh:
+            def test_fresh(self, fresh_kafka_broker):
+                assert fresh_kafka_broker.pid not in pids.values()
+                assert fresh_kafka_broker.denials == []
+
+        @pytest.mark.kafka(security="sasl_plaintext", users=["bob"], brokers=1)
+        def test_cluster(barnabas_cluster):
+            assert len(barnabas_cluster) == 1
+            assert barnabas_cluster.client_config("bob")["sasl.username"] == "bob"
+        """
+    )
+    result = session.runpytest_subprocess(*PLUGIN, "-p", "no:randomly", "--strict-markers", "-v")
+    result.assert_outcomes(passed=6)
+    result.stdout.fnmatch_lines(["*::test_one[[]sasl_plaintext] PASSED*", "*::test_tag PASSED*"])
+
+
+@pytest.mark.parametrize("fixture", ["kafka_broker", "fresh_kafka_broker", "barnabas_cluster"])
+def test_what_a_mark_cannot_say_is_an_error_that_names_what_it_can(
+    session: pytest.Pytester, fixture: str
+) -> None:
+    session.makepyfile(
+        f"import pytest\n@pytest.mark.kafka('sasl_ssl', user='alice')\ndef test_it({fixture}): pass"
+    )
+    result = session.runpytest_subprocess(*PLUGIN)
+    told = "*the mark kafka takes *security, users, each by its name, and not 'sasl_ssl', user*"
+    result.stdout.fnmatch_lines([told])

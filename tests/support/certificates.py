@@ -66,7 +66,15 @@ class Authority(Certificates):
         openssl(*new, "-days", str(FAR_OFF_DAYS), "-keyout", self._key, "-out", self.certificate)
         self.sign("server", "/CN=localhost")
 
-    def sign(self, name: str, subject: str, *, is_expired: bool = False, password: str | None = None) -> Path:
+    def sign(
+        self,
+        name: str,
+        subject: str,
+        *,
+        is_expired: bool = False,
+        password: str | None = None,
+        names: str = "DNS:localhost,IP:127.0.0.1",
+    ) -> Path:
         """The file with its key and chain. A name is signed once."""
         key, request, certificate, whole = (
             self.folder / f"{name}.{ending}" for ending in ("key", "csr", "crt", "pem")
@@ -77,7 +85,7 @@ class Authority(Certificates):
             openssl("pkcs8", "-topk8", "-in", key, "-out", f"{key}8", "-passout", f"pass:{password}")
             key.write_text(Path(f"{key}8").read_text())
         extensions = self.folder / "extensions"
-        extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        extensions.write_text(f"subjectAltName={names}\n")
         by = ("x509", "-req", "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial")
         days = ("-days", "-1" if is_expired else str(FAR_OFF_DAYS))
         openssl(*by, *days, "-in", request, "-out", certificate, "-extfile", extensions)
@@ -90,6 +98,7 @@ def _make() -> None:
     known.sign("alice", "/C=DE/O=Ex, Ltd/OU=Sales/CN=alice")
     known.sign("bob", "/CN=bob", is_expired=True)
     known.sign("locked", "/CN=localhost", password="open sesame")
+    known.sign("narrow", "/CN=localhost", names="DNS:localhost")
     Authority(KEPT / "stranger", "Another CA").sign("alice", "/C=DE/O=Ex, Ltd/OU=Sales/CN=alice")
     for file in [
         *KEPT.rglob("*.csr"),

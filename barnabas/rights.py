@@ -1,0 +1,415 @@
+"""Who may do what: rules by the words of a test, as ACLs of Kafka's, and what was denied, in the same words."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from barnabas.child import BrokerError, QuestionRefusedError
+
+Acl: TypeAlias = tuple[int, str, int, str, str, int, int]
+"""Type of resource, its name, type of pattern, principal, host, operation, permission: Kafka's codes."""
+
+ANY = 1
+LITERAL, PREFIXED = 3, 4
+DENY, ALLOW = 2, 3
+
+RESOURCES = {"topic": 2, "group": 3, "cluster": 4, "transactional_id": 5, "delegation_token": 6, "user": 7}
+CLUSTER_NAME = "kafka-cluster"
+
+OPERATIONS = {
+    "all": 2,
+    "read": 3,
+    "write": 4,
+    "create": 5,
+    "delete": 6,
+    "alter": 7,
+    "describe": 8,
+    "cluster_action": 9,
+    "describe_configs": 10,
+    "alter_configs": 11,
+    "idempotent_write": 12,
+    "create_tokens": 13,
+    "describe_tokens": 14,
+    "two_phase_commit": 15,
+}
+
+SUPPORTED = {
+    "topic": (
+        "read",
+        "write",
+        "create",
+        "describe",
+        "delete",
+        "alter",
+        "describe_configs",
+        "alter_configs",
+    ),
+    "group": ("read", "describe", "delete", "describe_configs", "alter_configs"),
+    "cluster": (
+        "create",
+        "cluster_action",
+        "describe_configs",
+        "alter_configs",
+        "idempotent_write",
+        "alter",
+        "describe",
+    ),
+    "transactional_id": ("describe", "write", "two_phase_commit"),
+}
+"""What can be done to which (Kafka: `AclEntry.supportedOperations`), beside `all`."""
+
+TOGETHER: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "produce": {
+        "topic": ("write", "describe", "create"),
+        "transactional_id": ("write", "describe"),
+    },
+    "consume": {"topic": ("read", "describe"), "group": ("read",)},
+}
+"""Words for several operations, as kafka-acls has `--producer` and `--consumer`."""
+
+Names: TypeAlias = str | Iterable[str] | None
+
+
+class Asked(Protocol):
+    """A node."""
+
+    def ask(self, question: Mapping[str, object]) -> Any:
+        """Raises QuestionRefusedError, BrokerError."""
+        ...
+
+
+# --- From words to ACLs -------------------------------------------------------------------------------------
+
+
+def principal_of(user: str) -> str:
+    """`alice` is `User:alice`, and `*` everybody."""
+    if not isinstance(user, str) or not user:
+        raise ValueError(f"{user!r} is no user")
+    return user if user.startswith("User:") else f"User:{user}"
+
+
+def _resources(given: Mapping[str, Names | bool]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for kind, names in given.items():
+        if names is None or names is False:
+            continue
+        if kind == "cluster":
+            if names is not True:
+                raise ValueError(
+                    f"cluster={names!r}: there is one cluster, and cluster=True says that it is meant"
+                )
+            found[kind] = [CLUSTER_NAME]
+            continue
+        each = [names] if isinstance(names, str) else list(names) if isinstance(names, Iterable) else [""]
+        if not each or not all(isinstance(name, str) and name for name in each):
+            raise ValueError(f"{kind}={names!r}: a name is wanted, or several; '*' stands for all")
+        found[kind] = each
+    return found
+
+
+def _operations(operation: str, kind: str) -> Sequence[str]:
+    """Of this kind of resource, none where the word has nothing to do with it. Raises ValueError."""
+    word = operation.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(operation, str) else ""
+    if word in TOGETHER:
+        return TOGETHER[word].get(kind, ())
+    # WriteTxn… as Kafka's tools write them: ClusterAction, IdempotentWrite
+    squeezed = {name.replace("_", ""): name for name in OPERATIONS}
+    word = squeezed.get(word.replace("_", ""), word)
+    if word not in OPERATIONS:
+        raise ValueError(
+            f"there is no operation {operation!r}: there are {', '.join(OPERATIONS)}, and for several at once "
+            f"{' and '.join(TOGETHER)}"
+        )
+    if word != "all" and word not in SUPPORTED[kind]:
+        raise ValueError(
+            f"{word} isn't an operation on a {kind}: those are {', '.join(SUPPORTED[kind])}, and all"
+        )
+    return (word,)
+
+
+def acls(
+    user: str,
+    operation: str,
+    permission: int,
+    given: Mapping[str, Names | bool],
+    *,
+    prefix: bool = False,
+    host: str = "*",
+) -> list[Acl]:
+    """Raises ValueError for what makes no sense."""
+    resources = _resources(given)
+    if not resources:
+        if operation not in ("all", *TOGETHER):
+            _operations(operation, "topic" if operation in SUPPORTED["topic"] else "cluster")
+            raise ValueError(
+                f"{operation} of what? topic=..., group=..., transactional_id=... or cluster=True; topic='*' is every "
+                "topic"
+            )
+        kinds = SUPPORTED if operation == "all" else TOGETHER[operation]
+        resources = {kind: [CLUSTER_NAME if kind == "cluster" else "*"] for kind in kinds}
+    if prefix and "cluster" in resources:
+        raise ValueError(
+            "the cluster's name has no prefix: prefix=True is for topics, groups and transactional ids"
+        )
+    if not isinstance(host, str) or not host:
+        raise ValueError(f"host={host!r}: an address, a range such as 10.0.0.0/8, or '*'")
+    pattern = PREFIXED if prefix else LITERAL
+    made: list[Acl] = []
+    for kind, names in resources.items():
+        operations = _operations(operation, kind)
+        if not operations:
+            raise ValueError(f"to {operation} has nothing to do with a {kind}: {_wanted_by(operation)}")
+        made += [
+            (RESOURCES[kind], name, pattern, principal_of(user), host, OPERATIONS[each], permission)
+            for name in names
+            for each in operations
+        ]
+    return made
+
+
+def _wanted_by(operation: str) -> str:
+    return "it is about " + " and ".join(f"{kind}=..." for kind in TOGETHER[operation])
+
+
+# --- And back -----------------------------------------------------------------------------------------------
+
+_RESOURCE_NAMES = {code: name for name, code in RESOURCES.items()}
+_OPERATION_NAMES = {code: name for name, code in OPERATIONS.items()}
+
+
+def _where(resource: str, name: str, pattern: int) -> str:
+    if resource == "cluster":
+        return "cluster=True"
+    return f"{resource}={_quoted(name)}{', prefix=True' if pattern == PREFIXED else ''}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' if text.isprintable() else repr(text)
+
+
+def rule_text(acl: Acl, *, verb: str | None = None) -> str:
+    """As the call that makes it, or undoes it by another `verb`."""
+    kind, name, pattern, principal, host, operation, permission = acl
+    said = verb or ("allow" if permission == ALLOW else "deny")
+    user, word = _quoted(principal.removeprefix("User:")), _quoted(_OPERATION_NAMES[operation])
+    at = "" if host == "*" else f", host={_quoted(host)}"
+    return f"{said}({user}, {word}, {_where(_RESOURCE_NAMES[kind], name, pattern)}{at})"
+
+
+def kafka_acls_text(acl: Acl, bootstrap: str, *, undo: bool = False) -> str:
+    """The command that makes it, or removes it."""
+    kind, name, pattern, principal, host, operation, permission = acl
+    said = "allow" if permission == ALLOW else "deny"
+    words = ["kafka-acls.sh", "--bootstrap-server", bootstrap, "--command-config", "admin.properties"]
+    words += ["--remove", "--force"] if undo else ["--add"]
+    words += [f"--{said}-principal", principal]
+    if host != "*":
+        words += [f"--{said}-host", host]
+    camel = "".join(part.capitalize() for part in _OPERATION_NAMES[operation].split("_"))
+    words += ["--operation", camel]
+    flag = {"user": "user-principal"}.get(_RESOURCE_NAMES[kind], _RESOURCE_NAMES[kind].replace("_", "-"))
+    words += [f"--{flag}"] if flag == "cluster" else [f"--{flag}", name]
+    if pattern == PREFIXED:
+        words += ["--resource-pattern-type", "prefixed"]
+    return shlex.join(words)
+
+
+class Denial(NamedTuple):
+    """What a broker has denied. `str()` explains it.
+
+    - `request`: the API, as `Produce`; `operation`, `resource_type`, `resource`: as `write`, `topic`, `orders`.
+    - `principal`: who, as `User:alice`; `host`: the address it came from; `listener`: where it came in.
+    - `rule`: in Kafka's words; `acl` where an ACL that denies is it: without one nothing allows it.
+    - `time_ms`: when, by the node's clock; `node`: at which node, where there are several.
+    - `bootstrap`: where the command connects to.
+    """
+
+    request: str
+    principal: str
+    host: str
+    listener: str
+    operation: str
+    resource_type: str
+    resource: str
+    rule: str
+    acl: Acl | None
+    time_ms: int
+    node: str
+    bootstrap: str
+
+    @property
+    def _wanted(self) -> Acl:
+        return (
+            RESOURCES[self.resource_type],
+            self.resource,
+            LITERAL,
+            self.principal,
+            "*",
+            OPERATIONS[self.operation],
+            ALLOW,
+        )
+
+    @property
+    def line(self) -> str:
+        """Of a test, behind the name of its broker, that lets it through."""
+        if self.acl is not None:
+            return rule_text(self.acl, verb="revoke")
+        if self.resource_type in SUPPORTED:
+            return rule_text(self._wanted)
+        return ""
+
+    @property
+    def command(self) -> str:
+        """Of Kafka's tool, that lets it through; `admin.properties` says how an administrator signs in."""
+        if self.acl is not None:
+            return kafka_acls_text(self.acl, self.bootstrap, undo=True)
+        return kafka_acls_text(self._wanted, self.bootstrap)
+
+    def __str__(self) -> str:
+        what = "the cluster" if self.resource_type == "cluster" else f"{self.resource_type} {self.resource!r}"
+        at = f" at {self.node}" if self.node else ""
+        why = (
+            "no rule allows it (DefaultDeny)"
+            if self.acl is None
+            else f"a rule denies it, which goes before all that allow: {rule_text(self.acl)}"
+        )
+        ways = [f"  broker.{self.line}"] if self.line else []
+        return "\n".join(
+            (
+                f"{self.request} of {self.principal} from {self.host} was denied{at}: it needs "
+                f"{self.operation.upper()} on {what}, and {why}.",
+                "It is let through by" if self.acl is None else "It is no longer denied with",
+                *ways,
+                f"  {self.command}",
+            )
+        )
+
+
+# --- What is asked of the nodes -----------------------------------------------------------------------------
+
+POLL_S = 0.005
+IN_FORCE_TIMEOUT_S = 30.0
+
+
+class Rights:
+    """Of a broker, or a cluster."""
+
+    def __init__(self, decider: Callable[[], Asked], followers: Callable[[], Sequence[Asked]]) -> None:
+        """`decider` is the node that decides on the metadata, `followers` are those that rules have to be known by when
+        a call returns."""
+        self._decider = decider
+        self._followers = followers
+
+    def allow(self, acls: Sequence[Acl]) -> None:
+        """Or deny, as they say. Raises ValueError where the controller refuses one."""
+        for some in _some(acls):
+            self._alter({"create": some})
+        self._wait(present=acls)
+
+    def revoke(self, acls: Sequence[Acl], *, hosts: bool, kinds: Sequence[int] = ()) -> None:
+        """Take back what allows and what denies. `hosts`: only of the ACLs' hosts; `kinds`: instead of names whatever
+        is of these types. Raises LookupError where there is nothing to take back."""
+        principal = acls[0][3]
+        filters: list[Sequence[object]]
+        if kinds:
+            filters = [(kind, None, ANY, principal, None, ANY, ANY) for kind in kinds]
+        else:
+            filters = [
+                (
+                    kind,
+                    name,
+                    pattern,
+                    who,
+                    host if hosts else None,
+                    ANY if each == OPERATIONS["all"] else each,
+                    ANY,
+                )
+                for kind, name, pattern, who, host, each, _ in acls
+            ]
+        removed = [each for some in _some(filters) for each in self._alter({"delete": some})]
+        if not removed:
+            raise LookupError(self._nothing_to_revoke(principal))
+        self._wait(absent=removed)
+
+    def _alter(self, wanted: Mapping[str, object]) -> Any:
+        try:
+            return self._decider().ask({"ask": "alter_acls", **wanted})
+        except QuestionRefusedError as refusal:
+            raise ValueError(str(refusal)) from None
+
+    def _nothing_to_revoke(self, principal: str) -> str:
+        known = self.of(principal)
+        if not known:
+            return f"{principal} has no rule that could be taken back"
+        ruled = ", ".join(map(rule_text, known))
+        return (
+            f"no rule of {principal} says just that, so that there is nothing to take back; its rules are {ruled}. "
+            "deny(...) goes before what they allow"
+        )
+
+    def of(self, principal: str) -> list[Acl]:
+        """The rules of a principal."""
+        return [tuple(each) for each in self._decider().ask({"ask": "acls", "principal": principal})]
+
+    def add_users(self, passwords: Mapping[str, str]) -> None:
+        """Who can sign in by SCRAM from then on."""
+        for some in _some([*passwords]):
+            self._decider().ask({"ask": "add_users", "users": {name: passwords[name] for name in some}})
+            self._until({"ask": "users_known", "users": some})
+
+    def _wait(self, *, present: Sequence[Acl] = (), absent: Sequence[Acl] = ()) -> None:
+        for some in _some(present):
+            self._until({"ask": "acls_in_force", "present": some})
+        for some in _some(absent):
+            self._until({"ask": "acls_in_force", "absent": some})
+
+    def _until(self, question: Mapping[str, object]) -> None:
+        """All know it."""
+        deadline_s = time.monotonic() + IN_FORCE_TIMEOUT_S
+        for node in self._followers():
+            while not node.ask(question):
+                if time.monotonic() > deadline_s:
+                    raise BrokerError(f"{node} hasn't heard of it within {IN_FORCE_TIMEOUT_S:g} s")
+                time.sleep(POLL_S)
+
+
+_T = TypeVar("_T")
+
+AT_A_TIME = 100
+"""ACLs or users: a question has a bound."""
+
+
+def _some(items: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    for begin in range(0, len(items), AT_A_TIME):
+        yield items[begin : begin + AT_A_TIME]
+
+
+def denials(nodes: Iterable[tuple[str, Asked]], bootstrap: str) -> list[Denial]:
+    """What the nodes have denied, each with its name, as far as they know it still: the oldest first."""
+    found = []
+    for name, node in nodes:
+        number = 0
+        while some := node.ask({"ask": "denials", "behind": number}):
+            number = some[-1]["number"]
+            found += [_denial(each, name, bootstrap) for each in some]
+    return sorted(found, key=lambda each: each.time_ms)
+
+
+def _denial(told: Mapping[str, Any], node: str, bootstrap: str) -> Denial:
+    return Denial(
+        told["request"],
+        told["principal"],
+        told["host"],
+        told["listener"],
+        told["operation"].lower(),
+        told["resource_type"].lower(),
+        told["resource"],
+        told["rule"],
+        None if told["acl"] is None else tuple(told["acl"]),
+        told["time_ms"],
+        node,
+        bootstrap,
+    )

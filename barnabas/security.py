@@ -1,0 +1,280 @@
+"""Security of a test's broker in one line: who may sign in, by which listener, and what a client takes for that."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from barnabas.certificates import Certificates, kept_certificates
+from barnabas.client_configs import LIBRARIES, Access
+
+PROTOCOLS = {
+    "plaintext": "PLAINTEXT",
+    "ssl": "SSL",
+    "sasl_plaintext": "SASL_PLAINTEXT",
+    "sasl_ssl": "SASL_SSL",
+}
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+ADMIN = "barnabas-admin"
+"""Who may do everything, by a password that is drawn for each broker."""
+
+NODE = "barnabas-node"
+"""As whom the nodes of a cluster sign in at each other."""
+
+_AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}
+
+SET_BY_SECURITY = frozenset(
+    (
+        "advertised.listeners",
+        "authorizer.class.name",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "sasl.enabled.mechanisms",
+        "sasl.mechanism.controller.protocol",
+        "sasl.mechanism.inter.broker.protocol",
+        "security.inter.broker.protocol",
+        "super.users",
+    )
+)
+
+WRONGS = {
+    "password": "another password",
+    "ca": "it trusts another authority, and not the broker's",
+    "expired_certificate": "its own certificate, which has run out",
+    "foreign_certificate": "its own certificate, which an authority has signed that the broker doesn't trust",
+    "no_certificate": "none of its own",
+}
+"""What a client config may have wrong."""
+
+_USER = re.compile(r"[A-Za-z0-9._@-]{1,64}")
+_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def protocol_of(security: str) -> str:
+    """Kafka's name. Raises ValueError."""
+    known = PROTOCOLS.get(security.lower()) if isinstance(security, str) else None
+    if known is None:
+        raise ValueError(f"security={security!r}: it can be {', '.join(PROTOCOLS)}")
+    return known
+
+
+class Security:
+    """Of a broker or a cluster, over all of its starts."""
+
+    def __init__(
+        self, security: str, users: Mapping[str, str] | Iterable[str] | None, hosts: Sequence[str]
+    ) -> None:
+        """`hosts` are those that clients may know the brokers by. Raises ValueError, and RuntimeError where a
+        certificate has to be made, and the extra isn't there."""
+        self.protocol = protocol_of(security)
+        self.signs_in = self.protocol.startswith("SASL_")
+        self.is_encrypted = self.protocol.endswith("SSL")
+        self.users = self._users_of(users)
+        self._admin_password = secrets.token_urlsafe(24)
+        self._node_password = secrets.token_urlsafe(24)
+        self._hosts = [host for host in hosts if host not in ("", "0.0.0.0", "::")]  # noqa: S104 - told apart
+        self._certificates: Certificates | None = None
+        if self.is_encrypted:
+            self.certificates.server(self._hosts)
+
+    def _users_of(self, users: Mapping[str, str] | Iterable[str] | None) -> dict[str, str]:
+        """Their passwords. Who has none gets one."""
+        if users is None:
+            return {}
+        if isinstance(users, str):
+            raise TypeError(f'users={users!r}: a dict of passwords by name, such as {{"alice": "secret"}}')
+        given = (
+            dict(users) if isinstance(users, Mapping) else {user: secrets.token_urlsafe(12) for user in users}
+        )
+        if given and self.protocol == "PLAINTEXT":
+            raise ValueError(
+                'security="plaintext" knows no users: everybody is ANONYMOUS, whom broker.allow("ANONYMOUS", ...) '
+                "allows something"
+            )
+        for user, password in given.items():
+            if not isinstance(user, str) or not _USER.fullmatch(user):
+                raise ValueError(
+                    f"{user!r}: a user's name has letters of ASCII, digits and . _ @ - (64 at most)"
+                )
+            if user in (ADMIN, NODE):
+                raise ValueError(f"{user} is the broker's own")
+            if not isinstance(password, str) or not password or not password.isprintable():
+                raise ValueError(f"the password of {user} has to be a text without control characters")
+        return given
+
+    @property
+    def certificates(self) -> Certificates:
+        """Those of its brokers and users."""
+        if self._certificates is None:
+            self._certificates = kept_certificates()
+        return self._certificates
+
+    # --- the broker's side ----------------------------------------------------------------------------------
+
+    def settings(self, data: Path) -> dict[str, str]:
+        """Of a broker with this folder, for the listener that clients connect to, which is named as its protocol."""
+        listener = f"listener.name.{self.protocol.lower()}"
+        told = {**_AUTHORIZER, "super.users": f"User:{ADMIN}"}
+        if self.signs_in:
+            told |= self._sign_in_settings(listener)
+        if self.is_encrypted:
+            file = self.key_file(data)
+            told |= {
+                f"{listener}.ssl.keystore.type": "PEM",
+                f"{listener}.ssl.keystore.location": str(file),
+                f"{listener}.ssl.truststore.type": "PEM",
+                f"{listener}.ssl.truststore.location": str(self.certificates.authority),
+            }
+            if not self.signs_in:
+                told[f"{listener}.ssl.client.auth"] = "required"
+                told[f"{listener}.ssl.principal.mapping.rules"] = "RULE:^CN=([^,]+).*$/$1/,DEFAULT"
+        return told
+
+    def settings_between_nodes(self, *listeners: str) -> dict[str, str]:
+        """Of a node of a cluster, for the listeners that nodes connect to, where they sign in."""
+        told = {
+            **_AUTHORIZER,
+            "super.users": f"User:{ADMIN};User:{NODE}",
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+        }
+        password = _quoted(self._node_password)
+        for each in listeners:
+            told[f"listener.name.{each.lower()}.plain.sasl.jaas.config"] = (
+                f'{_PLAIN_MODULE} required username="{NODE}" password={password} user_{NODE}={password};'
+            )
+        return told
+
+    def _sign_in_settings(self, listener: str) -> dict[str, str]:
+        options = "".join(
+            f" user_{user}={_quoted(password)}"
+            for user, password in {ADMIN: self._admin_password, **self.users}.items()
+        )
+        return {
+            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            f"{listener}.plain.sasl.jaas.config": f"{_PLAIN_MODULE} required{options};",
+        }
+
+    def key_file(self, data: Path) -> Path:
+        """The broker's own key and certificate, beside what it stores: it can be given others while it runs."""
+        file = data / "server.pem"
+        if not _is_own(file, self.certificates.authority):
+            data.mkdir(parents=True, exist_ok=True)
+            content = self.certificates.server(self._hosts).read_bytes()
+            _write_key(file, content)
+        return file
+
+    def rotate(self, data: Path, *, expired: bool) -> None:
+        """Another key and certificate in its file. Raises ValueError where it has none."""
+        if not self.is_encrypted:
+            raise ValueError(f"a {self.protocol} listener has no certificate")
+        self.certificates.new_server(self.key_file(data), self._hosts, is_expired=expired)
+
+    def passwords(self) -> dict[str, str]:
+        """Of those who can sign in by SCRAM."""
+        return {ADMIN: self._admin_password, **self.users} if self.signs_in else {}
+
+    # --- a client's side ------------------------------------------------------------------------------------
+
+    def client_config(
+        self,
+        bootstrap: str,
+        user: str | None,
+        library: str,
+        mechanism: str | None,
+        wrong: str | None,
+    ) -> Any:
+        """Raises ValueError for what there is not."""
+        make = LIBRARIES.get(library)
+        if make is None:
+            raise ValueError(f"library={library!r}: it can be {', '.join(LIBRARIES)}")
+        return make(self._access(bootstrap, user, mechanism, wrong))
+
+    def _access(self, bootstrap: str, user: str | None, mechanism: str | None, wrong: str | None) -> Access:
+        if wrong is not None:
+            self._check_wrong(wrong)
+        name = ADMIN if user is None else user
+        passwords = {ADMIN: self._admin_password, **self.users}
+        if self.protocol == "PLAINTEXT":
+            if user not in (None, "ANONYMOUS"):
+                raise ValueError(f'at security="plaintext" there is no {user!r}: everybody is ANONYMOUS')
+        elif name not in passwords:
+            known = ", ".join(map(repr, self.users)) or "none"
+            raise ValueError(f"there is no user {name!r}; there are {known}, and without a name {ADMIN!r}")
+        access = Access(bootstrap, self.protocol)
+        if self.signs_in:
+            access.mechanism = self._mechanism(mechanism)
+            access.user, access.password = name, passwords[name]
+            if wrong == "password":
+                access.password += "-wrong"
+        elif mechanism is not None:
+            raise ValueError(f"mechanism={mechanism!r}: nobody signs in at a {self.protocol} listener")
+        if self.is_encrypted:
+            self._add_certificates(access, name, wrong)
+        return access
+
+    def _check_wrong(self, wrong: str) -> None:
+        if wrong not in WRONGS:
+            raise ValueError(f"wrong={wrong!r}: it can be {', '.join(WRONGS)}")
+        has_it = {"password": self.signs_in, "ca": self.is_encrypted}
+        if not has_it.get(wrong, self.protocol == "SSL"):
+            raise ValueError(f"wrong={wrong!r}: a client at a {self.protocol} listener has none of that")
+
+    @staticmethod
+    def _mechanism(mechanism: str | None) -> str:
+        known = MECHANISMS[0] if mechanism is None else mechanism.upper()
+        if known not in MECHANISMS:
+            raise ValueError(f"mechanism={mechanism!r}: it can be {', '.join(MECHANISMS)}")
+        return known
+
+    def _add_certificates(self, access: Access, user: str, wrong: str | None) -> None:
+        kept = self.certificates
+        access.ca = kept.authority
+        if wrong == "ca":
+            access.ca = kept_certificates(stranger=True).authority
+        if self.protocol != "SSL" or wrong == "no_certificate":
+            return
+        if wrong == "expired_certificate":
+            access.keys = kept.expired(user)
+        elif wrong == "foreign_certificate":
+            access.keys = kept_certificates(stranger=True).client(user)
+        else:
+            access.keys = kept.client(user)
+
+
+def _quoted(text: str) -> str:
+    """As a line of JAAS has it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """As a .properties file."""
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
+
+
+def _escaped(value: str) -> str:
+    text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+    return "\\" + text if text.startswith(" ") else text
+
+
+def _is_own(file: Path, authority: Path) -> bool:
+    """Whether it was signed by this authority, whose certificate is at its end."""
+    try:
+        return file.read_bytes().endswith(authority.read_bytes())
+    except OSError:
+        return False
+
+
+def _write_key(file: Path, content: bytes) -> None:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, stat.S_IRUSR | stat.S_IWUSR)
+    with open(descriptor, "wb") as written:
+        written.write(content)

@@ -1,0 +1,222 @@
+"""A broker, and a cluster, with rules: in force when the call returns, and what they deny is explained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import barnabas
+from barnabas.security import ADMIN, NODE
+from protocol.errors import Error
+from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.wire import Client
+
+ANYBODY = "ANONYMOUS"
+
+
+def described(bootstrap: str, topic: str = "orders") -> Error:
+    """What comes of asking for it."""
+    with Client.of(bootstrap) as client:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        return Error(client.ask(request, 8).topics[0].error_code)
+
+
+DENIED, ALLOWED = Error.TOPIC_AUTHORIZATION_FAILED, Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.fixture(scope="module")
+def open_broker() -> Iterator[barnabas.Broker]:
+    """Where nobody signs in, and all have the rights of ANONYMOUS."""
+    with barnabas.Broker(security="plaintext") as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(open_broker: barnabas.Broker) -> Iterator[barnabas.Broker]:
+    yield open_broker
+    for user in (ANYBODY, "*"):
+        try:
+            open_broker.revoke(user)
+        except LookupError:
+            continue
+
+
+def test_nobody_may_do_anything_until_it_is_allowed_and_a_rule_holds_when_the_call_returns(
+    broker: barnabas.Broker,
+) -> None:
+    assert described(broker.bootstrap) is DENIED
+    broker.allow(ANYBODY, "describe", topic="orders")
+    assert described(broker.bootstrap) is ALLOWED
+    assert described(broker.bootstrap, "others") is DENIED
+    broker.deny("*", "describe", topic="ord", prefix=True)
+    assert described(broker.bootstrap) is DENIED
+    broker.revoke("*", "describe", topic="ord", prefix=True)
+    assert described(broker.bootstrap) is ALLOWED
+    broker.revoke(ANYBODY, "describe", topic="orders")
+    assert described(broker.bootstrap) is DENIED
+
+
+def test_all_is_taken_back_with_whatever_was_said(broker: barnabas.Broker) -> None:
+    broker.allow(ANYBODY, "all")
+    broker.allow(ANYBODY, "describe", topic=["orders", "others"], host="127.0.0.0/8")
+    broker.revoke(ANYBODY, "all", topic="*")
+    assert described(broker.bootstrap) is ALLOWED
+    broker.revoke(ANYBODY)
+    assert described(broker.bootstrap) is DENIED
+    with pytest.raises(LookupError, match="User:ANONYMOUS has no rule that could be taken back"):
+        broker.revoke(ANYBODY)
+
+
+def test_a_rule_of_a_host_alone_can_be_taken_back(broker: barnabas.Broker) -> None:
+    broker.allow(ANYBODY, "describe", topic="orders", host="127.0.0.1")
+    broker.allow(ANYBODY, "describe", topic="orders", host="10.0.0.1")
+    broker.revoke(ANYBODY, "describe", topic="orders", host="127.0.0.1")
+    assert described(broker.bootstrap) is DENIED
+    broker.revoke(ANYBODY, "describe", topic="orders")
+    with pytest.raises(LookupError):
+        broker.revoke(ANYBODY)
+
+
+def test_what_cannot_be_taken_back_is_told_with_the_rules_that_there_are(broker: barnabas.Broker) -> None:
+    broker.allow(ANYBODY, "all", topic="orders")
+    with pytest.raises(LookupError) as refused:
+        broker.revoke(ANYBODY, "write", topic="orders")
+    assert 'its rules are allow("ANONYMOUS", "all", topic="orders"). deny(...) goes before' in str(
+        refused.value
+    )
+
+
+def test_what_kafka_refuses_is_refused(broker: barnabas.Broker) -> None:
+    with pytest.raises(ValueError, match="CIDR"):
+        broker.allow(ANYBODY, "read", topic="orders", host="10.0.0.0/99")
+
+
+def test_more_rules_than_one_question_has_room_for_are_made(broker: barnabas.Broker) -> None:
+    names = [f"{'n' * 240}-{number}" for number in range(250)]
+    broker.allow(ANYBODY, "describe", topic=names)
+    assert described(broker.bootstrap, names[-1]) is ALLOWED
+    broker.revoke(ANYBODY, "describe", topic=names)
+    assert described(broker.bootstrap, names[0]) is DENIED
+
+
+def test_a_denial_is_explained_and_its_line_lets_it_through(broker: barnabas.Broker) -> None:
+    assert described(broker.bootstrap) is DENIED
+    denial = broker.denials[-1]
+    assert denial[:8] == (
+        "Metadata",
+        "User:ANONYMOUS",
+        "127.0.0.1",
+        "PLAINTEXT",
+        "describe",
+        "topic",
+        "orders",
+        "DefaultDeny",
+    )
+    assert broker.explain_denial() == str(denial)
+    eval(f"broker.{denial.line}", {"broker": broker})
+    assert described(broker.bootstrap) is ALLOWED
+    broker.deny("*", "all", topic="orders")
+    assert described(broker.bootstrap) is DENIED
+    eval(f"broker.{broker.denials[-1].line}", {"broker": broker})
+    assert described(broker.bootstrap) is ALLOWED
+
+
+def test_denials_are_kept_by_the_hundred(broker: barnabas.Broker) -> None:
+    with Client.of(broker.bootstrap) as client:
+        for number in range(150):
+            topics = [MetadataRequestTopic(name=f"{'ö' * 240}-{number}")]
+            client.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 8)
+    kept = broker.denials
+    assert [each.resource.rpartition("-")[2] for each in kept] == [str(each) for each in range(50, 150)]
+
+
+def test_where_nothing_decides_rules_are_refused() -> None:
+    with barnabas.Broker() as broker:
+        with pytest.raises(ValueError, match="no authorizer"):
+            broker.allow("alice", "all")
+        assert broker.client_config() == {
+            "bootstrap.servers": broker.bootstrap,
+            "security.protocol": "PLAINTEXT",
+        }
+
+
+def test_users_sign_in_again_after_a_crash_and_rules_hold(tmp_path: Path) -> None:
+    pytest.importorskip("confluent_kafka")
+    from confluent_kafka.admin import AdminClient
+
+    with barnabas.Broker(security="sasl_plaintext", users=["alice"], data=tmp_path / "data") as broker:
+        broker.allow("alice", "create", cluster=True)
+        config = broker.client_config("alice", mechanism="SCRAM-SHA-512")
+        broker.kill()
+        broker.start()
+        assert broker.client_config("alice", mechanism="scram-sha-512") == config
+        assert AdminClient({**config, "log_level": 0}).list_topics(timeout=60).brokers
+        password = config["sasl.password"]
+        arguments = Path(f"/proc/{broker.pid}/cmdline")
+        if arguments.exists():
+            assert password not in arguments.read_text()
+        assert password not in broker.log
+
+
+def test_the_nodes_of_a_cluster_follow_a_rule_when_the_call_returns() -> None:
+    with barnabas.Cluster(brokers=2, security="plaintext") as cluster:
+        for node in cluster:
+            assert described(node.bootstrap) is DENIED
+        cluster.allow(ANYBODY, "describe", topic="orders")
+        assert [described(node.bootstrap) for node in cluster] == [ALLOWED, ALLOWED]
+        cluster[2].revoke(ANYBODY, "describe", topic="orders")
+        assert [described(node.bootstrap) for node in cluster] == [DENIED, DENIED]
+        assert [each.node for each in cluster.denials] == ["broker 1", "broker 2"] * 2
+        assert "was denied at broker 2:" in cluster.explain_denial()
+        assert len(cluster[1].denials) == 2
+        # one that can't be told isn't waited for, and knows it once it can
+        cluster[2].isolate()
+        cluster.allow(ANYBODY, "describe", topic="orders")
+        assert described(cluster[1].bootstrap) is ALLOWED
+
+
+@pytest.mark.parametrize(
+    ("security", "users", "message"),
+    [
+        ("tls", None, "security='tls': it can be plaintext, ssl, sasl_plaintext, sasl_ssl"),
+        ("plaintext", {"alice": "x"}, "knows no users"),
+        ("sasl_plaintext", {"al ice": "x"}, "a user's name"),
+        ("sasl_plaintext", {"": "x"}, "a user's name"),
+        ("sasl_plaintext", {ADMIN: "x"}, "the broker's own"),
+        ("sasl_plaintext", {NODE: "x"}, "the broker's own"),
+        ("sasl_plaintext", {"alice": ""}, "the password of alice"),
+        ("sasl_plaintext", {"alice": "a\nb"}, "the password of alice"),
+        (None, {"alice": "x"}, "by security="),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_a_start(
+    security: str | None, users: dict[str, str] | None, message: str
+) -> None:
+    for kind in (barnabas.Broker, barnabas.Cluster):
+        with pytest.raises(ValueError, match=message):
+            kind(security=security, users=users)
+
+
+@pytest.mark.parametrize("name", ["listeners", "super.users", "authorizer.class.name"])
+def test_what_security_sets_is_set_by_it_alone(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}: security='sasl_plaintext' sets that itself"):
+        barnabas.Broker(security="sasl_plaintext", config={name: "x"})
+
+
+def test_a_client_config_that_there_is_not_is_refused_with_those_that_there_are() -> None:
+    with barnabas.Broker(security="sasl_plaintext", users={"alice": "secret"}) as broker:
+        for arguments, message in (
+            ({"user": "bob"}, "no user 'bob'; there are 'alice', and without a name 'barnabas-admin'"),
+            ({"library": "sarama"}, "library='sarama': it can be confluent-kafka, kafka-python"),
+            ({"mechanism": "GSSAPI"}, "it can be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+            ({"wrong": "everything"}, "it can be password, ca"),
+            ({"wrong": "ca"}, "a client at a SASL_PLAINTEXT listener has none of that"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                broker.client_config(**arguments)  # type: ignore[call-overload]
+        with pytest.raises(ValueError, match="no certificate"):
+            broker.rotate_certificates()
+    with pytest.raises(ValueError, match="isn't encrypted"):
+        barnabas.Broker().rotate_certificates()
