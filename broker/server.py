@@ -17,6 +17,7 @@ from broker.controller.controller import Controller
 from broker.controller.image import is_internal
 from broker.controller.partition_changes import OwnSettings, leader_and_isr_updates
 from broker.controller.replica_placer import StripedReplicaPlacer
+from broker.controller.token_expiry import TokenExpiry
 from broker.controller.topic_requests import TopicRequests
 from broker.coordination.coordinators import Coordinators
 from broker.coordination.hosted_shards import PartitionRuntime
@@ -143,6 +144,8 @@ class Server:
             self.controller, self.own_settings, opened.incarnation, self._controlled_shutdown(opened)
         )
         self.forwarding = self.cluster.forwarding
+        decides = opened.joined is None
+        self._expire_tokens = TokenExpiry(self.metadata, self.controller, self.clock) if decides else None
         self.log_dirs = opened.log_dirs
         self.placement = opened.placement
         self.topics = TopicRequests(
@@ -258,13 +261,17 @@ class Server:
             return None
         from broker.controller.scram_decisions import scram_credential
         from broker.network.sasl_gate import sasl_settings
+        from broker.security.delegation_tokens import TokenCredentials, token_settings
 
+        tokens = TokenCredentials(token_settings(self.config), self.chance.token_bytes)
         return sasl_settings(
             found,
             lambda code, name: scram_credential(self.metadata.image, code, name),
             partial(self.chance.token_hex, 16),
+            lambda code, token_id: tokens.find(self.metadata.image, code, token_id),
             failure_delay_ms=self.config.get_int("connection.failed.authentication.delay.ms"),
             max_receive_bytes=self.config.get_int("sasl.server.max.receive.size"),
+            now_ms=self.clock.now_ms,
         )
 
     def _make_upkeep(self, opened: Opened) -> None:
@@ -324,6 +331,7 @@ class Server:
             metadata_log=self.metadata.log,
             listeners=[*self.listeners.values(), *of_controller],
             to_wake=(self.cleaner.look, self.moves.go_on),
+            expire_tokens=self._expire_tokens,
         )
 
     def _alter_partition(
