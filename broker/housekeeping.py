@@ -92,8 +92,11 @@ class Upkeep(Periodic):
         snapshots: MetadataSnapshots,
         metadata_log: PartitionLog,
         listeners: Sequence[Listener],
+        expire_tokens: Callable[[], None] | None = None,
     ) -> None:
+        """`expire_tokens`: of the node that decides over delegation tokens."""
         super().__init__(scheduler)
+        self._expire_tokens = expire_tokens
         self._config = config
         self._clock = clock
         self._log_dirs = log_dirs
@@ -120,6 +123,11 @@ class Upkeep(Periodic):
         before_s = self._scheduler.time() - max_idle_ms / 1000
         for listener in self._listeners:
             listener.close_idle(before_s, max_idle_ms)
+
+    def _begin_expiring_tokens(self) -> None:
+        if self._expire_tokens is not None:
+            interval_ms = self._config.get_int("delegation.token.expiry.check.interval.ms")
+            self._every("delegation tokens", interval_ms, self._expire_tokens)
 
     def _begin_closing_idle(self) -> None:
         max_idle_ms = self._config.get_int("connections.max.idle.ms")
@@ -159,6 +167,7 @@ class Housekeeping(Upkeep):
         metadata_log: PartitionLog,
         listeners: Sequence[Listener],
         to_wake: Sequence[Callable[[], None]],
+        expire_tokens: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(
             config,
@@ -168,6 +177,7 @@ class Housekeeping(Upkeep):
             snapshots=snapshots,
             metadata_log=metadata_log,
             listeners=listeners,
+            expire_tokens=expire_tokens,
         )
         self._log_dir_failures = log_dir_failures
         self._partitions = partitions
@@ -209,6 +219,7 @@ class Housekeeping(Upkeep):
         self._every("deleted directories", DELETED_CHECK_MS, self._log_dirs.find_deleted)
         self._every("made up", MAKE_UP_MS, self.make_up)
         self._every("going on", GO_ON_MS, self.wake)
+        self._begin_expiring_tokens()
         self._begin_closing_idle()
 
     def _each_log(

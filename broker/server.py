@@ -17,6 +17,7 @@ from broker.controller.controller import Controller
 from broker.controller.image import is_internal
 from broker.controller.partition_changes import OwnSettings, leader_and_isr_updates
 from broker.controller.replica_placer import StripedReplicaPlacer
+from broker.controller.token_expiry import TokenExpiry
 from broker.controller.topic_requests import TopicRequests
 from broker.coordination.coordinators import Coordinators
 from broker.coordination.hosted_shards import PartitionRuntime
@@ -138,7 +139,9 @@ class Server:
         )
 
         self._make_metadata(opened)
-        self.listener_security = ListenerSecurity(config, self.metadata.image, self.chance, opened.encryption)
+        self.listener_security = ListenerSecurity(
+            config, self.metadata.image, self.chance, self.clock, opened.encryption
+        )
         self._make_partitions(opened)
         self._make_coordinators()
         self._make_upkeep(opened)
@@ -152,6 +155,8 @@ class Server:
             self.controller, self.own_settings, opened.incarnation, self._controlled_shutdown(opened)
         )
         self.forwarding = self.cluster.forwarding
+        decides = opened.joined is None
+        self._expire_tokens = TokenExpiry(self.metadata, self.controller, self.clock) if decides else None
         self.log_dirs = opened.log_dirs
         self.placement = opened.placement
         self.topics = TopicRequests(
@@ -314,6 +319,7 @@ class Server:
             metadata_log=self.metadata.log,
             listeners=[*self.listeners.values(), *of_controller],
             to_wake=(self.cleaner.look, self.moves.go_on),
+            expire_tokens=self._expire_tokens,
         )
 
     def _alter_partition(

@@ -125,6 +125,8 @@ ELR_NEEDS = _LEVELS["4.0-IV1"]
 """The metadata.version that the first level of eligible leader replicas needs; no other feature needs one."""
 SCRAM_NEEDS = _LEVELS["3.5-IV2"]
 """The metadata.version that knows credentials."""
+TOKENS_NEED = _LEVELS["3.6-IV2"]
+"""The metadata.version that knows delegation tokens."""
 
 
 def metadata_version_of(release: str) -> int:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
-    from broker.environment.scheduler import Chance
+    from broker.environment.scheduler import Chance, Clock
     from broker.network.sasl_gate import SaslSettings
     from broker.network.tls_gate import Encryption
 
@@ -25,12 +25,14 @@ class ListenerSecurity:
         config: BrokerConfig,
         image: ClusterImage,
         chance: Chance,
+        clock: Clock,
         encryption: Mapping[str, Encryption],
     ) -> None:
         """`encryption`: by the names of the listeners that are encrypted."""
         self._config = config
         self._image = image
         self._chance = chance
+        self._clock = clock
         self._encryption = encryption
 
     def of(self, listener_name: str) -> Security:
@@ -48,11 +50,15 @@ class ListenerSecurity:
             return None
         from broker.controller.scram_decisions import scram_credential
         from broker.network.sasl_gate import sasl_settings
+        from broker.security.delegation_tokens import TokenCredentials, token_settings
 
+        tokens = TokenCredentials(token_settings(self._config), self._chance.token_bytes)
         return sasl_settings(
             found,
             lambda code, name: scram_credential(self._image, code, name),
             partial(self._chance.token_hex, 16),
+            lambda code, token_id: tokens.find(self._image, code, token_id),
             failure_delay_ms=self._config.get_int("connection.failed.authentication.delay.ms"),
             max_receive_bytes=self._config.get_int("sasl.server.max.receive.size"),
+            now_ms=self._clock.now_ms,
         )

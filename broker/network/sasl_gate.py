@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.network.answers import Answer, CloseConnectionError, Requests
-from broker.security.authorizer import USER_TYPE, Principal
+from broker.security.authorizer import USER_TYPE, Principal, TokenPrincipal
 from broker.security.sasl import (
     PLAIN,
     SCRAM,
@@ -22,6 +22,7 @@ from broker.security.sasl import (
     SaslRefusal,
     ScramCredential,
     ScramMechanism,
+    TokenCredential,
 )
 from protocol.apis import API_VERSIONS_KEY, APIS, decode_request_header
 from protocol.errors import BrokenInvariantError, CodecError, Error
@@ -96,24 +97,29 @@ class SaslSettings(NamedTuple):
     max_reauth_ms: Mapping[str, int]
     failure_delay_ms: int
     max_receive_bytes: int
+    now_ms: Callable[[], int]
+    """By the clock that says when what a client has signed in by expires."""
 
 
 def sasl_settings(
     config: SaslConfig,
     find: Callable[[int, str], ScramCredential | None],
     nonce: Callable[[], str],
+    find_token: Callable[[int, str], TokenCredential | None],
     *,
     failure_delay_ms: int,
     max_receive_bytes: int,
+    now_ms: Callable[[], int],
 ) -> SaslSettings:
-    """`find` a user's credential for a mechanism of SCRAM's, by its code; `nonce` draws one."""
+    """`find` a user's credential for a mechanism of SCRAM's, by its code, `find_token` a delegation token's by its
+    id; `nonce` draws one."""
     make: dict[str, Callable[[], Mechanism]] = {}
     for name in config.mechanisms:
         if name == PLAIN:
             make[name] = partial(PlainMechanism, config.passwords)
         else:
-            make[name] = partial(ScramMechanism, SCRAM[name], find, nonce)
-    return SaslSettings(make, config.max_reauth_ms, failure_delay_ms, max_receive_bytes)
+            make[name] = partial(ScramMechanism, SCRAM[name], find, nonce, find_token)
+    return SaslSettings(make, config.max_reauth_ms, failure_delay_ms, max_receive_bytes, now_ms)
 
 
 class SaslAnswer(NamedTuple):
@@ -266,7 +272,8 @@ class SaslGate(Requests):
             answer = mechanism.evaluate(token)
             if not mechanism.is_complete:
                 return SaslAnswer(Error.NONE, "", answer)
-            principal = Principal(USER_TYPE, mechanism.user)
+            kind = TokenPrincipal if mechanism.by_token else Principal
+            principal = kind(USER_TYPE, mechanism.user)
             if self.state is SignIn.AGAIN and principal != connection.principal:
                 was, now = connection.principal, principal
                 raise SaslRefusal(
@@ -284,16 +291,21 @@ class SaslGate(Requests):
                 f"{self._mechanism_name}",
                 b"",
             )
-        return SaslAnswer(Error.NONE, "", answer, self._signed_in(connection, principal))
+        return SaslAnswer(
+            Error.NONE, "", answer, self._signed_in(connection, principal, mechanism.expires_ms)
+        )
 
-    def _signed_in(self, connection: Guarded, principal: Principal) -> int:
-        """For how long, in ms; 0 for ever."""
+    def _signed_in(self, connection: Guarded, principal: Principal, expires_ms: int | None) -> int:
+        """For how long, in ms; 0 for ever, or by what has expired already: such a client is served no more."""
         self._mechanism = None
         self.state = SignIn.DONE
         lifetime_ms = max(0, self._settings.max_reauth_ms.get(self._mechanism_name, 0))
-        if lifetime_ms:
-            self._expires_s = self.monotonic_s() + lifetime_ms / 1000
-        connection.signed_in(principal, self if lifetime_ms else self._requests)
+        ends = bool(lifetime_ms) or expires_ms is not None
+        if expires_ms is not None:
+            left_ms = max(0, expires_ms - self._settings.now_ms())
+            lifetime_ms = min(left_ms, lifetime_ms) if lifetime_ms else left_ms
+        self._expires_s = self.monotonic_s() + lifetime_ms / 1000 if ends else None
+        connection.signed_in(principal, self if ends else self._requests)
         return lifetime_ms
 
     # --- tokens without a header ----------------------------------------------------------------------------

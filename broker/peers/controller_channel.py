@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.network.answers import CloseConnectionError, ForwardedRequest
 from broker.network.context import RequestContext
 from broker.peers.peer import OnePeer, PeerReply, PeerSettings
-from broker.security.authorizer import Principal
+from broker.security.authorizer import ANONYMOUS, Principal, TokenPrincipal
 from protocol.apis import APIS, decode_request_header, encode_request_frame, response_body
 from protocol.errors import CodecError, Error, KafkaError, error_name, error_of, tell_each
 from protocol.messages.broker_to_controller import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
@@ -321,11 +321,12 @@ def principal_of(data: Bytes | None) -> Principal:
     if data is None or bytes(data[:2]) != _VERSION:
         raise CodecError("a principal of no version that is known")
     found = decode(DefaultPrincipalData, 0, bytes(data[2:]))
-    return Principal(found.type, found.name)
+    return (TokenPrincipal if found.token_authenticated else Principal)(found.type, found.name)
 
 
 # --- Where the controller can't be asked: the error, of each thing that the client asked for ----------------
 
+_CREATE_TOKEN = 38
 _ELECT_LEADERS = 43
 
 MakeAnswer = Callable[..., "Message"]
@@ -336,6 +337,9 @@ Shape = Callable[[Any, MakeAnswer, int], "Message"]
 def refusal(api_key: int, version: int, request: Message, error: Error) -> Message:
     """In the form that the API has for it."""
     answer = _SHAPES[api_key](request, APIS[api_key].response, int(error))
+    if api_key == _CREATE_TOKEN and version < 3:
+        answer.token_requester_principal_type = ""  # type: ignore[attr-defined]
+        answer.token_requester_principal_name = ""  # type: ignore[attr-defined]
     if api_key == _ELECT_LEADERS and not version:
         answer.error_code = 0  # type: ignore[attr-defined]  # it has none yet
     return answer
@@ -344,6 +348,20 @@ def refusal(api_key: int, version: int, request: Message, error: Error) -> Messa
 def _of_all(request: Any, response: MakeAnswer, error_code: int) -> Message:
     """One error for the whole."""
     return response(error_code=error_code)
+
+
+def _token_not_made(request: Any, response: MakeAnswer, error_code: int) -> Message:
+    """It names nobody (`CreateDelegationTokenRequest.getErrorResponse`)."""
+    return response(
+        error_code=error_code,
+        principal_type=ANONYMOUS.type,
+        principal_name=ANONYMOUS.name,
+        token_requester_principal_type=ANONYMOUS.type,
+        token_requester_principal_name=ANONYMOUS.name,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )
 
 
 def _of_each(entries: str, results: str, *named: str) -> Shape:
@@ -426,7 +444,7 @@ _SHAPES: dict[int, Shape] = {
     31: _of_each("filters", "filter_results"),
     33: _of_each("resources", "responses", "resource_type", "resource_name"),
     37: _of_each("topics", "results", "name"),
-    38: _of_all,
+    _CREATE_TOKEN: _token_not_made,
     39: _of_all,
     40: _of_all,
     _ELECT_LEADERS: _elected,
@@ -458,12 +476,9 @@ FORWARDING_TIMEOUT_MS = 60_000
 """From when it came (Kafka: `NodeToControllerChannelManagerImpl`, `retryTimeoutMs`)."""
 
 
-_PREPROCESSED = (33, 44)
-"""Of these APIs the broker that is asked does a part, and what is left goes to the controller: `Forwarding.ask`."""
-
-_REFUSED_HERE = (38, 39, 40)
-"""Delegation tokens: of a connection that nobody authenticates, as none is here, the broker asks the controller for
-none (`KafkaApis.allowTokenRequests`)."""
+_PREPROCESSED = (33, 38, 39, 40, 44)
+"""Of these APIs the broker that is asked does a part, and what is left goes to the controller: `Forwarding.ask`. Of
+delegation tokens (38 to 40) that is to see how the client has signed in (`KafkaApis.allowTokenRequests`)."""
 
 _SIZE_BYTES = _CORRELATION_ID_BYTES = _INT32_BYTES = 4
 
@@ -511,7 +526,7 @@ class Forwarding:
 
     def forwards(self, api_key: int) -> bool:
         """Whether requests of the API go to the controller as they came."""
-        return api_key in FORWARDED and api_key not in _PREPROCESSED and api_key not in _REFUSED_HERE
+        return api_key in FORWARDED and api_key not in _PREPROCESSED
 
     def forward(
         self, context: RequestContext, request: ForwardedRequest
@@ -634,5 +649,7 @@ def _decoded(context: RequestContext, request: Message, answer: ForwardedAnswer)
 
 def _encoded(principal: Principal) -> bytes:
     """As Kafka's `DefaultKafkaPrincipalBuilder` has it: its version, and the message."""
-    data = DefaultPrincipalData(type=principal.type, name=principal.name, token_authenticated=False)
+    data = DefaultPrincipalData(
+        type=principal.type, name=principal.name, token_authenticated=principal.token_authenticated
+    )
     return b"\0\0" + bytes(encode(data, 0))

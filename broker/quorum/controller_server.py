@@ -25,6 +25,7 @@ from broker.controller.registration import (
     feature_ranges,
 )
 from broker.controller.replica_placer import StripedReplicaPlacer
+from broker.controller.token_expiry import TokenExpiry
 from broker.controller.topic_requests import TopicRequests
 from broker.environment.scheduler import Watchdog
 from broker.handlers import CONTROLLER_HANDLERS
@@ -202,6 +203,7 @@ class ControllerUpkeep(Upkeep):
         self._every("metadata cleaning", METADATA_CLEANING_MS, self.clean_metadata)
         self._every("deleted directories", DELETED_CHECK_MS, self._log_dirs.find_deleted)
         self._every("made up", MAKE_UP_MS, self._make_up)
+        self._begin_expiring_tokens()
         self._begin_closing_idle()
 
     def _make_up(self) -> None:
@@ -256,7 +258,9 @@ class ControllerNode:
         )
         self.metadata = opened.metadata
         self.metadata.carry_out = partial(self.turns.carry_out, failed=self.stop_on_failure)
-        self.listener_security = ListenerSecurity(config, self.metadata.image, self.chance, opened.encryption)
+        self.listener_security = ListenerSecurity(
+            config, self.metadata.image, self.chance, self.clock, opened.encryption
+        )
         self.controller = Controller(self.metadata)
         self.topics = TopicRequests(
             self.controller, config, StripedReplicaPlacer(self.chance.randrange), self.chance.uuid
@@ -274,6 +278,7 @@ class ControllerNode:
             snapshots=self.metadata.snapshots,
             metadata_log=self.metadata.log,
             listeners=[*self.controller_server.listeners.values()],
+            expire_tokens=TokenExpiry(self.metadata, self.controller, self.clock),
         )
         self._watch(opened)
 

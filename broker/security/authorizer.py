@@ -27,6 +27,21 @@ class Principal(NamedTuple):
     def __str__(self) -> str:
         return f"{self.type}:{self.name}"
 
+    @property
+    def token_authenticated(self) -> bool:
+        """Whether it has signed in by a delegation token. It is the same principal all the same."""
+        return False
+
+
+class TokenPrincipal(Principal):
+    """The owner of a delegation token, by which it has signed in."""
+
+    __slots__ = ()
+
+    @property
+    def token_authenticated(self) -> bool:
+        return True
+
 
 ANONYMOUS = Principal(USER_TYPE, "ANONYMOUS")  # of a connection that says nothing of who is there
 

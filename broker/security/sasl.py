@@ -36,6 +36,10 @@ class Mechanism(Protocol):
     user: str
     """Who it is, once that is complete."""
     is_complete: bool
+    expires_ms: int | None
+    """Until when what it has signed in by is good (ms since 1970), where that has an end."""
+    by_token: bool
+    """Whether that is a delegation token."""
 
     def evaluate(self, token: bytes) -> bytes:
         """What is answered to the token. Raises SaslRefusal, InvalidCredentialsError: the conversation is over."""
@@ -44,6 +48,9 @@ class Mechanism(Protocol):
 
 class PlainMechanism:
     """One token, which has the password."""
+
+    expires_ms: int | None = None
+    by_token = False
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
@@ -83,6 +90,15 @@ class ScramCredential(NamedTuple):
     iterations: int
 
 
+class TokenCredential(NamedTuple):
+    """Of a delegation token: its owner's name, until when it is good (ms since 1970), and what is known of its
+    secret."""
+
+    owner: str
+    expires_ms: int
+    credential: ScramCredential
+
+
 _SASL_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
 _VALUE = r"[\x01-\x2b\x2d-\x7f]+"
 _PRINTABLE = r"[\x21-\x2b\x2d-\x7e]+"
@@ -97,23 +113,41 @@ _FINAL = re.compile(
 )
 _HASHES = {1: "sha256", 2: "sha512"}
 MIN_ITERATIONS = 4096
-_FOR_DELEGATED = ",tokenauth=true"
+_TOKEN_AUTH = "tokenauth"  # noqa: S105 - the name of an extension
+"""The extension of a client whose name is a token's id, and whose password its secret."""
+
+
+def _no_token(code: int, token_id: str) -> None:
+    return None
+
+
+def _is_of_token(extensions: str) -> bool:
+    """`,name=value,...`; of a name that comes twice the last one counts, and any case of true is true."""
+    told = dict(each.split("=", 1) for each in extensions.split(",") if each)
+    return told.get(_TOKEN_AUTH, "").lower() == "true"
 
 
 class ScramMechanism:
     """Two tokens: who it is, and the proof that it knows the password."""
 
     def __init__(
-        self, code: int, find: Callable[[int, str], ScramCredential | None], nonce: Callable[[], str]
+        self,
+        code: int,
+        find: Callable[[int, str], ScramCredential | None],
+        nonce: Callable[[], str],
+        find_token: Callable[[int, str], TokenCredential | None] = _no_token,
     ) -> None:
-        """`find` a user's credential for the mechanism of that code."""
+        """`find` a user's credential for the mechanism of that code, `find_token` a delegation token's by its id."""
         self._code = code
         self._find = find
+        self._find_token = find_token
         self._nonce = nonce
         self._credential: ScramCredential | None = None
         self._first = self._challenge = self._expected_nonce = ""
         self.user = ""
         self.is_complete = False
+        self.expires_ms: int | None = None
+        self.by_token = False
 
     def evaluate(self, token: bytes) -> bytes:
         """The challenge, and then the server's own proof."""
@@ -125,11 +159,18 @@ class ScramMechanism:
         if match is None:
             raise InvalidCredentialsError("the client's first message has no format of SCRAM")
         name = match["name"].replace("=2C", ",").replace("=3D", "=")
-        if _FOR_DELEGATED in match["extensions"]:
-            raise InvalidCredentialsError("delegation tokens aren't built")
-        credential = self._find(self._code, name)
-        if credential is None:
-            raise InvalidCredentialsError(f"there is no such credential of user {name!r}")
+        user, expires_ms = name, None
+        if _is_of_token(match["extensions"]):
+            token = self._find_token(self._code, name)
+            if token is None:
+                raise InvalidCredentialsError(f"there is no delegation token {name!r}")
+            user, expires_ms, credential = token
+            self.by_token = True
+        else:
+            found = self._find(self._code, name)
+            if found is None:
+                raise InvalidCredentialsError(f"there is no such credential of user {name!r}")
+            credential = found
         if match["acts_as"] not in (None, name):
             raise SaslRefusal(
                 "Authentication failed: Client requested an authorization id that is different from username"
@@ -138,7 +179,8 @@ class ScramMechanism:
             raise InvalidCredentialsError(
                 f"{credential.iterations} iterations are less than the minimum {MIN_ITERATIONS}"
             )
-        self.user = name
+        self.user = user
+        self.expires_ms = expires_ms
         self._credential = credential
         self._first = match["bare"]
         self._expected_nonce = match["nonce"] + self._nonce()

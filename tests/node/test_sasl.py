@@ -83,7 +83,7 @@ class Served:
 def _gate(keys: list[int]) -> SaslGate:
     from broker.network.sasl_gate import SaslSettings
 
-    return SaslGate(SaslSettings({}, {}, 0, 1), Served(keys), None)  # type: ignore[arg-type]
+    return SaslGate(SaslSettings({}, {}, 0, 1, lambda: 0), Served(keys), None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("state", SignIn)

@@ -116,7 +116,7 @@ def test_what_was_said_once_proves_nothing_in_another_conversation() -> None:
         (b"p=tls-unique,,n=user,r=x", "no format"),
         (b"n,,n=us=er,r=x", "no format"),
         (b"n,,n=user", "no format"),
-        (b"n,,n=user,r=x,tokenauth=true", "delegation tokens"),
+        (b"n,,n=user,r=x,tokenauth=true", "delegation token"),
         (b"n,,n=user,r=x\n", "no format"),
         (b"\xff", "no format"),
     ],
