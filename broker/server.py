@@ -282,6 +282,24 @@ class Server:
                 encryption=self.encryption,
             ),
         )
+        self._make_listeners(opened)
+        of_controller = () if self.controller_server is None else self.controller_server.listeners.values()
+        self.housekeeping = Housekeeping(
+            self.config,
+            self.clock,
+            self.scheduler,
+            log_dirs=self.log_dirs,
+            log_dir_failures=self.log_dir_failures,
+            partitions=self.partitions,
+            snapshots=self.metadata.snapshots,
+            metadata_log=self.metadata.log,
+            listeners=[*self.listeners.values(), *of_controller],
+            to_wake=(self.cleaner.look, self.moves.go_on),
+            expire_tokens=self._expire_tokens,
+        )
+
+    def _make_listeners(self, opened: Opened) -> None:
+        """What clients and other nodes ask, and where."""
         metadata, hosted = self.metadata, self.coordinators.hosted
         self.early_requests = EarlyRequests(self.node_id, metadata, self.partitions, hosted, self.scheduler)
         self.dispatcher = Dispatcher(
@@ -307,20 +325,6 @@ class Server:
         }
         self._make_controller_server(opened)
         self._watch(opened)
-        of_controller = () if self.controller_server is None else self.controller_server.listeners.values()
-        self.housekeeping = Housekeeping(
-            self.config,
-            self.clock,
-            self.scheduler,
-            log_dirs=self.log_dirs,
-            log_dir_failures=self.log_dir_failures,
-            partitions=self.partitions,
-            snapshots=self.metadata.snapshots,
-            metadata_log=self.metadata.log,
-            listeners=[*self.listeners.values(), *of_controller],
-            to_wake=(self.cleaner.look, self.moves.go_on),
-            expire_tokens=self._expire_tokens,
-        )
 
     def _alter_partition(
         self,
