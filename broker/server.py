@@ -25,7 +25,7 @@ from broker.disks.failures import LogDirFailures
 from broker.disks.moves import LogDirMoves, ReplicaDirectories
 from broker.early_requests import EarlyRequests
 from broker.environment.scheduler import LoopTimers, Watchdog
-from broker.handlers import HANDLERS
+from broker.handlers import HANDLERS, TELEMETRY_HANDLERS
 from broker.housekeeping import Housekeeping
 from broker.metadata_publisher import BrokerMetadataPublisher, MetadataSubscribers
 from broker.network.dispatch import Dispatcher
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.fault_handler import FaultHandler
+    from broker.metrics.client_telemetry import ClientTelemetry
     from broker.metrics.metrics_listener import MetricsListener
     from broker.metrics.request_metrics import RequestMetrics
     from broker.network.connection_limits import ConnectionLimits
@@ -103,7 +104,9 @@ class Server:
     goes the other way, as a change of the metadata and a failed directory, has callbacks, set before anything starts.
     """
 
-    handlers = HANDLERS
+    handlers: Mapping[int, str] = HANDLERS
+    telemetry: ClientTelemetry
+    """Only where there is a listener for metrics: no other node serves what asks for it."""
 
     def __init__(self, opened: Opened) -> None:
         config, environment = opened.config, opened.environment
@@ -301,6 +304,13 @@ class Server:
     def _make_listeners(self, opened: Opened) -> None:
         """What clients and other nodes ask, and where."""
         metadata, hosted = self.metadata, self.coordinators.hosted
+        if [*opened.metrics_endpoints]:
+            # Here, so that no start of a node that nobody watches waits for it.
+            from broker.metrics.client_telemetry import ClientTelemetry
+
+            max_bytes = self.config.get_int("telemetry.max.bytes")
+            self.telemetry = ClientTelemetry(metadata.image, max_bytes, self.clock.now_ms, self.chance)
+            self.handlers = {**HANDLERS, **TELEMETRY_HANDLERS}
         self.early_requests = EarlyRequests(self.node_id, metadata, self.partitions, hosted, self.scheduler)
         self.dispatcher = Dispatcher(
             self,
@@ -311,6 +321,7 @@ class Server:
             self.stop_on_failure,
             self.cluster.forwarding,
             self.early_requests,
+            self.handlers,
         )
         self.listeners = {
             endpoint.name: Listener(

@@ -1,7 +1,6 @@
 """A subscription to clients' metrics (KIP-714): what it may say, and what DescribeConfigs says of it.
 
-Kafka's ClientMetricsConfigs. There is no receiver of metrics here, as in a plain Kafka: subscriptions are kept and
-shown, and no client is asked to push anything.
+Kafka's ClientMetricsConfigs. Who is asked for what by them: `broker.metrics.client_telemetry`.
 """
 
 from __future__ import annotations

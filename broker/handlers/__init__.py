@@ -91,6 +91,9 @@ HANDLERS: dict[int, str] = {
     94: "unregister_controller",
 }
 
+TELEMETRY_HANDLERS: dict[int, str] = {71: "get_telemetry_subscriptions", 72: "push_telemetry"}
+"""What a broker that has a listener for metrics serves besides; a plain Kafka doesn't tell of these either."""
+
 CONTROLLER_HANDLERS: dict[int, str] = {
     1: "fetch_metadata_log",
     17: "sasl_handshake",

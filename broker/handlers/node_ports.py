@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.disks.moves import LogDirMoves
     from broker.environment.scheduler import Chance, Clock, Scheduler
+    from broker.metrics.client_telemetry import ClientTelemetry
     from broker.network.answers import Answer, PendingAnswer
     from broker.network.connection import Connection
     from broker.network.context import RequestContext
@@ -210,6 +211,13 @@ class ShareGroupPorts(NodePorts, Protocol):
 
     @property
     def share_persister(self) -> Persister: ...
+
+
+class TelemetryPorts(NodePorts, Protocol):
+    """Of a broker that has a listener for metrics."""
+
+    @property
+    def telemetry(self) -> ClientTelemetry: ...
 
 
 class BrokerPorts(ControllerPorts, GroupPorts, TransactionPorts, ReplicaPorts, ShareGroupPorts, Protocol):

@@ -7,6 +7,7 @@ loop, some partitions at a time. Source: Kafka's beans, by their classes in each
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from broker.coordination.coordinators import Coordinators
     from broker.disks.log_dirs import LogDirs
     from broker.environment.scheduler import Clock
+    from broker.metrics.client_telemetry import ClientTelemetry
     from broker.metrics.request_metrics import RequestMetrics, TopicCounts
     from broker.network.listener import Listener
     from broker.replicas.partition import Partition
@@ -57,6 +59,7 @@ class WatchedBroker(Watched, Protocol):
 
     partitions: Partitions
     coordinators: Coordinators
+    telemetry: ClientTelemetry
 
 
 class Families:
@@ -116,6 +119,7 @@ async def broker_metrics(node: WatchedBroker, requests: RequestMetrics) -> list[
     await _cluster(families, node, pause)
     await _transactions(families, node, pause)
     await _groups(families, node, pause)
+    await _clients(families, node, pause)
     return families.all()
 
 
@@ -425,3 +429,22 @@ def _lag(node: WatchedBroker, topic: str, index: int, committed: int) -> int | N
     if partition is None or not isinstance(partition.role, Leader):
         return None
     return max(0, partition.log.high_watermark - committed)
+
+
+# --- What clients have pushed (KIP-714) ---------------------------------------------------------------------------
+
+_KAFKAS = "org.apache.kafka."
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
+
+
+async def _clients(families: Families, node: WatchedBroker, pause: Pause) -> None:
+    """By the names of OpenTelemetry, as Prometheus can have them: `org.apache.kafka.producer.record.send.rate` is
+    `kafka_client_producer_record_send_rate`."""
+    for client, series in node.telemetry.pushed():
+        labels = {name: client[name] for name in ("client_id", "client_instance_id", "client_software_name")}
+        for (name, attributes), value in [*series.items()]:
+            if pause.is_due(3):
+                await turn()
+            family = "kafka_client_" + _NO_NAME.sub("_", name.removeprefix(_KAFKAS))
+            said = {_NO_NAME.sub("_", key): text for key, text in attributes}
+            families.gauge(family, "As the client has pushed it", value, **{**said, **labels})

@@ -1,0 +1,223 @@
+"""Clients are asked for metrics as subscriptions say, and what they push is shown for as long as they are there."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.metrics import client_telemetry
+from broker.server import Server
+from protocol.errors import Error
+from protocol.messages.configs import (
+    GetTelemetrySubscriptionsRequest,
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+    PushTelemetryRequest,
+)
+from protocol.messages.metadata import ApiVersionsRequest
+from tests.support.otlp import delta_sum, gauge, point, push
+from tests.support.scrape import scraped, value
+from tests.support.straight import Straight
+from tests.support.whole_server import clock_of, started
+from tests.support.wire import Client
+
+NEW = bytes(16)
+INTERVAL_MS = 1_000
+
+
+async def watched(folder: Path, *settings: str) -> tuple[Server, int]:
+    node = await started(folder, "barnabas.metrics.listener=127.0.0.1:0", *settings)
+    assert node.metrics is not None
+    return node, node.metrics.port
+
+
+def client_of(node: Server, name: str = "c", software: str = "t") -> Client:
+    client = Client(Straight(node), client_id=name)
+    asked = ApiVersionsRequest(client_software_name=software, client_software_version="1.0")
+    told = client.ask(asked, 3)
+    assert {71, 72} <= {each.api_key for each in told.api_keys}
+    return client
+
+
+def subscribe(node: Server, name: str = "s", **configs: str) -> None:
+    resource = IncrementalAlterConfigsResource(
+        resource_type=16,
+        resource_name=name,
+        configs=[
+            IncrementalAlterableConfig(name=key.replace("_", "."), config_operation=0, value=text)
+            for key, text in configs.items()
+        ],
+    )
+    [told] = Client(Straight(node)).ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    assert told.error_code == Error.NONE, told.error_message
+
+
+def asked(client: Client, client_id: bytes = NEW) -> Any:
+    return client.ask(GetTelemetrySubscriptionsRequest(client_instance_id=client_id), 0)
+
+
+def pushed(client: Client, told: Any, metrics: bytes = b"", **given: Any) -> Error:
+    request = PushTelemetryRequest(
+        client_instance_id=told.client_instance_id,
+        subscription_id=given.pop("subscription_id", told.subscription_id),
+        metrics=metrics,
+        **given,
+    )
+    return Error(client.ask(request, 0).error_code)
+
+
+async def test_a_node_that_nobody_watches_tells_of_none_of_it(tmp_path: Path) -> None:
+    node = await started(tmp_path)
+    told = Client(Straight(node)).ask(
+        ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3
+    )
+    assert {71, 72}.isdisjoint(each.api_key for each in told.api_keys)
+
+
+async def test_without_subscriptions_a_client_is_asked_for_nothing(tmp_path: Path) -> None:
+    node, _ = await watched(tmp_path)
+    told = asked(client_of(node))
+    assert (told.error_code, told.requested_metrics, told.push_interval_ms) == (0, [], 300_000)
+    assert told.client_instance_id != NEW
+    assert told.accepted_compression_types == [4, 3, 1, 2]
+    assert (told.telemetry_max_bytes, told.delta_temporality) == (1_048_576, True)
+
+
+async def test_a_client_is_asked_for_what_the_subscriptions_say_that_match_it(tmp_path: Path) -> None:
+    node, _ = await watched(tmp_path)
+    subscribe(node, "all", metrics="org.a,org.b", interval_ms="60000")
+    subscribe(node, "java", metrics="org.c", interval_ms="1000", match="client_software_name=ja.*")
+    subscribe(node, "mine", metrics="*", match="client_id=mine")
+    assert asked(client_of(node)).requested_metrics == ["org.a", "org.b"]
+    java = asked(client_of(node, software="java"))
+    assert (java.requested_metrics, java.push_interval_ms) == (["org.a", "org.b", "org.c"], 1_000)
+    assert asked(client_of(node, "mine")).requested_metrics == ["*"]
+
+
+async def test_what_is_pushed_is_shown_until_the_client_goes(tmp_path: Path) -> None:
+    node, port = await watched(tmp_path)
+    subscribe(node, metrics="*", interval_ms=str(INTERVAL_MS))
+    client = client_of(node, "app")
+    told = asked(client)
+    of = {
+        "client_id": "app",
+        "client_instance_id": _text(told.client_instance_id),
+        "client_software_name": "t",
+    }
+    metrics = push(
+        gauge("org.apache.kafka.producer.record.send.rate", point(2.5, {"topic-name": "t"})),
+        delta_sum("org.apache.kafka.producer.txn.abort.total", point(3)),
+    )
+    assert pushed(client, told, metrics) is Error.NONE
+    clock_of(node).advance_ms(INTERVAL_MS)
+    assert pushed(client, told, gzip.compress(metrics), compression_type=1) is Error.NONE
+    series = await scraped(port)
+    assert value(series, "kafka_client_producer_record_send_rate", topic_name="t", **of) == 2.5
+    assert value(series, "kafka_client_producer_txn_abort_total", **of) == 6
+    client.close()
+    while node.listeners["PLAINTEXT"].connections and node.telemetry._clients:
+        await asyncio.sleep(0)
+        if not [*node.telemetry.pushed()]:
+            break
+    assert not [name for name, _ in await scraped(port) if name.startswith("kafka_client_")]
+
+
+def _text(client_id: bytes) -> str:
+    from protocol.wire.primitives import uuid_to_text
+
+    return uuid_to_text(client_id)
+
+
+async def test_who_asks_or_pushes_too_soon_is_told_so(tmp_path: Path) -> None:
+    node, _ = await watched(tmp_path)
+    subscribe(node, metrics="*", interval_ms=str(INTERVAL_MS))
+    client = client_of(node)
+    told = asked(client)
+    assert asked(client, told.client_instance_id).error_code == Error.THROTTLING_QUOTA_EXCEEDED
+    assert pushed(client, told) is Error.NONE  # once, at once
+    assert pushed(client, told) is Error.THROTTLING_QUOTA_EXCEEDED
+    assert pushed(client, told, terminating=True) is Error.NONE
+    clock_of(node).advance_ms(INTERVAL_MS)
+    assert pushed(client, told) is Error.INVALID_REQUEST, "it has said that it ends"
+
+
+async def test_a_subscription_that_changed_is_told_at_once(tmp_path: Path) -> None:
+    node, _ = await watched(tmp_path)
+    subscribe(node, metrics="org.a")
+    client = client_of(node)
+    told = asked(client)
+    subscribe(node, metrics="org.b")
+    assert pushed(client, told) is Error.UNKNOWN_SUBSCRIPTION_ID
+    again = asked(client, told.client_instance_id)
+    assert (again.error_code, again.requested_metrics) == (Error.NONE, ["org.b"])
+    clock_of(node).advance_ms(again.push_interval_ms)
+    assert pushed(client, again) is Error.NONE
+
+
+async def test_a_push_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    node, _ = await watched(tmp_path, "telemetry.max.bytes=1000")
+    subscribe(node, metrics="*", interval_ms=str(INTERVAL_MS))
+    client = client_of(node)
+    told = asked(client)
+    for given, error in (
+        ({"client_id": NEW}, Error.INVALID_REQUEST),
+        ({"subscription_id": told.subscription_id + 1}, Error.UNKNOWN_SUBSCRIPTION_ID),
+        ({"compression_type": 9}, Error.UNSUPPORTED_COMPRESSION_TYPE),
+        ({"metrics": bytes(1_001)}, Error.TELEMETRY_TOO_LARGE),
+        ({"metrics": b"\x0a\x05ab"}, Error.INVALID_RECORD),
+        ({"metrics": gzip.compress(bytes(100_000)), "compression_type": 1}, Error.INVALID_RECORD),
+        ({"metrics": b"junk", "compression_type": 1}, Error.INVALID_RECORD),
+    ):
+        clock_of(node).advance_ms(INTERVAL_MS)
+        given: dict[str, Any] = dict(given)
+        of = told
+        if "client_id" in given:
+            of = type(told)(client_instance_id=given.pop("client_id"), subscription_id=told.subscription_id)
+        assert pushed(client, of, given.pop("metrics", b""), **given) is error
+
+
+@pytest.mark.limit("broker.metrics.client_telemetry.MOST_CLIENTS")
+async def test_of_many_clients_the_one_seen_longest_ago_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, _ = await watched(tmp_path)
+    monkeypatch.setattr(client_telemetry, "MOST_CLIENTS", 2)
+    client = client_of(node)
+    first, second = asked(client), asked(client)
+    asked(client)
+    known = [*node.telemetry._clients]
+    assert first.client_instance_id not in known
+    assert known[0] == second.client_instance_id
+
+
+@pytest.mark.limit("broker.metrics.client_telemetry.MOST_SERIES")
+@pytest.mark.limit("broker.metrics.client_telemetry.MOST_SERIES_OF_ALL")
+async def test_what_clients_push_is_bounded_by_client_and_in_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node, _ = await watched(tmp_path)
+    monkeypatch.setattr(client_telemetry, "MOST_SERIES", 3)
+    monkeypatch.setattr(client_telemetry, "MOST_SERIES_OF_ALL", 5)
+    metrics = push(*(gauge(f"m{number}", point(number)) for number in range(10)))
+    client = client_of(node)
+    told = asked(client), asked(client)
+    assert pushed(client, told[0], metrics) is Error.NONE
+    assert sorted(len(series) for _, series in node.telemetry.pushed()) == [0, 3]
+    assert pushed(client, told[1], metrics) is Error.NONE
+    assert [len(series) for _, series in node.telemetry.pushed()] == [3], "the other one is forgotten"
+
+
+@pytest.mark.limit("broker.metrics.client_telemetry.LEAST_KEPT_MS")
+async def test_a_client_that_says_nothing_is_forgotten(tmp_path: Path) -> None:
+    node, _ = await watched(tmp_path)
+    subscribe(node, metrics="*", interval_ms=str(INTERVAL_MS))
+    client = client_of(node)
+    asked(client)
+    clock_of(node).advance_ms(client_telemetry.LEAST_KEPT_MS + 1)
+    asked(client)
+    assert len(node.telemetry._clients) == 1
