@@ -9,6 +9,7 @@ import hashlib
 import hmac
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from broker.controller.image import ClusterImage
 from broker.controller.metadata_versions import METADATA_VERSION, TOKENS_NEED
 from broker.controller.token_decisions import INT64_MAX, created, expired, renewed
 from broker.controller.token_expiry import MOST_REMOVED
+from broker.handlers.token_requests import may_ask_for_tokens
 from broker.peers.controller_channel import _encoded, principal_of
-from broker.security.authorizer import Principal, TokenPrincipal
+from broker.security.authorizer import ANONYMOUS, Principal, TokenPrincipal
 from broker.security.delegation_tokens import MOST_CREDENTIALS, TokenCredentials, TokenSettings
 from broker.server import Server
 from protocol.errors import Error
@@ -144,6 +146,32 @@ async def test_a_token_makes_no_other_one(tmp_path: Path) -> None:
             answer = await client.answer(request, version)
             assert answer.error_code == Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     assert token_ids(node) == [token.token_id]
+
+
+_ALLOWED = [
+    (
+        protocol,
+        principal,
+        by_token,
+        not by_token and protocol != "PLAINTEXT" and (protocol, principal) != ("SSL", ANONYMOUS),
+    )
+    for protocol in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    for principal in (ANONYMOUS, USER)
+    for by_token in (False, True)
+]
+
+
+@pytest.mark.parametrize(("protocol", "principal", "by_token", "allowed"), _ALLOWED)
+def test_who_has_proved_who_it_is_may_ask(
+    protocol: str, principal: Principal, by_token: bool, allowed: bool
+) -> None:
+    """What a broker hands on comes by its own connection, and is refused to who came by a token alone."""
+    node: Any = SimpleNamespace(endpoints=[SimpleNamespace(name="L", security_protocol=protocol)])
+    sender = TokenPrincipal(*principal) if by_token else principal
+    context: Any = SimpleNamespace(principal=sender, is_forwarded=False, listener_name="L")
+    assert may_ask_for_tokens(node, context) is allowed
+    context.is_forwarded = True
+    assert may_ask_for_tokens(node, context) is not by_token
 
 
 # --- the metadata -------------------------------------------------------------------------------------------
