@@ -24,10 +24,12 @@ from broker.peers.controller_channel import _encoded, principal_of
 from broker.security.authorizer import ANONYMOUS, Principal, TokenPrincipal
 from broker.security.delegation_tokens import MOST_CREDENTIALS, TokenCredentials, TokenSettings
 from broker.server import Server
+from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import DelegationTokenRecord, FeatureLevelRecord
 from protocol.messages.security import (
+    CreatableRenewers,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
     DescribeDelegationTokenRequest,
@@ -268,6 +270,41 @@ async def test_a_controller_alone_removes_what_has_expired(tmp_path: Path) -> No
     async with controllers.controller(tmp_path, "delegation.token.expiry.check.interval.ms=1") as node:
         node.metadata.append([DelegationTokenRecord(owner="User:a", token_id="t")])
         await until(lambda: node.metadata.image.kept.find(DelegationTokenRecord, "t") is None)
+
+
+async def test_a_broker_that_isn_t_the_controller_asks_it_for_who_may_ask(tmp_path: Path) -> None:
+    node = await serving(tmp_path)
+    token = await made(node)
+    asked: list[tuple[str, str]] = []
+
+    class Elsewhere:
+        async def ask(self, context: Any, request: Any) -> Any:
+            asked.append((str(context.principal), type(request).__name__))
+            return APIS[request.API_KEY].response(error_code=Error.NOT_CONTROLLER)
+
+    node.forwarding = Elsewhere()  # type: ignore[assignment]
+    node.dispatcher._routes.clear()
+    secret = bytes(token.hmac)
+    requests = (
+        (CreateDelegationTokenRequest(max_lifetime_ms=-1), 3),
+        (RenewDelegationTokenRequest(hmac=secret, renew_period_ms=1), 2),
+        (ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1), 2),
+    )
+    with connected(node) as client:
+        await signed_in(client, token)
+        for request, version in requests:
+            refused = await client.answer(request, version)
+            assert refused.error_code == Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    assert asked == []
+    with connected(node) as client:
+        await shaken(client)
+        await told(client, ALICE)
+        for request, version in requests:
+            assert (await client.answer(request, version)).error_code == Error.NOT_CONTROLLER
+        of_group = CreatableRenewers(principal_type="Group", principal_name="g")
+        wrong = CreateDelegationTokenRequest(max_lifetime_ms=-1, renewers=[of_group])
+        assert (await client.answer(wrong, 3)).error_code == Error.INVALID_PRINCIPAL_TYPE
+    assert asked == [("User:alice", type(request).__name__) for request, _ in requests]
 
 
 def _image(level: int) -> ClusterImage:
