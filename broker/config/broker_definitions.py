@@ -381,7 +381,7 @@ INTERNAL_COORDINATOR_ROWS: dict[str, Row] = {
 }
 
 
-# --- TLS, SASL, delegation tokens, authorization. Known by name and type; none of it is built yet -----------
+# --- TLS, SASL, delegation tokens, authorization -------------------------------------------------------------
 
 SECURITY_ROWS: dict[str, Row] = {
     "authorizer.class.name": ("STRING", "", "non-null", "LOW", "read-only"),

@@ -4,6 +4,7 @@ answers; each signs in by what the other one has made."""
 from __future__ import annotations
 
 import base64
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -434,3 +435,85 @@ def test_without_a_secret_there_are_none(without_secret: Ports) -> None:
     assert heard(without_secret["ours"], _whatever_is_asked) == heard(
         without_secret["kafka"], _whatever_is_asked
     )
+
+
+# --- Kafka's tool, and a folder that both have ----------------------------------------------------------------
+
+TOOL = "org.apache.kafka.tools.DelegationTokenCommand"
+
+
+def _tool(port: int, user: str, folder: Path, *arguments: str, check: bool = True) -> str:
+    properties = folder / f"{user}.properties"
+    properties.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'username="{user}" password="{user}-secret";\n'
+    )
+    given = ("--bootstrap-server", f"127.0.0.1:{port}", "--command-config", str(properties), *arguments)
+    return apache_kafka.tool("class", TOOL, *given, check=check)
+
+
+def _row(printed: str, token_id: str | None = None) -> list[str]:
+    """Of the table that the tool prints: the token's id, HMAC, owner, requester, renewers and times."""
+    rows = [line.split() for line in printed.splitlines()]
+    [row] = [
+        row for row in rows if len(row) > 3 and row[3].startswith("User:") and token_id in (None, row[0])
+    ]
+    return row
+
+
+@pytest.fixture
+def alone(needs_kafka: object) -> Iterator[tuple[int, int]]:
+    plain, sasl = free_ports(2)
+    with barnabas.Broker(config=our_settings(plain, sasl, SECRET)):
+        yield plain, sasl
+
+
+def test_kafkas_own_tool_makes_describes_and_renews_a_token(alone: tuple[int, int], tmp_path: Path) -> None:
+    _, port = alone
+    of_carol = ("--describe", "--owner-principal", "User:carol")
+    made = _row(
+        _tool(
+            port,
+            "carol",
+            tmp_path,
+            "--create",
+            "--max-life-time-period",
+            "3600000",
+            "--renewer-principal",
+            "User:bob",
+        )
+    )
+    token_id, secret, owner, requester = made[:4]
+    assert (owner, requester) == ("User:carol", "User:carol")
+    shown = _row(_tool(port, "bob", tmp_path, *of_carol), token_id)
+    assert shown == made
+    assert "renew" in _tool(
+        port, "bob", tmp_path, "--renew", "--renew-time-period", "60000", "--hmac", secret
+    )
+
+
+def test_tokens_are_good_on_the_same_folder_with_the_other_one(needs_kafka: object, tmp_path: Path) -> None:
+    """Kafka makes one, we make one, and each is good with Kafka, as both are with us."""
+    plain, controller, sasl = free_ports(3)
+    tokens: list[Any] = []
+
+    def play(name: str) -> None:
+        talk = Talk((plain, sasl))
+        try:
+            for token in tokens:
+                answer = talk.sign_in(token.token_id, bytes(token.hmac))
+                assert answer.error_code == 0, (name, talk.heard[-1])
+                assert talk.heard[-1][-1] == "served"
+            tokens.append(talk.create("alice", name))
+        finally:
+            talk.close()
+
+    with apache_kafka.running(tmp_path, *kafka_settings(plain, controller, sasl, SECRET)) as kafka:
+        play("Kafka's")
+        subprocess.run([apache_kafka.RUNNER, "down", kafka.directory], check=True)
+        with barnabas.Broker(data=kafka.data, config={**our_settings(plain, sasl, SECRET), "node.id": 1}):
+            play("ours")
+        kafka.start_again()
+        play("Kafka's again")
+    assert len(tokens) == 3

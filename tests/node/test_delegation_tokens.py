@@ -9,6 +9,7 @@ import hashlib
 import hmac
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,14 +19,17 @@ from broker.controller.image import ClusterImage
 from broker.controller.metadata_versions import METADATA_VERSION, TOKENS_NEED
 from broker.controller.token_decisions import INT64_MAX, created, expired, renewed
 from broker.controller.token_expiry import MOST_REMOVED
+from broker.handlers.token_requests import may_ask_for_tokens
 from broker.peers.controller_channel import _encoded, principal_of
-from broker.security.authorizer import Principal, TokenPrincipal
+from broker.security.authorizer import ANONYMOUS, Principal, TokenPrincipal
 from broker.security.delegation_tokens import MOST_CREDENTIALS, TokenCredentials, TokenSettings
 from broker.server import Server
+from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest
 from protocol.messages.metadata_records import DelegationTokenRecord, FeatureLevelRecord
 from protocol.messages.security import (
+    CreatableRenewers,
     CreateDelegationTokenRequest,
     CreateDelegationTokenResponse,
     DescribeDelegationTokenRequest,
@@ -146,6 +150,32 @@ async def test_a_token_makes_no_other_one(tmp_path: Path) -> None:
     assert token_ids(node) == [token.token_id]
 
 
+_ALLOWED = [
+    (
+        protocol,
+        principal,
+        by_token,
+        not by_token and protocol != "PLAINTEXT" and (protocol, principal) != ("SSL", ANONYMOUS),
+    )
+    for protocol in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+    for principal in (ANONYMOUS, USER)
+    for by_token in (False, True)
+]
+
+
+@pytest.mark.parametrize(("protocol", "principal", "by_token", "allowed"), _ALLOWED)
+def test_who_has_proved_who_it_is_may_ask(
+    protocol: str, principal: Principal, by_token: bool, allowed: bool
+) -> None:
+    """What a broker hands on comes by its own connection, and is refused to who came by a token alone."""
+    node: Any = SimpleNamespace(endpoints=[SimpleNamespace(name="L", security_protocol=protocol)])
+    sender = TokenPrincipal(*principal) if by_token else principal
+    context: Any = SimpleNamespace(principal=sender, is_forwarded=False, listener_name="L")
+    assert may_ask_for_tokens(node, context) is allowed
+    context.is_forwarded = True
+    assert may_ask_for_tokens(node, context) is not by_token
+
+
 # --- the metadata -------------------------------------------------------------------------------------------
 
 
@@ -240,6 +270,41 @@ async def test_a_controller_alone_removes_what_has_expired(tmp_path: Path) -> No
     async with controllers.controller(tmp_path, "delegation.token.expiry.check.interval.ms=1") as node:
         node.metadata.append([DelegationTokenRecord(owner="User:a", token_id="t")])
         await until(lambda: node.metadata.image.kept.find(DelegationTokenRecord, "t") is None)
+
+
+async def test_a_broker_that_isn_t_the_controller_asks_it_for_who_may_ask(tmp_path: Path) -> None:
+    node = await serving(tmp_path)
+    token = await made(node)
+    asked: list[tuple[str, str]] = []
+
+    class Elsewhere:
+        async def ask(self, context: Any, request: Any) -> Any:
+            asked.append((str(context.principal), type(request).__name__))
+            return APIS[request.API_KEY].response(error_code=Error.NOT_CONTROLLER)
+
+    node.forwarding = Elsewhere()  # type: ignore[assignment]
+    node.dispatcher._routes.clear()
+    secret = bytes(token.hmac)
+    requests = (
+        (CreateDelegationTokenRequest(max_lifetime_ms=-1), 3),
+        (RenewDelegationTokenRequest(hmac=secret, renew_period_ms=1), 2),
+        (ExpireDelegationTokenRequest(hmac=secret, expiry_time_period_ms=-1), 2),
+    )
+    with connected(node) as client:
+        await signed_in(client, token)
+        for request, version in requests:
+            refused = await client.answer(request, version)
+            assert refused.error_code == Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    assert asked == []
+    with connected(node) as client:
+        await shaken(client)
+        await told(client, ALICE)
+        for request, version in requests:
+            assert (await client.answer(request, version)).error_code == Error.NOT_CONTROLLER
+        of_group = CreatableRenewers(principal_type="Group", principal_name="g")
+        wrong = CreateDelegationTokenRequest(max_lifetime_ms=-1, renewers=[of_group])
+        assert (await client.answer(wrong, 3)).error_code == Error.INVALID_PRINCIPAL_TYPE
+    assert asked == [("User:alice", type(request).__name__) for request, _ in requests]
 
 
 def _image(level: int) -> ClusterImage:
