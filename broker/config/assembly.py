@@ -45,6 +45,7 @@ from broker.config.listeners import (
     SASL,
     ListenerSettings,
     broker_listeners,
+    check_early_start,
     controller_listeners,
 )
 from broker.config.outgoing import to_brokers, to_controllers
@@ -198,6 +199,7 @@ def assemble(
             config.controller_listeners = controller_listeners(
                 settings, host_name, only_controller=config.is_only_controller
             )
+        check_early_start(settings, config.get_list("early.start.listeners"))
         config.closed_to_brokers = closed_to_brokers(config)
         config.authorizer = authorizer_settings(config)
         config.sasl = {

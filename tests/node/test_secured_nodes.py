@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
 
 from broker.config.definitions import StartError
+from broker.controller.controller import ControllerResult
 from broker.replicas.leader import Leader
 from broker.security.authorizer import Principal
 from protocol.errors import Error
+from protocol.messages.cluster_admin import DescribeQuorumRequest, DescribeQuorumTopic
 from protocol.messages.metadata import FindCoordinatorRequest
+from protocol.messages.metadata_records import AccessControlEntryRecord
+from protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from tests.node.secured_nodes import (
     AUTHORIZED,
     BROKER_IDS,
@@ -25,10 +31,13 @@ from tests.node.secured_nodes import (
 )
 from tests.support.certificates import KEPT, Certificates
 from tests.support.transactional_client import Broker, Producer, eventually, worst
+from tests.support.wire import Client
 
 NODE = Principal("User", "node")
 KEYS, STRANGER = Certificates(KEPT), Certificates(KEPT / "stranger")
 PARTITIONS = (0, 1, 2)
+RIGHTS_OF_BROKERS = ((4, "kafka-cluster", 9), (4, "kafka-cluster", 5), (2, "*", 8))
+"""Type and name of the resource, and the operation."""
 
 
 def principals(nodes: SecuredNodes) -> set[Principal]:
@@ -163,3 +172,86 @@ async def test_brokers_whose_own_settings_dont_fit_are_told_at_their_start(tmp_p
         assert told.startswith(
             "listener NODES: a client with its settings can't connect to a server with them"
         )
+
+
+# --- rights -------------------------------------------------------------------------------------------------
+
+
+async def test_a_client_is_itself_to_the_controller_that_its_broker_asks(tmp_path: Path) -> None:
+    """The broker signs in as itself, and says in the envelope whose request it is."""
+    only_nodes = {"super.users": "User:node"}
+    async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED, only_nodes) as nodes:
+        wanted = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=10_000)
+        answer = await nodes.ask(BROKER_IDS[0], request, 7)
+        assert [each.error_code for each in answer.topics] == [Error.TOPIC_AUTHORIZATION_FAILED]
+        anonymous = AccessControlEntryRecord(
+            id=bytes(16),
+            resource_type=2,
+            resource_name="orders",
+            pattern_type=3,
+            principal="User:ANONYMOUS",
+            host="127.0.0.1",
+            operation=5,
+            permission_type=3,
+        )
+        failure = await_own(nodes, anonymous)
+        await until(lambda: failure.done())
+        answer = await nodes.ask(BROKER_IDS[0], request, 7)
+        assert [each.error_code for each in answer.topics] == [Error.NONE]
+
+
+def await_own(nodes: SecuredNodes, record: AccessControlEntryRecord) -> asyncio.Future[None]:
+    """Written by the controller itself, and in force."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def submit() -> None:
+        await nodes.controller.controller.submit_own(
+            lambda image: ControllerResult([record], lambda error: error),
+            logging.getLogger("test"),
+            "an ACL can't be written",
+        )
+        done.set_result(None)
+
+    nodes.controller.controller.begin(submit())
+    return done
+
+
+async def test_brokers_need_the_rights_that_kafkas_need(tmp_path: Path) -> None:
+    """Where they aren't super users: ClusterAction; Create for the coordinators' topics, which a broker asks for in its
+    own name; and Describe of topics, since followers list offsets."""
+    nobody = {"super.users": "User:ANONYMOUS", "allow.everyone.if.no.acl.found": "true"}
+    # until there is an ACL of the cluster everybody may speak as a broker
+    async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED, nobody) as nodes:
+        for number, (kind, name, operation) in enumerate(RIGHTS_OF_BROKERS):
+            acl = AccessControlEntryRecord(
+                id=number.to_bytes(16),
+                resource_type=kind,
+                resource_name=name,
+                pattern_type=3,
+                principal="User:node",
+                host="*",
+                operation=operation,
+                permission_type=3,
+            )
+            await await_own(nodes, acl)
+        await play(nodes)
+
+
+async def test_the_controller_asks_its_authorizer_of_who_signs_in_there(tmp_path: Path) -> None:
+    """Clients may come to it by themselves (KIP-919)."""
+    more = plain()["listener.name.controller.plain.sasl.jaas.config"].replace(";", ' user_alice="a";')
+    settings = {**plain(), "listener.name.controller.plain.sasl.jaas.config": more}
+    async with secured(tmp_path, protocols("SASL_PLAINTEXT"), settings, AUTHORIZED) as nodes:
+        port = nodes.controller.listeners["CONTROLLER"].port
+
+        def described(user: str, password: str) -> Error:
+            with Client.connect(port) as client:
+                assert not client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code
+                token = f"\0{user}\0{password}".encode()
+                assert not client.ask(SaslAuthenticateRequest(auth_bytes=token), 2).error_code
+                topics = [DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=[])]
+                return Error(client.ask(DescribeQuorumRequest(topics=topics), 2).error_code)
+
+        assert await asyncio.to_thread(described, "node", "node-secret") is Error.NONE
+        assert await asyncio.to_thread(described, "alice", "a") is Error.CLUSTER_AUTHORIZATION_FAILED
