@@ -20,6 +20,7 @@ from protocol.messages.produce import ProduceRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.wire.schema import Message
 from tests.support.disk import files
+from tests.support.waiting import POLL_S
 from tests.support.wire import Client
 
 CONTROLLER_ID, BROKER_IDS = 1, (2, 3, 4)
@@ -198,6 +199,7 @@ async def secured(
 
 
 async def until(condition: Callable[[], object]) -> None:
+    """Nodes have threads beside the loop, and so have their clients: it lets them."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
-            await asyncio.sleep(0)
+            await asyncio.sleep(POLL_S)
