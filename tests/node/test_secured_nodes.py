@@ -42,7 +42,7 @@ RIGHTS_OF_BROKERS = ((4, "kafka-cluster", 9), (4, "kafka-cluster", 5), (2, "*", 
 
 def principals(nodes: SecuredNodes) -> set[Principal]:
     """Whose connections there are at the listeners that are for nodes."""
-    listeners = [nodes.controller.listeners["CONTROLLER"]]
+    listeners = [nodes.listener_of_controller]
     listeners += [broker.listeners["NODES"] for broker in nodes.brokers.values()]
     return {each.principal for listener in listeners for each in listener.connections}
 
@@ -113,6 +113,15 @@ async def test_a_new_cluster_has_its_nodes_passwords_from_its_format(mechanism: 
         assert principals(nodes) == {NODE}
 
 
+async def test_a_broker_that_is_the_controller_too_signs_in_at_others(tmp_path: Path) -> None:
+    settings = protocols("SASL_SSL"), plain(), KEYS.settings(), AUTHORIZED
+    async with secured(tmp_path, *settings, combined=True) as nodes:
+        await play(nodes)
+        assert principals(nodes) == {NODE}
+        for other in [*nodes.brokers.values()][1:]:  # as whom it follows
+            assert NODE in {each.principal for each in other.listeners["NODES"].connections}
+
+
 # --- who isn't let in ---------------------------------------------------------------------------------------
 
 
@@ -143,8 +152,8 @@ async def test_a_broker_with_a_wrong_password_is_told_at_its_start(
         wrong = plain("wrong")["listener.name.controller.plain.sasl.jaas.config"]
         told = await refusal(nodes, listener_name_controller_plain_sasl_jaas_config=wrong)
         why = "Authentication failed: Invalid username or password"
-        assert told.endswith(f"{nodes.controller.bootstrap}: {why}")
-        line = f"{nodes.controller.bootstrap} doesn't let this node in as node (listener CONTROLLER): {why}"
+        assert told.endswith(f"{nodes.address_of_controller}: {why}")
+        line = f"{nodes.address_of_controller} doesn't let this node in as node (listener CONTROLLER): {why}"
         assert line in caplog.messages
         assert not any("wrong" in each for each in caplog.messages)
 
@@ -179,7 +188,7 @@ async def test_a_broker_that_trusts_not_or_isnt_trusted_is_told(
 ) -> None:
     settings = {**KEYS.settings(), "ssl.client.auth": "required", "super.users": "User:CN=localhost"}
     async with secured(tmp_path, protocols("SSL"), AUTHORIZED, settings) as nodes:
-        why = f"{nodes.controller.bootstrap} doesn't let this node in (listener CONTROLLER): {why}"
+        why = f"{nodes.address_of_controller} doesn't let this node in (listener CONTROLLER): {why}"
         await says(nodes, caplog, why, **{f"listener_name_controller_{name}": value})
 
 
@@ -260,7 +269,7 @@ async def test_the_controller_asks_its_authorizer_of_who_signs_in_there(tmp_path
     more = plain()["listener.name.controller.plain.sasl.jaas.config"].replace(";", ' user_alice="a";')
     settings = {**plain(), "listener.name.controller.plain.sasl.jaas.config": more}
     async with secured(tmp_path, protocols("SASL_PLAINTEXT"), settings, AUTHORIZED) as nodes:
-        port = nodes.controller.listeners["CONTROLLER"].port
+        port = nodes.listener_of_controller.port
 
         def described(user: str, password: str) -> Error:
             with Client.connect(port) as client:

@@ -57,8 +57,10 @@ of_security = {
     "broker.config.tls_config",
     "broker.network.sasl_gate",
     "broker.network.tls",
+    "broker.network.tls_channel",
     "broker.network.tls_gate",
     "broker.security.sasl",
+    "broker.security.sasl_client",
     "broker.security.standard_authorizer",
 }
 assert of_security.isdisjoint(sys.modules), of_security & {*sys.modules}
