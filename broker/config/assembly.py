@@ -46,6 +46,7 @@ from broker.config.listeners import (
     SASL,
     ListenerSettings,
     broker_listeners,
+    check_early_start,
     controller_listeners,
     metrics_listener,
 )
@@ -203,6 +204,7 @@ def assemble(
         config.metrics_listener = metrics_listener(
             config.get_string(METRICS_LISTENER) or "", METRICS_LISTENER
         )
+        check_early_start(settings, config.get_list("early.start.listeners"))
         config.closed_to_brokers = closed_to_brokers(config)
         config.authorizer = authorizer_settings(config)
         config.sasl = {

@@ -101,6 +101,13 @@ def controller_listeners(
             "process.roles=controller",
             "listeners",
         )
+    between = settings.inter_broker_name
+    if only_controller and between is not None and between.upper() in controllers:
+        raise ConfigError(
+            "controller.listener.names must not contain an explicitly set inter.broker.listener.name configuration "
+            "value when process.roles=controller",
+            "inter.broker.listener.name",
+        )
     bound.sort(key=lambda endpoint: [*controllers].index(endpoint.name))
     named = [parse_endpoint(entry, "advertised.listeners") for entry in settings.advertised or ()]
     told = [endpoint for endpoint in named if endpoint.name in controllers]
@@ -136,6 +143,20 @@ def metrics_listener(address: str, setting: str) -> tuple[ListenerConfig, ...]:
         raise ConfigError(f"{setting} is HOST:PORT, such as 127.0.0.1:9404, and not {address}", setting)
     _, host, port = parse_endpoint(f"METRICS://{address}", setting)
     return (ListenerConfig("METRICS", "PLAINTEXT", host, port, None),)
+
+
+def check_early_start(settings: ListenerSettings, names: Sequence[str]) -> None:
+    """`early.start.listeners`. Raises ConfigError. There is no more to it here: nobody comes in before the ACLs are
+    known, at whatever listener."""
+    setting = "early.start.listeners"
+    known = {endpoint.name for endpoint in _checked(settings)[0]}
+    for name in names:
+        if name.upper() not in known:
+            raise ConfigError(
+                f"{setting} contains listener {name.upper()}, but this is not contained in listeners or "
+                "controller.listener.names",
+                setting,
+            )
 
 
 def _check_bound(bound: Sequence[Endpoint], controllers: Collection[str]) -> None:

@@ -171,6 +171,17 @@ def _check_connections(get: Callable[[str], Value], touched: Collection[str]) ->
             raise ConfigError(
                 f"{queued} must be larger or equal to {largest}", queued if queued in touched else largest
             )
+    delay, idle = "connection.failed.authentication.delay.ms", "connections.max.idle.ms"
+    if delay in touched or idle in touched:
+        delay_ms, idle_ms = get(delay), get(idle)
+        assert isinstance(delay_ms, int)
+        assert isinstance(idle_ms, int)
+        if 0 <= idle_ms <= delay_ms:
+            raise ConfigError(
+                f"{delay}={delay_ms} should always be less than {idle}={idle_ms} to prevent failed authentication "
+                "responses from timing out",
+                delay if delay in touched else idle,
+            )
     per_ip, overrides = "max.connections.per.ip", CONNECTIONS_PER_HOST
     if overrides in touched:
         connections_per_host(get(overrides))

@@ -32,15 +32,17 @@ class TlsChannel:
         """So many bytes are there."""
         self._incoming.write(self._room[:count])
 
-    def shake(self) -> None:
-        """Goes on with the handshake, as far as it gets; `to_send` may have an alert even where it raises."""
+    def shake(self) -> bool:
+        """Goes on with the handshake, as far as it gets: whether that is done. `to_send` may have an alert even where
+        it raises."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
-            return
+            return False
         except ssl.SSLError as error:
             raise _told(error) from None
         self.is_ready = True
+        return True
 
     def read(self, into: memoryview) -> int:
         """What the other node says, as much as there is room for; 0: no more for now."""

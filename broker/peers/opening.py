@@ -55,8 +55,8 @@ class Channel(Protocol):
         """So much is there. Raises OSError, as all below do, where it makes no sense."""
         ...
 
-    def shake(self) -> None:
-        """Goes on with the handshake, as far as it gets."""
+    def shake(self) -> bool:
+        """Goes on with the handshake, as far as it gets: whether that is done."""
         ...
 
     def read(self, into: memoryview) -> int:

@@ -127,12 +127,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         if self._channel is None:
             self._transport.write(frame)
             return
-        try:
-            self._channel.encrypt(frame)
-        except OSError as error:
-            self._end(str(error))
-        else:
-            self._transport.write(self._channel.to_send())
+        self._step(partial(self._channel.encrypt, frame))
 
     def close(self) -> None:
         """Nobody is told. Nothing is asked of the transport from now on: uvloop's raises what a closed one can't do."""
@@ -185,29 +180,30 @@ class PeerConnection(asyncio.BufferedProtocol):
 
     def _decrypt(self, channel: Channel) -> None:
         """Go on with what has come: the handshake first, and frames behind it."""
+        if not channel.is_ready:
+            if not self._step(channel.shake):
+                return
+            self._made()
+        while not self._is_over and (count := self._step(partial(channel.read, self._frames.room()))):
+            self._came(count)
+
+    def _step(self, step: Callable[[], int | None]) -> int:
+        """A step of the encryption, and what comes of it; where it fails the end is told. Either way what it has to say
+        goes out."""
+        assert self._channel is not None
+        count, why = 0, None
         try:
-            try:
-                was_ready = channel.is_ready
-                if not was_ready:
-                    channel.shake()
-            finally:  # an alert, too, that says why not
-                self._send_all(channel)
-            if channel.is_ready and not was_ready:
-                self._made()
-            while channel.is_ready and not self._is_over and (count := channel.read(self._frames.room())):
-                self._came(count)
+            count = step() or 0
         except OSError as error:
+            why = str(error)
+        if self._transport is not None and (data := self._channel.to_send()):
+            self._transport.write(data)
+        if why is not None:
             transport, self._transport = self._transport, None
             if transport is not None:
                 transport.close()  # behind the alert
-            self._end(str(error))
-            return
-        self._send_all(channel)
-
-    def _send_all(self, channel: Channel) -> None:
-        data = channel.to_send()
-        if data and self._transport is not None:
-            self._transport.write(data)
+            self._end(why)
+        return count
 
     def _end(self, reason: str) -> None:
         if self._is_over:

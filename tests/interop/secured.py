@@ -29,14 +29,16 @@ SECURITY = {
     "listener.name.nodes.sasl.enabled.mechanisms": f"{BETWEEN_BROKERS},SCRAM-SHA-256",
     "listener.name.nodes.scram-sha-256.sasl.jaas.config": f"{SCRAM} required;",
     f"listener.name.nodes.{BETWEEN_BROKERS.lower()}.sasl.jaas.config": f"{SCRAM} required {NODE};",
-    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.controller.plain.sasl.jaas.config": f'{PLAIN} required {NODE} user_node="node-secret";',
     "listener.name.controller.ssl.client.auth": "required",
     "sasl.mechanism.inter.broker.protocol": BETWEEN_BROKERS,
-    "sasl.mechanism.controller.protocol": "PLAIN",
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:node",
 }
+AT_CONTROLLERS = {
+    "PLAIN": f'{PLAIN} required {NODE} user_node="node-secret";',
+    BETWEEN_BROKERS: f"{SCRAM} required {NODE};",
+}
+"""By mechanism the line of the controllers' listener."""
 INTERNAL = {
     "offsets.topic.num.partitions": 2,
     "offsets.topic.replication.factor": 2,
@@ -62,9 +64,15 @@ def client_of(bootstrap: str, user: str = "alice", mechanism: str = "SCRAM-SHA-2
 
 
 class Nodes:
-    """What is started is ended with the stack. The controller is node 1; it has the credentials."""
+    """What is started is ended with the stack. The controller is node 1; it has the credentials. `mechanism` at its
+    listener."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, mechanism: str) -> None:
+        self._at_controllers = {
+            "listener.name.controller.sasl.enabled.mechanisms": mechanism,
+            f"listener.name.controller.{mechanism.lower()}.sasl.jaas.config": AT_CONTROLLERS[mechanism],
+            "sasl.mechanism.controller.protocol": mechanism,
+        }
         self._folder = folder
         self._stack = stack
         self._ports: Iterator[int] = iter(free_ports(6))
@@ -86,6 +94,7 @@ class Nodes:
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{self._controller_port}",
             **SECURITY,
+            **self._at_controllers,
             **({"inter.broker.listener.name": "NODES", **INTERNAL} if "broker" in roles else {}),
             **more,
         }

@@ -135,7 +135,7 @@ REFUSED = "Authentication failed: Invalid username or password"
 def test_a_broker_of_ours_under_kafkas_controller(tmp_path: Path) -> None:
     need_apache_kafka()
     with ExitStack() as stack:
-        nodes = Nodes(tmp_path, stack)
+        nodes = Nodes(tmp_path, stack, "PLAIN")
         nodes.kafka(1, "broker,controller")
         let_alice_in(nodes)
         nodes.ours(2, "broker").start()
@@ -154,7 +154,7 @@ def test_a_broker_of_ours_under_kafkas_controller(tmp_path: Path) -> None:
 def test_a_broker_of_kafkas_under_our_controller(tmp_path: Path) -> None:
     need_apache_kafka()
     with ExitStack() as stack:
-        nodes = Nodes(tmp_path, stack)
+        nodes = Nodes(tmp_path, stack, BETWEEN_BROKERS)
         nodes.ours(1, "controller").start()
         nodes.ours(2, "broker").start()
         let_alice_in(nodes)

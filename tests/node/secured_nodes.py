@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.environment.environment import Environment
+from broker.network.listener import Listener
 from broker.process.command_line import parse_command_line
 from broker.process.format_command import format_command
 from broker.quorum.controller_server import ControllerNode
@@ -20,6 +21,7 @@ from protocol.messages.produce import ProduceRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from protocol.wire.schema import Message
 from tests.support.disk import files
+from tests.support.waiting import POLL_S
 from tests.support.wire import Client
 
 CONTROLLER_ID, BROKER_IDS = 1, (2, 3, 4)
@@ -73,19 +75,28 @@ AUTHORIZED: Settings = {
 class SecuredNodes:
     """`brokers` by id."""
 
-    def __init__(self, folder: Path, settings: Settings, add_scram: str | None = None) -> None:
-        """`add_scram`: a credential that the controller's folder is formatted with."""
+    def __init__(
+        self, folder: Path, settings: Settings, *, add_scram: str | None = None, combined: bool = False
+    ) -> None:
+        """`add_scram`: a credential that the controller's folder is formatted with. `combined`: the first broker is the
+        controller, too."""
+        self._combined = combined
         self._add_scram = add_scram
         self._folder = folder
         self._settings = settings
-        self.controller: ControllerNode
+        self.controller: ControllerNode | Server
         self.brokers: dict[int, Server] = {}
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> SecuredNodes:
         try:
-            await self._start_controller()
-            await asyncio.gather(*map(self.start_broker, BROKER_IDS))
+            if self._combined:
+                first, *others = BROKER_IDS
+                self.controller = await self.start_broker(first, process_roles="broker,controller")
+            else:
+                others = [*BROKER_IDS]
+                await self._start_controller()
+            await asyncio.gather(*map(self.start_broker, others))
         except BaseException:
             await self._stack.aclose()
             raise
@@ -105,19 +116,34 @@ class SecuredNodes:
         self.controller = await start_controller(config, Environment.of_this_machine(files=files))
         self._stack.push_async_callback(self.controller.stop)
 
+    @property
+    def listener_of_controller(self) -> Listener:
+        """At which others come in to be controlled."""
+        if isinstance(self.controller, ControllerNode):
+            return self.controller.listeners["CONTROLLER"]
+        assert self.controller.controller_server is not None
+        return self.controller.controller_server.listeners["CONTROLLER"]
+
+    @property
+    def address_of_controller(self) -> str:
+        return f"127.0.0.1:{self.listener_of_controller.port}"
+
     async def start_broker(self, node_id: int, **more: str) -> Server:
         """`more` settings with `_` for `.`. Raises StartError as a start does."""
         of_broker = {
             "process.roles": "broker",
             "listeners": "CLIENTS://127.0.0.1:0,NODES://127.0.0.1:0",
             "inter.broker.listener.name": "NODES",
-            "controller.quorum.bootstrap.servers": self.controller.bootstrap,
             "broker.heartbeat.interval.ms": "100",
             "transaction.state.log.replication.factor": "3",
             "transaction.state.log.num.partitions": "1",
             "transaction.partition.verification.enable": "false",
             **{name.replace("_", "."): value for name, value in more.items()},
         }
+        if "controller" in of_broker["process.roles"]:
+            of_broker["listeners"] += ",CONTROLLER://127.0.0.1:0"
+        else:
+            of_broker["controller.quorum.bootstrap.servers"] = self.address_of_controller
         config = self._config(str(node_id), of_broker, node_id)
         node = await start(config, Environment.of_this_machine(files=files))
         self.brokers[node_id] = node
@@ -180,24 +206,25 @@ class SecuredNodes:
         found = [node.metadata.image.topics.get(topic) for node in self.brokers.values()]
         return all(
             each is not None
-            and all(len(partition.isr) == len(BROKER_IDS) for partition in each.partitions.values())
+            and all(len(partition.isr) == len(partition.replicas) for partition in each.partitions.values())
             for each in found
         )
 
 
 @asynccontextmanager
 async def secured(
-    folder: Path, *settings: Settings, add_scram: str | None = None
+    folder: Path, *settings: Settings, add_scram: str | None = None, combined: bool = False
 ) -> AsyncIterator[SecuredNodes]:
     """Started and ended."""
     together: dict[str, str] = {}
     for each in settings:
         together |= each
-    async with SecuredNodes(folder, together, add_scram) as nodes:
+    async with SecuredNodes(folder, together, add_scram=add_scram, combined=combined) as nodes:
         yield nodes
 
 
 async def until(condition: Callable[[], object]) -> None:
+    """Nodes have threads beside the loop, and so have their clients: it lets them."""
     async with asyncio.timeout(PATIENCE_S):
         while not condition():
-            await asyncio.sleep(0)
+            await asyncio.sleep(POLL_S)

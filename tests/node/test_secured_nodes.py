@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
 
 from broker.config.definitions import StartError
+from broker.controller.controller import ControllerResult
 from broker.replicas.leader import Leader
 from broker.security.authorizer import Principal
 from protocol.errors import Error
+from protocol.messages.cluster_admin import DescribeQuorumRequest, DescribeQuorumTopic
 from protocol.messages.metadata import FindCoordinatorRequest
+from protocol.messages.metadata_records import AccessControlEntryRecord
+from protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
+from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from tests.node.secured_nodes import (
     AUTHORIZED,
     BROKER_IDS,
@@ -25,15 +31,18 @@ from tests.node.secured_nodes import (
 )
 from tests.support.certificates import KEPT, Certificates
 from tests.support.transactional_client import Broker, Producer, eventually, worst
+from tests.support.wire import Client
 
 NODE = Principal("User", "node")
 KEYS, STRANGER = Certificates(KEPT), Certificates(KEPT / "stranger")
 PARTITIONS = (0, 1, 2)
+RIGHTS_OF_BROKERS = ((4, "kafka-cluster", 9), (4, "kafka-cluster", 5), (2, "*", 8))
+"""Type and name of the resource, and the operation."""
 
 
 def principals(nodes: SecuredNodes) -> set[Principal]:
     """Whose connections there are at the listeners that are for nodes."""
-    listeners = [nodes.controller.listeners["CONTROLLER"]]
+    listeners = [nodes.listener_of_controller]
     listeners += [broker.listeners["NODES"] for broker in nodes.brokers.values()]
     return {each.principal for listener in listeners for each in listener.connections}
 
@@ -73,7 +82,7 @@ async def play(nodes: SecuredNodes) -> None:
 async def test_nodes_sign_in_at_each_other(tmp_path: Path) -> None:
     async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED) as nodes:
         await play(nodes)
-        assert principals(nodes) == {NODE}
+        await until(lambda: principals(nodes) == {NODE})  # who signs in yet is nobody
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
@@ -81,7 +90,7 @@ async def test_nodes_sign_in_encrypted(version: str, tmp_path: Path) -> None:
     settings = {**KEYS.settings(), "ssl.enabled.protocols": version}
     async with secured(tmp_path, protocols("SASL_SSL"), plain(), settings, AUTHORIZED) as nodes:
         await play(nodes)
-        assert principals(nodes) == {NODE}
+        await until(lambda: principals(nodes) == {NODE})  # who signs in yet is nobody
 
 
 async def test_nodes_are_known_by_their_certificates(tmp_path: Path) -> None:
@@ -92,7 +101,9 @@ async def test_nodes_are_known_by_their_certificates(tmp_path: Path) -> None:
     }
     async with secured(tmp_path, protocols("SSL"), AUTHORIZED, settings) as nodes:
         await play(nodes)
-        assert principals(nodes) == {Principal("User", "CN=localhost")}
+        await until(
+            lambda: principals(nodes) == {Principal("User", "CN=localhost")}
+        )  # who signs in yet is nobody
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
@@ -101,7 +112,17 @@ async def test_a_new_cluster_has_its_nodes_passwords_from_its_format(mechanism: 
     settings = protocols("SASL_PLAINTEXT"), scram(mechanism), AUTHORIZED
     async with secured(tmp_path, *settings, add_scram=credential) as nodes:
         await play(nodes)
-        assert principals(nodes) == {NODE}
+        await until(lambda: principals(nodes) == {NODE})  # who signs in yet is nobody
+
+
+async def test_a_broker_that_is_the_controller_too_signs_in_at_others(tmp_path: Path) -> None:
+    settings = protocols("SASL_SSL"), plain(), KEYS.settings(), AUTHORIZED
+    async with secured(tmp_path, *settings, combined=True) as nodes:
+        await play(nodes)
+        await until(lambda: principals(nodes) == {NODE})  # who signs in yet is nobody
+        for other in [*nodes.brokers.values()][1:]:  # as whom it follows
+            listener = other.listeners["NODES"]
+            await until(lambda listener=listener: NODE in {each.principal for each in listener.connections})
 
 
 # --- who isn't let in ---------------------------------------------------------------------------------------
@@ -110,10 +131,21 @@ async def test_a_new_cluster_has_its_nodes_passwords_from_its_format(mechanism: 
 async def refusal(nodes: SecuredNodes, **settings: str) -> str:
     """Why another broker can't join."""
     with pytest.raises(StartError) as refused:
-        await nodes.start_broker(9, initial_broker_registration_timeout_ms="300", **settings)
+        await nodes.start_broker(9, initial_broker_registration_timeout_ms="2000", **settings)
     text = str(refused.value)
     assert "\n" not in text
     return text
+
+
+async def says(nodes: SecuredNodes, caplog: pytest.LogCaptureFixture, why: str, **settings: str) -> None:
+    """Another broker says so in its log, and tries again and again."""
+    starting = asyncio.ensure_future(nodes.start_broker(9, **settings))
+    try:
+        await until(lambda: starting.done() or any(why in each for each in caplog.messages))
+        assert not starting.done()
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
 
 
 async def test_a_broker_with_a_wrong_password_is_told_at_its_start(
@@ -123,13 +155,15 @@ async def test_a_broker_with_a_wrong_password_is_told_at_its_start(
         wrong = plain("wrong")["listener.name.controller.plain.sasl.jaas.config"]
         told = await refusal(nodes, listener_name_controller_plain_sasl_jaas_config=wrong)
         why = "Authentication failed: Invalid username or password"
-        assert told.endswith(f"{nodes.controller.bootstrap}: {why}")
-        line = f"{nodes.controller.bootstrap} doesn't let this node in as node (listener CONTROLLER): {why}"
+        assert told.endswith(f"{nodes.address_of_controller}: {why}")
+        line = f"{nodes.address_of_controller} doesn't let this node in as node (listener CONTROLLER): {why}"
         assert line in caplog.messages
         assert not any("wrong" in each for each in caplog.messages)
 
 
-async def test_who_isnt_a_broker_to_the_authorizer_cant_join(tmp_path: Path) -> None:
+async def test_who_isnt_a_broker_to_the_authorizer_cant_join(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """It signs in, and has no right to CLUSTER_ACTION."""
     async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED) as nodes:
         await nodes.create("orders")
@@ -137,8 +171,12 @@ async def test_who_isnt_a_broker_to_the_authorizer_cant_join(tmp_path: Path) -> 
         for node in (nodes.controller, *nodes.brokers.values()):
             for passwords in node.config.sasl.values():
                 passwords.passwords["other"] = "s"  # type: ignore[index]
-        told = await refusal(nodes, listener_name_controller_plain_sasl_jaas_config=line)
-        assert "CLUSTER_AUTHORIZATION_FAILED" in told
+        await says(
+            nodes,
+            caplog,
+            "CLUSTER_AUTHORIZATION_FAILED",
+            listener_name_controller_plain_sasl_jaas_config=line,
+        )
 
 
 @pytest.mark.parametrize(
@@ -149,12 +187,12 @@ async def test_who_isnt_a_broker_to_the_authorizer_cant_join(tmp_path: Path) -> 
     ],
 )
 async def test_a_broker_that_trusts_not_or_isnt_trusted_is_told(
-    name: str, value: str, why: str, tmp_path: Path
+    name: str, value: str, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = {**KEYS.settings(), "ssl.client.auth": "required", "super.users": "User:CN=localhost"}
     async with secured(tmp_path, protocols("SSL"), AUTHORIZED, settings) as nodes:
-        told = await refusal(nodes, **{f"listener_name_controller_{name}": value})
-        assert f"{nodes.controller.bootstrap}: {why}" in told
+        why = f"{nodes.address_of_controller} doesn't let this node in (listener CONTROLLER): {why}"
+        await says(nodes, caplog, why, **{f"listener_name_controller_{name}": value})
 
 
 async def test_brokers_whose_own_settings_dont_fit_are_told_at_their_start(tmp_path: Path) -> None:
@@ -163,3 +201,86 @@ async def test_brokers_whose_own_settings_dont_fit_are_told_at_their_start(tmp_p
         assert told.startswith(
             "listener NODES: a client with its settings can't connect to a server with them"
         )
+
+
+# --- rights -------------------------------------------------------------------------------------------------
+
+
+async def test_a_client_is_itself_to_the_controller_that_its_broker_asks(tmp_path: Path) -> None:
+    """The broker signs in as itself, and says in the envelope whose request it is."""
+    only_nodes = {"super.users": "User:node"}
+    async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED, only_nodes) as nodes:
+        wanted = CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+        request = CreateTopicsRequest(topics=[wanted], timeout_ms=10_000)
+        answer = await nodes.ask(BROKER_IDS[0], request, 7)
+        assert [each.error_code for each in answer.topics] == [Error.TOPIC_AUTHORIZATION_FAILED]
+        anonymous = AccessControlEntryRecord(
+            id=bytes(16),
+            resource_type=2,
+            resource_name="orders",
+            pattern_type=3,
+            principal="User:ANONYMOUS",
+            host="127.0.0.1",
+            operation=5,
+            permission_type=3,
+        )
+        failure = await_own(nodes, anonymous)
+        await until(lambda: failure.done())
+        answer = await nodes.ask(BROKER_IDS[0], request, 7)
+        assert [each.error_code for each in answer.topics] == [Error.NONE]
+
+
+def await_own(nodes: SecuredNodes, record: AccessControlEntryRecord) -> asyncio.Future[None]:
+    """Written by the controller itself, and in force."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def submit() -> None:
+        await nodes.controller.controller.submit_own(
+            lambda image: ControllerResult([record], lambda error: error),
+            logging.getLogger("test"),
+            "an ACL can't be written",
+        )
+        done.set_result(None)
+
+    nodes.controller.controller.begin(submit())
+    return done
+
+
+async def test_brokers_need_the_rights_that_kafkas_need(tmp_path: Path) -> None:
+    """Where they aren't super users: ClusterAction; Create for the coordinators' topics, which a broker asks for in its
+    own name; and Describe of topics, since followers list offsets."""
+    nobody = {"super.users": "User:ANONYMOUS", "allow.everyone.if.no.acl.found": "true"}
+    # until there is an ACL of the cluster everybody may speak as a broker
+    async with secured(tmp_path, protocols("SASL_PLAINTEXT"), plain(), AUTHORIZED, nobody) as nodes:
+        for number, (kind, name, operation) in enumerate(RIGHTS_OF_BROKERS):
+            acl = AccessControlEntryRecord(
+                id=number.to_bytes(16),
+                resource_type=kind,
+                resource_name=name,
+                pattern_type=3,
+                principal="User:node",
+                host="*",
+                operation=operation,
+                permission_type=3,
+            )
+            await await_own(nodes, acl)
+        await play(nodes)
+
+
+async def test_the_controller_asks_its_authorizer_of_who_signs_in_there(tmp_path: Path) -> None:
+    """Clients may come to it by themselves (KIP-919)."""
+    more = plain()["listener.name.controller.plain.sasl.jaas.config"].replace(";", ' user_alice="a";')
+    settings = {**plain(), "listener.name.controller.plain.sasl.jaas.config": more}
+    async with secured(tmp_path, protocols("SASL_PLAINTEXT"), settings, AUTHORIZED) as nodes:
+        port = nodes.listener_of_controller.port
+
+        def described(user: str, password: str) -> Error:
+            with Client.connect(port) as client:
+                assert not client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code
+                token = f"\0{user}\0{password}".encode()
+                assert not client.ask(SaslAuthenticateRequest(auth_bytes=token), 2).error_code
+                topics = [DescribeQuorumTopic(topic_name="__cluster_metadata", partitions=[])]
+                return Error(client.ask(DescribeQuorumRequest(topics=topics), 2).error_code)
+
+        assert await asyncio.to_thread(described, "node", "node-secret") is Error.NONE
+        assert await asyncio.to_thread(described, "alice", "a") is Error.CLUSTER_AUTHORIZATION_FAILED

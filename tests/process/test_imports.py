@@ -61,8 +61,10 @@ of_extras = {
     "prometheus_client",
     "broker.network.sasl_gate",
     "broker.network.tls",
+    "broker.network.tls_channel",
     "broker.network.tls_gate",
     "broker.security.sasl",
+    "broker.security.sasl_client",
     "broker.security.standard_authorizer",
 }
 assert of_extras.isdisjoint(sys.modules), of_extras & {*sys.modules}

@@ -138,7 +138,9 @@ class Machine:
             names=world.names,
             computing=computing,
         )
-        arguments = ["--data", self.folder, "--port", str(self.port)]
+        arguments = ["--data", self.folder]
+        if not any(each.startswith("listeners=") and "," in each for each in self._settings):
+            arguments += ["--port", str(self.port)]  # which can't be for several
         if len(self.folders) > 1:
             arguments += ["-o", "log.dirs=" + ",".join(self.folders)]
         for setting in self._settings:

@@ -35,16 +35,16 @@ METADATA_CLEANING_MS = 2_000
 """Not each minute: no run is long."""
 
 
-def simulate(seed: int, *, shares: bool = False) -> Result:
-    """`shares`: with share groups."""
-    return run(lambda loop: ClusterSimulation(loop, seed, shares=shares).run())
+def simulate(seed: int, *, shares: bool = False, secured: bool = False) -> Result:
+    """`shares`: with share groups. `secured`: nodes sign in at each other."""
+    return run(lambda loop: ClusterSimulation(loop, seed, shares=shares, secured=secured).run())
 
 
 class ClusterSimulation(Course):
     replication_factor = len(BROKERS)
     amounts = Amounts(batches=(20, 60), transactions=(8, 25), commits=(10, 40))
 
-    def __init__(self, loop: VirtualLoop, seed: int, *, shares: bool = False) -> None:
+    def __init__(self, loop: VirtualLoop, seed: int, *, shares: bool = False, secured: bool = False) -> None:
         super().__init__(loop, seed, Work(is_refused_now_and_then=True))
         luck = self.luck
         self.deaths = luck.choice([*Deaths])
@@ -75,7 +75,7 @@ class ClusterSimulation(Course):
         log_dirs = of_log_dirs.choice((1, 2))
         if of_log_dirs.random() < 0.7:  # so that much comes in between
             settings.append(f"replica.alter.log.dirs.io.max.bytes.per.second={SLOW_BYTES_PER_S}")
-        self.nodes = Nodes(self.world, settings, luck, log_dirs=log_dirs, of_all=of_shares)
+        self.nodes = Nodes(self.world, settings, luck, log_dirs=log_dirs, of_all=of_shares, secured=secured)
         if shares:
             self.shares = on_several_nodes(self)
         self.faults = Faults(self.nodes, self.world.luck("faults"), self.deaths, self.work.counts, self._die)

@@ -47,6 +47,34 @@ OF_BROKERS = (
 )
 
 
+JAAS = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="node" password="secret" user_node="secret";'
+)
+SECURED = (
+    "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,NODES:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms=PLAIN",
+    "sasl.mechanism.inter.broker.protocol=PLAIN",
+    "sasl.mechanism.controller.protocol=PLAIN",
+    f"listener.name.nodes.plain.sasl.jaas.config={JAAS}",
+    f"listener.name.controller.plain.sasl.jaas.config={JAAS}",
+    "connections.max.reauth.ms=2000",  # so that nodes sign in again and again
+    "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users=User:node;User:ANONYMOUS",
+)
+"""Nodes sign in at each other; clients come as they are."""
+NODES_PORTS = 1_000
+"""So far from a broker's listener for clients is that for nodes."""
+
+
+def listeners_of_secured(node_id: int) -> Sequence[str]:
+    port = CONTROLLER_PORT + node_id
+    return (
+        f"listeners=PLAINTEXT://127.0.0.1:{port},NODES://127.0.0.1:{port + NODES_PORTS}",
+        "inter.broker.listener.name=NODES",
+    )
+
+
 class Term(NamedTuple):
     """One broker's leadership of a partition, in one run, as it believes itself."""
 
@@ -64,8 +92,12 @@ class Nodes:
         *,
         log_dirs: int = 1,
         of_all: Sequence[str] = (),
+        secured: bool = False,
     ) -> None:
-        """`settings` of brokers, `of_all` of these and the controller. `log_dirs` that each broker has."""
+        """`settings` of brokers, `of_all` of these and the controller. `log_dirs` that each broker has. `secured`:
+        nodes sign in at each other."""
+        if secured:
+            of_all = [*of_all, *SECURED]
         variables = {"CLUSTER_ID": CLUSTER_ID}
         of_metadata = luck.choice(((), OF_SHORT_METADATA))
         self.world = world
@@ -96,6 +128,7 @@ class Nodes:
                     *OF_BROKERS,
                     "process.roles=broker",
                     f"node.id={node_id}",
+                    *(listeners_of_secured(node_id) if secured else ()),
                     *settings,
                 ],
                 variables=variables,

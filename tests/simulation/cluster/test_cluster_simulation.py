@@ -6,6 +6,8 @@ from functools import cache
 
 import pytest
 
+from broker.peers import peer
+from broker.peers.opening import Entrance, Versions, signed_in
 from tests.simulation.cluster.cluster_simulation import simulate
 from tests.simulation.cluster.faults import Deaths
 from tests.simulation.course import Result
@@ -15,6 +17,7 @@ from tests.simulation.elsewhere import digests_elsewhere
 pytestmark = pytest.mark.xdist_group("cluster_simulation")
 
 IN_PASSING = 3
+SECURED = 2
 SEEDS = range(1, 5)
 """Few, since each takes seconds, and such that between them whatever may befall a cluster does."""
 
@@ -28,6 +31,20 @@ def played(seed: int) -> Result:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_that_counts_is_lost_and_all_replicas_are_equal_in_the_end(seed: int) -> None:
     assert played(seed).anomalies == []
+
+
+def test_nothing_is_lost_where_nodes_sign_in_at_each_other_again_and_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    again = []
+
+    async def counted(entrance: Entrance, versions: Versions) -> int:
+        again.append(entrance.name)
+        return await signed_in(entrance, versions)
+
+    monkeypatch.setattr(peer, "signed_in", counted)  # which only who signs in again calls there
+    assert simulate(SECURED, secured=True).anomalies == []
+    assert {*again} == {"NODES", "CONTROLLER"}
 
 
 def test_all_that_may_befall_a_cluster_does() -> None:

@@ -123,3 +123,37 @@ def test_a_line_without_the_listener_or_the_mechanism_isnt_it() -> None:
         assert "has to say as whom" in refused(
             **{f"{OF_CONTROLLER}scram-sha-256.sasl.jaas.config": None, name: line}
         )
+
+
+def test_early_listeners_are_among_the_listeners() -> None:
+    assembled(**{"early.start.listeners": "nodes"})
+    assembled(**{"early.start.listeners": ""})
+    told = refused(**{"early.start.listeners": "NODES,CONTROLLER"})
+    assert (
+        "early.start.listeners contains listener CONTROLLER, but this is not contained in listeners or "
+        "controller.listener.names" in told
+    )
+
+
+def test_a_controller_has_no_listener_between_brokers() -> None:
+    told = refused(
+        **{
+            "process.roles": "controller",
+            "listeners": "CONTROLLER://h:1",
+            "controller.quorum.voters": "2@h:1",
+            "inter.broker.listener.name": "CONTROLLER",
+        }
+    )
+    assert "controller.listener.names must not contain an explicitly set inter.broker.listener.name" in told
+
+
+@pytest.mark.parametrize(("idle", "is_refused"), [("100", True), ("101", False), ("-1", False)])
+def test_who_fails_is_told_before_the_connection_counts_as_idle(idle: str, is_refused: bool) -> None:
+    if is_refused:
+        assert (
+            "connection.failed.authentication.delay.ms=100 should always be less than connections.max.idle.ms=100 to "
+            "prevent failed authentication responses from timing out"
+            in refused(**{"connections.max.idle.ms": idle})
+        )
+    else:
+        assembled(**{"connections.max.idle.ms": idle})

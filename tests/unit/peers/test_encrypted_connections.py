@@ -201,6 +201,20 @@ def test_the_end_is_told_once(end: str) -> None:
     two.connection.send(b"goes nowhere")
 
 
+def test_what_an_answer_leads_to_is_no_fault_of_the_encryption() -> None:
+    """As a replica that can't be written, which the node has to stop for."""
+
+    def fail(frame: memoryview) -> None:
+        raise OSError("the disk")
+
+    two = Two(outgoing(), server_context())
+    two.shake()
+    two.connection._answered = fail
+    with pytest.raises(OSError, match="the disk"):
+        two.say(FRAME)
+    assert two.told == ["made"]
+
+
 def test_nothing_comes_of_one_that_was_closed() -> None:
     two = Two(outgoing(), server_context())
     two.shake()
