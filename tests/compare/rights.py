@@ -14,7 +14,7 @@ from broker.security.authorizer import CLUSTER_NAME, ResourceType
 
 from .play import Play
 from .principals import ADMIN, CHANGING, EVERYTHING, OWNER, RIGHTS, USERS, password
-from .requests import create_topics, metadata, unknown
+from .requests import metadata, unknown
 from .scene import Topic
 from .waiting import ScriptStuck
 
@@ -134,14 +134,18 @@ class Table:
         mark = self.play.name(f"mark-{self._marks}")
         whose = OWNER if self._is_open else CHANGING
         self.play.quietly("CreateAcls", 3, {"creations": [acl(whose, ResourceType.TOPIC, mark, ALL)]})
-        told = (29, 29) if self._is_open else (3, 0)
+        told = 29 if self._is_open else 3
         on = self.sign_in(CHANGING, "mark")
+        more = {
+            "topics": [{"name": mark, "count": 2, "assignments": None}],
+            "timeout_ms": 20_000,
+            "validate_only": True,
+        }
 
         def is_in_force() -> bool:
             (seen,) = self.play.quietly("Metadata", 12, metadata(mark), on=on).topics
-            wish = create_topics({"name": mark}, validate_only=True)
-            (made,) = self.play.quietly("CreateTopics", 7, wish, on=on).topics
-            return (seen.error_code, made.error_code) == told
+            (grown,) = self.play.quietly("CreatePartitions", 3, more, on=on).results
+            return (seen.error_code, grown.error_code) == (told, told)
 
         self.play.until("the ACLs are in force", is_in_force)
 

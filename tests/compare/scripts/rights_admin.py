@@ -56,7 +56,7 @@ def topics(play: Play) -> None:
     rows(
         table,
         "DescribeLogDirs",
-        4,
+        5,
         {"some": {"topics": [{"topic": name, "partitions": [0]} for name in names]}},
     )
     nowhere = [{"path": "/nowhere", "topics": [{"name": name, "partitions": [0]} for name in names]}]
@@ -169,12 +169,12 @@ def cluster(play: Play) -> None:
     rows(
         table,
         "UpdateFeatures",
-        1,
+        2,
         {"one": {"timeout_ms": 5000, "feature_updates": [update], "validate_only": True}},
     )
     rows(table, "UnregisterBroker", 0, {"nobody": {"broker_id": 77}})
     voter = {"voter_id": 77, "voter_directory_id": b"\1" * 16, "cluster_id": None}
-    rows(table, "AddRaftVoter", 0, {"one": voter | {"timeout_ms": 1000, "listeners": []}})
+    rows(table, "AddRaftVoter", 1, {"one": voter | {"timeout_ms": 1000, "listeners": []}})
     rows(table, "RemoveRaftVoter", 0, {"one": voter})
     rows(table, "UnregisterController", 0, {"nobody": {"controller_id": 77}})
     match = {

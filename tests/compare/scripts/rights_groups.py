@@ -250,18 +250,23 @@ def streams(play: Play) -> None:
         subtopology("0", names.mine, sinks=[made[0]]),
         subtopology("1", changelogs=[topic_info(made[1])], repartitions=[topic_info(made[0])]),
     )
-    rows(
-        table,
-        "StreamsGroupHeartbeat",
-        0,
-        of_each(table, lambda group: streams_beat(group, "stranger", 5), "a stranger to ")
-        | of_each(
-            table, lambda group: streams_join(group, "stranger", of_both) | {"member_epoch": 5}, "of both in "
+    for version in (0, 1):
+        rows(
+            table,
+            "StreamsGroupHeartbeat",
+            version,
+            of_each(table, lambda group: streams_beat(group, "stranger", 5), "a stranger to ")
+            | of_each(
+                table,
+                lambda group: streams_join(group, "stranger", of_both) | {"member_epoch": 5},
+                "of both in ",
+            )
+            | of_each(
+                table,
+                lambda group: streams_join(group, "stranger", making) | {"member_epoch": 5},
+                "making in ",
+            ),
         )
-        | of_each(
-            table, lambda group: streams_join(group, "stranger", making) | {"member_epoch": 5}, "making in "
-        ),
-    )
     described = {
         "member_id": "stranger",
         "topology_epoch": 0,

@@ -36,7 +36,7 @@ def transactions(play: Play) -> None:
     parts = [(topic, 0) for topic in table.topics]
     committed = [(topic, 0, 5) for topic in table.topics]
     rows(table, "DescribeTransactions", 0, {"all": {"transactional_ids": [*names]}})
-    rows(table, "ListTransactions", 1, {"all": {}})
+    rows(table, "ListTransactions", 2, {"all": {}})
     rows(
         table,
         "AddPartitionsToTxn",
@@ -77,6 +77,12 @@ def transactions(play: Play) -> None:
                 for group, by_group in ids.items()
             },
         )
+    by_id = txn_commit(names.mine, names.mine, producer_id, epoch, *committed)
+    by_id["topics"] = [
+        asked | {"topic_id": topic.topic_id}
+        for asked, topic in zip(by_id["topics"], table.topics, strict=True)
+    ]
+    rows(table, "TxnOffsetCommit", 6, {"by id": by_id})
     for version in (4, 5):
         rows(
             table,
