@@ -64,7 +64,7 @@ def topics(play: Play) -> None:
 
 
 @script(properties=PROPERTIES)
-def topics_deleted(play: Play) -> None:
+def deleted_topics(play: Play) -> None:
     table = Table(play)
     names = table.names
     ids = {"mine": table.mine.topic_id, "other": table.other.topic_id}
