@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.quorum_requests import refusal_to_add
-from broker.security.authorizer import Operation, cluster_refusal
+from broker.security.authorizer import CLUSTER, Operation, allows_on_cluster, denied
 from protocol.messages.raft import AddRaftVoterRequest, AddRaftVoterResponse
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def handle(
     request: AddRaftVoterRequest,
 ) -> AddRaftVoterResponse:
     listener_name = node.config.get_list("controller.listener.names")[0]
-    refused = cluster_refusal(node.authorizer, context, Operation.ALTER) or refusal_to_add(
-        node.metadata, node.cluster_id, listener_name, request
-    )
+    if allows_on_cluster(node.authorizer, context, Operation.ALTER):
+        refused = refusal_to_add(node.metadata, node.cluster_id, listener_name, request)
+    else:
+        refused = denied(CLUSTER)
     return AddRaftVoterResponse(error_code=refused.error, error_message=refused.message)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import GROUP, READ, TOPIC
+from broker.security.authorizer import GROUP, READ, TOPIC, denied
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
     AlterShareGroupOffsetsRequest,
@@ -38,7 +38,7 @@ async def handle(
     if not node.groups.serves_share_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION, "Share groups aren't served."))
     if not node.authorizer.allows(context, READ, GROUP, request.group_id):
-        return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED, "The group may not be read."))
+        return _refused(denied(GROUP))
     if sum([len(topic.partitions) + 1 for topic in request.topics]) > MOST_ALTERED_PARTITIONS:
         return _refused(KafkaError(Error.INVALID_REQUEST, "There are too many partitions in the request."))
     refused = []
@@ -46,7 +46,7 @@ async def handle(
     for topic in request.topics:
         known = node.metadata.image.topics.get(topic.topic_name)
         if not node.authorizer.allows(context, READ, TOPIC, topic.topic_name):
-            error = KafkaError(Error.TOPIC_AUTHORIZATION_FAILED, "The topic may not be read.")
+            error = denied(TOPIC)
         elif known is None:
             error = KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, "There is no such topic.")
         else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.security.authorizer import GROUP, READ, TOPIC, Operation
+from broker.security.authorizer import AUTHORIZATION_FAILED, GROUP, READ, TOPIC, Operation, denied
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
     DeleteShareGroupOffsetsRequest,
@@ -34,7 +34,7 @@ async def handle(
     if not node.groups.serves_share_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION, "Share groups aren't served."))
     if not node.authorizer.allows(context, Operation.DELETE, GROUP, request.group_id):
-        return _refused(KafkaError(Error.GROUP_AUTHORIZATION_FAILED, "The group may not be deleted."))
+        return _refused(denied(GROUP))
     if len(request.topics) > MOST_FORGOTTEN_TOPICS:
         return _refused(KafkaError(Error.INVALID_REQUEST, "There are too many topics in the request."))
     refused = []
@@ -47,7 +47,7 @@ async def handle(
                 DeleteShareGroupOffsetsResponseTopic(
                     topic_name=topic.topic_name,
                     error_code=Error.TOPIC_AUTHORIZATION_FAILED,
-                    error_message="The topic may not be read.",
+                    error_message=AUTHORIZATION_FAILED[Error.TOPIC_AUTHORIZATION_FAILED],
                 )
             )
     if not request.group_id:

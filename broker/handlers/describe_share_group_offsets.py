@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from broker.network.pieces import answered
-from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
+from broker.security.authorizer import AUTHORIZATION_FAILED, DESCRIBE, GROUP, TOPIC
 from coordinator.persister import NO_COMPLETE_COUNT, NO_START_OFFSET, ShareStateSummary
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
@@ -198,7 +198,7 @@ def _without_state(
                 partition_index=index,
                 start_offset=NO_START_OFFSET,
                 error_code=error,
-                error_message="The topic may not be described." if error else None,
+                error_message=AUTHORIZATION_FAILED.get(error),
             )
             for index in asked.partitions
         ],

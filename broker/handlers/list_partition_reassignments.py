@@ -10,6 +10,8 @@ from broker.security.authorizer import Operation, cluster_refusal
 from protocol.messages.cluster_admin import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
 )
 
 if TYPE_CHECKING:
@@ -25,8 +27,26 @@ async def handle(
 ) -> ListPartitionReassignmentsResponse:
     refusal = cluster_refusal(node.authorizer, context, Operation.DESCRIBE)
     if refusal is not None:
-        return ListPartitionReassignmentsResponse(error_code=refusal.error, error_message=refusal.message)
+        return ListPartitionReassignmentsResponse(
+            error_code=refusal.error, error_message=refusal.message, topics=_named(request)
+        )
     return await _listed(node.metadata, request)
+
+
+def _named(request: ListPartitionReassignmentsRequest) -> list[OngoingTopicReassignment]:
+    """What was asked for, with nothing said of it: so Kafka answers an error."""
+    return [
+        OngoingTopicReassignment(
+            name=topic.name,
+            partitions=[
+                OngoingPartitionReassignment(
+                    partition_index=index, replicas=[], adding_replicas=[], removing_replicas=[]
+                )
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or ()
+    ]
 
 
 async def _listed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.controller.quorum_requests import refusal_to_remove
-from broker.security.authorizer import Operation, cluster_refusal
+from broker.security.authorizer import CLUSTER, Operation, allows_on_cluster, denied
 from protocol.messages.raft import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ def handle(
     context: RequestContext,
     request: RemoveRaftVoterRequest,
 ) -> RemoveRaftVoterResponse:
-    refused = cluster_refusal(node.authorizer, context, Operation.ALTER) or refusal_to_remove(
-        node.metadata, node.cluster_id, request
-    )
+    if allows_on_cluster(node.authorizer, context, Operation.ALTER):
+        refused = refusal_to_remove(node.metadata, node.cluster_id, request)
+    else:
+        refused = denied(CLUSTER)
     return RemoveRaftVoterResponse(error_code=refused.error, error_message=refused.message)

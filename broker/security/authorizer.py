@@ -305,10 +305,7 @@ class ConfigRights:
         return denied(resource_type)
 
     def require(self, config_resource_type: int, name: str) -> None:
-        """Raises what `refusal` says, where it says anything."""
+        """Raises the error of `refusal`, where there is one, without its text (Kafka: `ApiError.fromThrowable`)."""
         refusal = self.refusal(config_resource_type, name)
         if refusal is not None:
-            try:
-                raise refusal
-            finally:
-                del refusal  # its traceback holds this frame
+            raise KafkaError(refusal.error)

@@ -18,7 +18,7 @@ from tests.support.apache_kafka import RUNNER, ApacheKafka
 from tests.support.ports import free_ports
 from tests.support.waiting import until
 
-from .properties import PROPERTIES, log_dirs, server_properties
+from .properties import PROPERTIES, SIGNED_IN, log_dirs, sasl_listener, server_properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Kafka:
     """Apache Kafka, run by `tests/kafka/kafka`."""
 
     running: ApacheKafka
+    sasl_port: int = 0
 
     @property
     def port(self) -> int:
@@ -52,8 +53,12 @@ class Kafka:
 def kafka(folder: Path, properties: str) -> Iterator[Kafka]:
     directories = log_dirs(properties, folder)
     more = [] if directories is None else [f"log.dirs={directories}"]
+    sasl_port = 0
+    if properties in SIGNED_IN:
+        port, controller_port, sasl_port = free_ports(3)
+        more += sasl_listener(port, controller_port, sasl_port)
     with apache_kafka.running(folder, *PROPERTIES[properties].splitlines(), *more) as running:
-        yield Kafka(running)
+        yield Kafka(running, sasl_port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class Barnabas:
 
     broker: barnabas.Broker
     data: Path
+    sasl_port: int = 0
 
     @property
     def port(self) -> int:
@@ -78,6 +84,7 @@ class BarnabasInDirectories:
 
     def __init__(self, command: list[str], port: int, data: Path) -> None:
         self.port = port
+        self.sasl_port = 0
         self.data = data
         self._command = command
         self.begin()
@@ -118,13 +125,16 @@ def in_directories(file: Path, directories: str, port: int) -> Iterator[Barnabas
 
 @contextlib.contextmanager
 def barnabas_broker(folder: Path, properties: str) -> Iterator[Barnabas | BarnabasInDirectories]:
-    port, controller_port = free_ports(2)
+    port, controller_port, sasl_port = free_ports(3)
     file = folder / "server.properties"
-    file.write_text(server_properties(properties, port=port, controller_port=controller_port))
+    text = server_properties(properties, port=port, controller_port=controller_port)
+    if properties in SIGNED_IN:
+        text += "".join(f"{line}\n" for line in sasl_listener(port, controller_port, sasl_port))
+    file.write_text(text)
     directories = log_dirs(properties, folder)
     if directories is not None:
         with in_directories(file, directories, port) as several:
             yield several
         return
     with barnabas.Broker(data=folder / "data", properties=file) as broker:
-        yield Barnabas(broker, folder / "data")
+        yield Barnabas(broker, folder / "data", sasl_port)

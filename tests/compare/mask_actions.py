@@ -83,7 +83,20 @@ def moment(value: Any, names: Names) -> Any:
 
 def any_text(value: Any, names: Names) -> Any:
     """Null and "" stay."""
-    return "<text>" if value else value
+    return "<text>" if value and not isinstance(value, SameText) else value
+
+
+class SameText(str):
+    """One that both say in the same words."""
+
+
+def refusal_as_it_is(value: Any, names: Names) -> Any:
+    """What those are told who may not, word for word; what was asked is left out where Kafka dumps it."""
+    if not value or not re.search(r"uthoriz|permission", value):
+        return value
+    return SameText(
+        re.sub(r"^Request .* needs (\w+) permission\.$", r"The request needs \1 permission.", value)
+    )
 
 
 def any_number(value: Any, names: Names) -> Any:

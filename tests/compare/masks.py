@@ -31,6 +31,7 @@ from .mask_actions import (
     own_topics,
     own_transactions,
     recompressed,
+    refusal_as_it_is,
     renamed,
     roughly,
     then,
@@ -57,6 +58,20 @@ def compared_apis(value: Any, names: Names) -> Any:
 _ZERO_UUID = bytes(16).hex()
 
 MASKS = (
+    Mask(
+        "DescribeTopicPartitions.topics",
+        in_any_order,
+        "those that may not be described are in the order of a hash set",
+        "rights*",
+    ),
+    Mask("CreateTopics.topics", in_any_order, "Kafka's order is that of a hash map", "rights*"),
+    Mask(
+        "ConsumerGroup*assignment.topic_partitions",
+        in_any_order,
+        "Kafka's order is that of random topic ids",
+        "rights*",
+    ),
+    Mask("*error_message", refusal_as_it_is, "a refusal's words are fixed", "rights*"),
     Mask("*.topic_id", renamed("topic id", but=(_ZERO_UUID,)), "topic ids are random"),
     Mask("*.cluster_id", renamed("cluster id", but=(None, "")), "a cluster's id is random"),
     Mask("*.session_id", renamed("session", but=(0,)), "fetch session ids are random"),

@@ -11,6 +11,7 @@ _TIMED_OUT = (
 _FORGOTTEN = "whether Kafka keeps the group of a refused join hangs on what is being replicated"
 
 LEFT_OUT: dict[str, str] = {
+    "rights*/*": "each broker asks the same authorizer, and brokers of a cluster don't sign in to each other here",
     "compaction/*": "each replica cleans its own log in its own time, so their bytes are equal only now and then",
     "fetch_waiting/a_topic_created_while_it_is_waited_for": "a topic of three replicas may take longer than its wait",
     "consumer_groups_migration/that_are_not_upgraded": _FORGOTTEN,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .principals import ADMIN, JAAS
+
 SOCKET_REQUEST_MAX_BYTES = 3 * 1024 * 1024
 LIMITED_HOST = "127.0.0.2"
 LIMITED_HOST_CONNECTIONS = 3
@@ -128,6 +130,36 @@ log.index.interval.bytes=512
 log.flush.interval.messages=1000
 """,
 }
+
+
+SIGNED_IN = frozenset({"rights", "rights_open"})
+"""Those with a second listener, at which clients sign in, and an authorizer. The first one is the scene's, whose
+clients may everything."""
+
+for _name, _open in (("rights", False), ("rights_open", True)):
+    PROPERTIES[_name] = (
+        _COMMON
+        + f"""\
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT
+sasl.enabled.mechanisms=PLAIN
+listener.name.sasl_plaintext.plain.sasl.jaas.config={JAAS}
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+super.users=User:ANONYMOUS;User:{ADMIN}
+allow.everyone.if.no.acl.found={str(_open).lower()}
+group.consumer.assignment.interval.ms=0
+group.share.assignment.interval.ms=0
+group.streams.initial.rebalance.delay.ms=0
+"""
+    )
+
+
+def sasl_listener(port: int, controller_port: int, sasl_port: int) -> list[str]:
+    """The settings of the places of a broker with such properties."""
+    return [
+        f"controller.quorum.voters=1@127.0.0.1:{controller_port}",
+        f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}",
+        f"advertised.listeners=PLAINTEXT://127.0.0.1:{port},SASL_PLAINTEXT://127.0.0.1:{sasl_port}",
+    ]
 
 
 LOG_DIRS = {"directories": ("data", "second", "third")}

@@ -12,7 +12,7 @@ from tests.support.wire import Answer
 
 from .cluster import Cluster
 from .cluster_properties import BROKERS
-from .frames import Client, connect
+from .frames import Client, connect, signed_in
 from .mask_actions import Names
 from .waiting import PATIENCE_S, ScriptStuck, until
 
@@ -21,6 +21,11 @@ class Broker(Protocol):
     """What is played to."""
 
     port: int
+
+    @property
+    def sasl_port(self) -> int:
+        """Of the listener at which clients sign in, where its properties have one."""
+        ...
 
     @property
     def data(self) -> Path: ...
@@ -48,6 +53,7 @@ class Scene:
                 port: f"<port of {listener}>" for listener, port in self.cluster.ports.items()
             }
         self._clients: dict[str, Client] = {}
+        self._users: dict[str, tuple[str, str]] = {}
 
     @property
     def cluster(self) -> Cluster:
@@ -65,10 +71,17 @@ class Scene:
         """
         client = self._clients.get(on)
         if client is None or client.closed:
+            if on in self._users:
+                client = self._clients[on] = signed_in(self.broker.sasl_port, *self._users[on])
+                return client
             ports = self.cluster.ports if self.on_cluster else {}
             port = ports.get(on.partition(":")[0], self.broker.port)
             client = self._clients[on] = connect(port, from_host=from_host)
         return client
+
+    def sign_in(self, on: str, user: str, password: str) -> None:
+        """The connection of that name is the user's, by SASL PLAIN, from when it is opened."""
+        self._users[on] = (user, password)
 
     def drop(self, on: str) -> None:
         client = self._clients.pop(on, None)
