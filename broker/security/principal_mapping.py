@@ -230,7 +230,13 @@ class _Translation:
             self._at += 1
             if character == "[":
                 raise self._unknown("a class within a class")
-            out.append(self._escape(in_class=True) if character == "\\" else character)
+            if character == "-" and self._pattern.startswith("-", self._at):
+                raise self._unknown("-- within a class")
+            if character in "|~&":  # two of them may once mean something to Python
+                character = f"\\{character}"
+            elif character == "\\":
+                character = self._escape(in_class=True)
+            out.append(character)
         out.append("]")
         return "".join(out)
 

@@ -97,6 +97,8 @@ _FINAL = re.compile(
 )
 _HASHES = {1: "sha256", 2: "sha512"}
 MIN_ITERATIONS = 4096
+LONGEST_MESSAGE = 8192
+"""Bytes of a client's message: one as long as a frame may be takes a quarter of a second to read."""
 _FOR_DELEGATED = ",tokenauth=true"
 
 
@@ -117,6 +119,8 @@ class ScramMechanism:
 
     def evaluate(self, token: bytes) -> bytes:
         """The challenge, and then the server's own proof."""
+        if len(token) > LONGEST_MESSAGE:
+            raise InvalidCredentialsError(f"a message of {len(token)} bytes is no client's of SCRAM")
         text = token.decode(errors="replace")
         return self._challenged(text) if self._credential is None else self._verified(text)
 
