@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from broker.controller.acls import ALL_OPERATIONS, WILDCARD, Acl, PatternType, Permission
+from broker.network.tls_gate import MOST_HANDSHAKES, Handshakes
 from broker.process.log_stream import LineFormatter
 from broker.security.authorizer import Operation, Principal, ResourceType
 from broker.security.distinguished_names import name_text
@@ -238,3 +239,23 @@ async def test_who_has_not_shaken_hands_counts_among_the_connections_of_its_addr
     for each in held:
         each.close()
     await nobody_is_left(node)
+
+
+@pytest.mark.limit("broker.network.tls_gate.MOST_HANDSHAKES")
+async def test_handshakes_begin_some_at_a_time_in_the_order_in_which_they_came() -> None:
+    begun: list[int] = []
+
+    def gate(number: int, *, is_there: bool = True) -> Any:
+        return SimpleNamespace(shake=lambda: is_there and (begun.append(number) or True))
+
+    handshakes = Handshakes()
+    for number in range(2 * MOST_HANDSHAKES + 1):
+        handshakes.begin(gate(number, is_there=number != MOST_HANDSHAKES))
+    assert begun == [*range(MOST_HANDSHAKES)]
+    await asyncio.sleep(0)
+    expected = [*range(MOST_HANDSHAKES), *range(MOST_HANDSHAKES + 1, 2 * MOST_HANDSHAKES + 1)]
+    assert begun == expected  # who has gone takes nobody's turn
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    handshakes.begin(gate(-1))
+    assert begun == [*expected, -1]
