@@ -31,8 +31,9 @@ from confluent_kafka.admin import (
 import barnabas
 from broker.config.broker_config import STANDARD_AUTHORIZER
 from tests.bench import measures
-from tests.support import apache_kafka
+from tests.support.apache_kafka import why_unavailable
 from tests.support.certificates import KEPT, Certificates
+from tests.support.kafka_server import KafkaServer
 from tests.support.ports import free_ports
 
 TOPIC = "measured"
@@ -40,18 +41,19 @@ REQUESTS = 3_000
 WITHOUT, TEN, MANY = "without", "10 ACLs", "10,000 ACLs"
 JAAS = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="alice-secret";'
 MEGABYTES = 100
+WARMING = 3
+"""Rounds that don't count: Java compiles meanwhile what encrypts."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.security", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", choices=["authorizer", "encryption"])
-    parser.add_argument("--kafka", default="4.4.0", metavar="VERSION")
     options = parser.parse_args()
     if options.only != "encryption":
         _authorizer(options.rounds)
     if options.only != "authorizer":
-        _encryption(options.rounds, options.kafka)
+        _encryption(options.rounds)
     return 0
 
 
@@ -110,20 +112,20 @@ def _create_acls(bootstrap: str, count: int) -> None:
 # --- encryption -----------------------------------------------------------------------------------------------
 
 
-def _encryption(rounds: int, version: str) -> None:
+def _encryption(rounds: int) -> None:
     certificates = Certificates(KEPT)
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ports = dict(_brokers(stack, certificates, folder, version))
+        ports = dict(_brokers(stack, certificates, folder))
         figures: dict[tuple[str, str], list[float]] = {}
         for port in ports.values():
             admin = AdminClient(_client(port, certificates))
             admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result()
-        for number in range(rounds + 1):
+        for number in range(1 - WARMING, rounds + 1):
             for name in ports if number % 2 else reversed(ports):
                 for what, do in (("produce", _produce), ("fetch", _fetch)):
                     pace = do(ports[name], certificates)
-                    if number:
+                    if number > 0:
                         figures.setdefault((what, name), []).append(pace)
         for what in ("produce", "fetch"):
             ours = statistics.median(figures[what, "barnabas"])
@@ -133,7 +135,7 @@ def _encryption(rounds: int, version: str) -> None:
 
 
 def _brokers(
-    stack: contextlib.ExitStack, certificates: Certificates, folder: Path, version: str
+    stack: contextlib.ExitStack, certificates: Certificates, folder: Path
 ) -> Iterator[tuple[str, int]]:
     theirs, plain, controller, ours = free_ports(4)
     given = {
@@ -146,20 +148,20 @@ def _brokers(
     listeners = f"PLAINTEXT://127.0.0.1:0,S://127.0.0.1:{ours}"
     stack.enter_context(barnabas.Broker(config={**given, "listeners": listeners}, log_level="error"))
     yield "barnabas", ours
-    try:
-        stack.enter_context(
-            apache_kafka.running(
-                folder,
-                f"listeners=PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},S://127.0.0.1:{theirs}",
-                f"advertised.listeners=PLAINTEXT://127.0.0.1:{plain},S://127.0.0.1:{theirs}",
-                f"controller.quorum.voters=1@127.0.0.1:{controller}",
-                *(f"{name}={value}" for name, value in given.items()),
-                version=version,
-            )
-        )
-    except RuntimeError as error:
-        print(f"Apache Kafka isn't measured: {error}", file=sys.stderr)
+    if (why := why_unavailable()) is not None:
+        print(f"Apache Kafka isn't measured: {why}", file=sys.stderr)
         return
+    kafka = KafkaServer(
+        folder / "kafka",
+        {
+            **given,
+            "listeners": f"PLAINTEXT://127.0.0.1:{plain},CONTROLLER://127.0.0.1:{controller},S://127.0.0.1:{theirs}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{plain},S://127.0.0.1:{theirs}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        },
+    )
+    kafka._port = theirs  # it is up once this one is
+    stack.enter_context(kafka)
     yield "Apache Kafka", theirs
 
 

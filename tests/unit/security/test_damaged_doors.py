@@ -8,7 +8,7 @@ import time
 import pytest
 
 from broker.network import tls
-from broker.security.principal_mapping import RuleError, mapped_name, parse_rules
+from broker.security.principal_mapping import LONGEST_NAME, RuleError, mapped_name, parse_rules
 from tests.fuzz.doors import Door, doors
 from tests.fuzz.trial import tried
 
@@ -64,3 +64,14 @@ def test_characters_that_python_may_once_read_otherwise_stand_for_themselves_in_
     assert mapped_name((rule,), "CN=a|~&") == "a|~&"
     with pytest.raises(RuleError):
         parse_rules("RULE:[a--b]/x/")
+
+
+@pytest.mark.limit("broker.security.principal_mapping.LONGEST_NAME")
+def test_a_name_of_a_certificate_is_as_long_as_rules_can_look_through() -> None:
+    rules = parse_rules(r"RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/,DEFAULT")
+    name = "CN=," * (LONGEST_NAME // 4)
+    began_s = time.thread_time()
+    assert mapped_name(rules, name) == name
+    assert time.thread_time() - began_s < 2
+    with pytest.raises(RuleError, match="4097 characters"):
+        mapped_name(rules, f"{name}x")
