@@ -148,7 +148,7 @@ def _brokers(
     listeners = f"PLAINTEXT://127.0.0.1:0,S://127.0.0.1:{ours}"
     stack.enter_context(barnabas.Broker(config={**given, "listeners": listeners}, log_level="error"))
     yield "barnabas", ours
-    if (why := why_unavailable()) is not None:
+    if why := why_unavailable():
         print(f"Apache Kafka isn't measured: {why}", file=sys.stderr)
         return
     kafka = KafkaServer(
