@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation restarts test cli compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks day
+.PHONY: help run quick soak simulation restarts test cli compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks fuzz day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -115,6 +115,9 @@ poisoned: .venv/.quick  ## start on poisoned internal topics and metadata logs, 
 
 damages: .venv/.quick  ## start on 340 damaged data folders (the tests try forty)
 	DAMAGES=340 $(BIN)/python -m pytest -n auto -o timeout=1800 tests/node/test_damaged_folders.py $(ARGS)
+
+fuzz: .venv/.dev  ## feed 2 million damaged inputs to what reads bytes before a client is known (ARGS="--inputs 20000")
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 attacks: .venv/.quick  ## let one client hold up the others by all it can, with 2 million damaged frames (the tests: 2,000, and a quarter of the APIs)
 	DRAW=all ATTACK_SCALE=20 ATTACK_FRAMES=2000000 $(BIN)/python -m pytest tests/process/test_attacks.py $(ARGS)

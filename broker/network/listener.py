@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.network.endpoints import BoundEndpoint
     from broker.network.memory import Memory
     from broker.network.sasl_gate import SaslSettings
-    from broker.network.tls_gate import Encryption, TlsGate
+    from broker.network.tls_gate import Encryption, Handshakes, TlsGate
     from broker.quotas import ConnectionRates
 
 log = logging.getLogger("barnabas.connection")
@@ -68,6 +68,7 @@ class Listener:
         self.accepts = False
         self.connected = self.failed_authentications = 0
         """How many connections there were since the start, and how many of them were refused by TLS or SASL."""
+        self._handshakes: Handshakes | None = None
         self._quiet_until_s: dict[str, float] = {}
         self._untold: Counter[str] = Counter()
         self._dispatcher = dispatcher
@@ -91,9 +92,12 @@ class Listener:
         _, encryption, failure_delay_ms = self._security
         if encryption is None:
             return connection
-        from broker.network.tls_gate import TlsGate  # as little as a plaintext listener needs is imported
+        # Here, so that a plaintext listener imports as little as it needs.
+        from broker.network.tls_gate import Handshakes, TlsGate
 
-        return TlsGate(connection, encryption, self, self._scheduler, failure_delay_ms)
+        if self._handshakes is None:
+            self._handshakes = Handshakes()
+        return TlsGate(connection, encryption, self, self._scheduler, failure_delay_ms, self._handshakes)
 
     def _connection(self) -> Connection:
         connection = Connection(self, self._dispatcher, self._scheduler, self._memory)

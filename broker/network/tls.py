@@ -36,9 +36,12 @@ if TYPE_CHECKING:
 
 # --- PEM, as Kafka's `PemParser` finds it: in one line or in many, with anything around ------------------------
 
-_BLOCK = re.compile(
-    r"-+BEGIN\s+([A-Z0-9 ]*?)\s*-+\s+(?:[^\r\n:]*:[^\r\n]*[\r\n]+)*([a-zA-Z0-9/+=\s]*?)-+END\s+\1\s*-+"
-)
+# Each looks at a bounded piece, so that a text takes time by its length alone, whatever it is.
+_BEGIN = re.compile(r"-BEGIN\s{1,8}([A-Z0-9 ]{0,64}?)\s{0,8}-{1,64}\s")
+_HEADER = re.compile(r"[^\r\n:]{0,64}:[^\r\n]{0,1024}[\r\n]{1,8}")
+_END = re.compile(r"-{1,64}END\s{1,8}([A-Z0-9 ]{0,64}?)\s{0,8}-")
+_BODY = re.compile(r"[a-zA-Z0-9/+=\s]*")
+_SPACE = re.compile(r"\s*")
 _LINE = 64
 _CERTIFICATE, _PRIVATE_KEY, _ENCRYPTED = "CERTIFICATE", "PRIVATE KEY", "ENCRYPTED"
 
@@ -46,16 +49,31 @@ _CERTIFICATE, _PRIVATE_KEY, _ENCRYPTED = "CERTIFICATE", "PRIVATE KEY", "ENCRYPTE
 def _blocks(text: str, kind: str) -> list[str]:
     """Those of a kind, each as PEM is written."""
     found = []
-    for match in _BLOCK.finditer(text):
-        name, body = " ".join(match[1].split()), "".join(match[2].split())
-        if not name.endswith(kind):
+    at = 0
+    while (begin := _BEGIN.search(text, at)) is not None:
+        start = body = _place_behind(_SPACE, text, begin.end())
+        while (header := _HEADER.match(text, body)) is not None:
+            body = _place_behind(_SPACE, text, header.end())
+        at = text.find("-", body)
+        if at < 0:
+            break
+        end, name = _END.match(text, at), " ".join(begin[1].split())
+        if end is None or " ".join(end[1].split()) != name or not name.endswith(kind):
             continue
-        if "Proc-Type" in match[0]:  # an old form of encryption, which has its parameters in front
-            found.append(match[0])
+        if _BODY.fullmatch(text, body, at) is None:
             continue
-        lines = [body[place : place + _LINE] for place in range(0, len(body), _LINE)]
+        if "Proc-Type" in text[start:body]:  # an old form of encryption, which has its parameters in front
+            lines = [text[start:at].strip()]
+        else:
+            joined = "".join(text[body:at].split())
+            lines = [joined[place : place + _LINE] for place in range(0, len(joined), _LINE)]
         found.append("\n".join((f"-----BEGIN {name}-----", *lines, f"-----END {name}-----")))
     return found
+
+
+def _place_behind(pattern: re.Pattern[str], text: str, at: int) -> int:
+    match = pattern.match(text, at)
+    return at if match is None else match.end()
 
 
 class _Keys:
@@ -119,6 +137,10 @@ def _trusted_of(store: Store) -> str:
 
 
 def _pkcs12(store: Store) -> Any:
+    return _opened_pkcs12(store, _content(store))
+
+
+def _opened_pkcs12(store: Store, content: bytes) -> Any:
     try:
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
@@ -130,7 +152,7 @@ def _pkcs12(store: Store) -> Any:
         ) from None
     password = None if store.password is None else store.password.encode()
     try:
-        return pkcs12.load_pkcs12(_content(store), password)
+        return pkcs12.load_pkcs12(content, password)
     except ValueError:
         raise _refused(store, "it isn't PKCS12, or its password is another one") from None
 

@@ -8,6 +8,7 @@ Kafka's `SslTransportLayer` before READY, whose failures are delayed as failed s
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from broker.environment.encryption import last_words
@@ -76,6 +77,36 @@ class Gatekeeper(Protocol):
         ...
 
 
+MOST_HANDSHAKES = 8
+"""That begin in one turn of the loop: each takes half a millisecond, and hundreds may ask at once."""
+
+
+class Handshakes:
+    """Of a listener: who has said hello waits in line for its turn, so that others are served between."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[TlsGate] = deque()
+        self._begun = 0  # in this turn
+
+    def begin(self, gate: TlsGate) -> None:
+        """Now, or in a later turn."""
+        if self._begun < MOST_HANDSHAKES and not self._waiting:
+            self._let_in(gate)
+        else:
+            self._waiting.append(gate)
+
+    def _let_in(self, gate: TlsGate) -> None:
+        if gate.shake():
+            self._begun += 1
+            if self._begun == 1:
+                asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._begun = 0
+        while self._waiting and self._begun < MOST_HANDSHAKES:
+            self._let_in(self._waiting.popleft())
+
+
 class TlsGate(asyncio.BufferedProtocol):
     """Of one connection, until it is encrypted; behind that it only passes on what asyncio had for it still."""
 
@@ -86,8 +117,11 @@ class TlsGate(asyncio.BufferedProtocol):
         listener: Gatekeeper,
         scheduler: Scheduler,
         failure_delay_ms: int,
+        handshakes: Handshakes | None = None,
     ) -> None:
-        """`failure_delay_ms`: for so long who has failed is kept waiting, so that it can read why."""
+        """`failure_delay_ms`: for so long who has failed is kept waiting, so that it can read why. `handshakes`: the
+        listener's."""
+        self._handshakes = handshakes or Handshakes()
         self._connection = connection
         self._encryption = encryption
         self._listener = listener
@@ -141,7 +175,7 @@ class TlsGate(asyncio.BufferedProtocol):
             return
         raw.pause_reading()
         if self._hello.startswith(_HANDSHAKE):
-            self._shaking = asyncio.ensure_future(self._shake(raw))
+            self._handshakes.begin(self)
         else:
             self.abort(f"what it sends isn't TLS, but {_seems(self._hello)}")
 
@@ -150,6 +184,14 @@ class TlsGate(asyncio.BufferedProtocol):
         return False
 
     # --- the handshake --------------------------------------------------------------------------------------
+
+    def shake(self) -> bool:
+        """It is this one's turn; whether it is still there."""
+        raw = self._transport
+        if self._is_over or raw is None or raw.is_closing():
+            return False
+        self._shaking = asyncio.ensure_future(self._shake(raw))
+        return True
 
     async def _shake(self, raw: asyncio.Transport) -> None:
         context = self._encryption.context

@@ -70,8 +70,14 @@ def parse_rules(text: str | None) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
+LONGEST_NAME = 4096
+"""Characters: a rule that looks for several parts of a name goes back and forth in it, seconds for one of 64 KB."""
+
+
 def mapped_name(rules: Sequence[Rule], name: str) -> str:
-    """The user whose certificate has this name. Raises RuleError where no rule is for it."""
+    """The user whose certificate has this name. Raises RuleError where no rule is for it, or it is too long."""
+    if len(name) > LONGEST_NAME:
+        raise RuleError(f"its certificate's name has {len(name)} characters, more than {LONGEST_NAME}")
     for rule in rules:
         found = rule.apply(name)
         if found is not None:
@@ -230,7 +236,13 @@ class _Translation:
             self._at += 1
             if character == "[":
                 raise self._unknown("a class within a class")
-            out.append(self._escape(in_class=True) if character == "\\" else character)
+            if character == "-" and self._pattern.startswith("-", self._at):
+                raise self._unknown("-- within a class")
+            if character in "|~&":  # two of them may once mean something to Python
+                character = f"\\{character}"
+            elif character == "\\":
+                character = self._escape(in_class=True)
+            out.append(character)
         out.append("]")
         return "".join(out)
 

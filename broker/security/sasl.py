@@ -113,6 +113,8 @@ _FINAL = re.compile(
 )
 _HASHES = {1: "sha256", 2: "sha512"}
 MIN_ITERATIONS = 4096
+LONGEST_MESSAGE = 8192
+"""Bytes of a client's message: one as long as a frame may be takes a quarter of a second to read."""
 _TOKEN_AUTH = "tokenauth"  # noqa: S105 - the name of an extension
 """The extension of a client whose name is a token's id, and whose password its secret."""
 
@@ -151,6 +153,8 @@ class ScramMechanism:
 
     def evaluate(self, token: bytes) -> bytes:
         """The challenge, and then the server's own proof."""
+        if len(token) > LONGEST_MESSAGE:
+            raise InvalidCredentialsError(f"a message of {len(token)} bytes is no client's of SCRAM")
         text = token.decode(errors="replace")
         return self._challenged(text) if self._credential is None else self._verified(text)
 

@@ -77,10 +77,12 @@ _Pattern: TypeAlias = tuple[int, int, str]
 class AclIndex:
     """ACLs by pattern and principal, so that a decision looks at few, however many there are."""
 
-    __slots__ = ("_by_pattern", "_prefixes")
+    __slots__ = ("_by_pattern", "_by_principal", "_prefixes")
 
     def __init__(self) -> None:
         self._by_pattern: dict[_Pattern, dict[str, list[Acl]]] = {}
+        self._by_principal: dict[tuple[int, str], dict[_Pattern, list[Acl]]] = {}
+        """The same lists, by type of resource and principal."""
         self._prefixes: dict[int, dict[int, int]] = {}
         """By type of resource how many patterns have a prefix of how many characters."""
 
@@ -90,7 +92,12 @@ class AclIndex:
         if pattern not in self._by_pattern:
             self._by_pattern[pattern] = {}
             self._count_prefix(acl, 1)
-        insort(self._by_pattern[pattern].setdefault(acl.principal, []), acl, key=_order)
+        by_principal = self._by_pattern[pattern]
+        held = by_principal.get(acl.principal)
+        if held is None:
+            held = by_principal[acl.principal] = []
+            self._by_principal.setdefault((acl.resource_type, acl.principal), {})[pattern] = held
+        insort(held, acl, key=_order)
 
     def remove(self, acl: Acl) -> None:
         """One that is there."""
@@ -100,6 +107,10 @@ class AclIndex:
         del held[bisect_left(held, _order(acl), key=_order)]
         if not held:
             del by_principal[acl.principal]
+            of_principal = self._by_principal[acl.resource_type, acl.principal]
+            del of_principal[pattern]
+            if not of_principal:
+                del self._by_principal[acl.resource_type, acl.principal]
         if not by_principal:
             del self._by_pattern[pattern]
             self._count_prefix(acl, -1)
@@ -130,9 +141,11 @@ class AclIndex:
         if name != WILDCARD and (found := find((resource_type, LITERAL, WILDCARD))) is not None:
             yield found
 
-    def of_type(self, resource_type: int) -> Iterator[tuple[_Pattern, dict[str, list[Acl]]]]:
-        """All patterns about resources of the type, each with its ACLs by principal."""
-        return ((pattern, held) for pattern, held in self._by_pattern.items() if pattern[0] == resource_type)
+    def of_principals(self, resource_type: int, *principals: str) -> Iterator[Acl]:
+        """All those about resources of the type that are for one of these principals."""
+        for principal in principals:
+            for held in self._by_principal.get((resource_type, principal), {}).values():
+                yield from held
 
 
 # --- Decisions ----------------------------------------------------------------------------------------------
@@ -269,12 +282,12 @@ class StandardAuthorizer:
         `Authorizer.authorizeByResourceType`)."""
         denied: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
         allowed: dict[int, set[str]] = {LITERAL: set(), PREFIXED: set()}
-        for (_, pattern_type, name), by_principal in self._acls.of_type(resource_type):
-            for acl in (*by_principal.get(who, ()), *by_principal.get(WILDCARD_PRINCIPAL, ())):
-                if acl.host not in (WILDCARD, host) and not is_in_range(host, acl.host):
-                    continue
-                if acl.operation in (ALL_OPERATIONS, operation):
-                    (denied if acl.permission_type == Permission.DENY else allowed)[pattern_type].add(name)
+        for acl in self._acls.of_principals(resource_type, who, WILDCARD_PRINCIPAL):
+            if acl.host not in (WILDCARD, host) and not is_in_range(host, acl.host):
+                continue
+            if acl.operation in (ALL_OPERATIONS, operation):
+                told = denied if acl.permission_type == Permission.DENY else allowed
+                told[acl.pattern_type].add(acl.resource_name)
         if WILDCARD in denied[LITERAL]:
             return False
         if WILDCARD in allowed[LITERAL]:

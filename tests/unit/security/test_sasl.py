@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from broker.controller.scram_decisions import derived_keys
 from broker.security.sasl import (
+    LONGEST_MESSAGE,
     InvalidCredentialsError,
     JaasError,
     Mechanism,
@@ -194,3 +195,18 @@ def test_users_of_plain_stand_by_their_names() -> None:
         "a": "x",
         "": "e",
     }
+
+
+@pytest.mark.limit("broker.security.sasl.LONGEST_MESSAGE")
+def test_a_message_of_scram_is_as_long_as_a_client_needs_and_not_much_longer() -> None:
+    asked: list[str] = []
+
+    def find(_: int, name: str) -> None:
+        asked.append(name)
+
+    first, rest = "n,,n=", ",r=nonce"
+    for more in (0, 1):
+        name = "a" * (LONGEST_MESSAGE - len(first + rest) + more)
+        with pytest.raises(InvalidCredentialsError):
+            ScramMechanism(1, find, lambda: "n").evaluate(f"{first}{name}{rest}".encode())
+    assert [len(name) for name in asked] == [LONGEST_MESSAGE - len(first + rest)]
