@@ -193,7 +193,7 @@ class AclFilter(NamedTuple):
 # --- Hosts --------------------------------------------------------------------------------------------------
 
 _IPV4_RANGE = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})/(\d{1,2})", re.ASCII)
-_IPV6_RANGE = re.compile(r"([^/]+)/(\d{1,3})", re.ASCII)
+_JAVA_INT = re.compile(r"[+-]?\d{1,100}")
 
 
 def host_range(pattern: str) -> IPv4Network | IPv6Network:
@@ -205,19 +205,26 @@ def host_range(pattern: str) -> IPv4Network | IPv6Network:
         if match is None:
             raise ValueError(f"Could not parse [{pattern}]")
         *octets, bits = map(int, match.groups())
-        if max(octets) > 255 or bits > 32:
-            raise ValueError(f"A value of [{pattern}] is out of range")
+        for value, most in (*((octet, 255) for octet in octets), (bits, 32)):
+            if value > most:
+                raise ValueError(f"Value [{value}] not in range [0,{most}]")
         return IPv4Network((bytes(octets), bits), strict=False)
-    match = _IPV6_RANGE.fullmatch(pattern)
-    if match is None:
-        raise ValueError(f"Could not parse [{pattern}]")
-    bare, percent, scope = match[1].removeprefix("[").removesuffix("]").partition("%")
+    text, _, length = pattern.partition("/")
+    if not _JAVA_INT.fullmatch(length) or not -(2**31) <= int(length) < 2**31:
+        raise ValueError(f"Could not parse [{pattern}] - invalid prefix length")
+    if not 0 <= int(length) <= 128:
+        raise ValueError(f"Could not parse [{pattern}] - prefix length must be between 0 and 128")
+    is_bracketed = text.startswith("[") and text.endswith("]")
+    bare, percent, scope = (text[1:-1] if is_bracketed else text).partition("%")
+    try:
+        address = IPv6Address(bare)
+    except ValueError:
+        raise ValueError(f"Could not parse [{text}]") from None
     if percent and not scope.isalnum():
-        raise ValueError(f"Could not parse [{pattern}]")
-    address = IPv6Address(bare)
-    if address.ipv4_mapped is not None or int(match[2]) > 128:
-        raise ValueError(f"A value of [{pattern}] is out of range")
-    return IPv6Network((address.packed, int(match[2])), strict=False)
+        raise ValueError(f"Could not parse [{text}]")
+    if address.ipv4_mapped is not None:
+        raise ValueError(f"Could not parse [{text}] - not an IPv6 address")
+    return IPv6Network((address.packed, int(length)), strict=False)
 
 
 @lru_cache(1_000)

@@ -82,6 +82,8 @@ class CommitAnswer(Generic[R]):
                 error = Error.TOPIC_AUTHORIZATION_FAILED
             else:
                 error = NO_ERROR if topic is not None else Error.UNKNOWN_TOPIC_OR_PARTITION
+            if error:
+                self._told_of(asked)  # though it names no partition
             known: list[int] = []
             for wanted in asked.partitions:
                 if pause.is_due():
@@ -107,12 +109,16 @@ class CommitAnswer(Generic[R]):
                 self.awaited.append((asked, known))
 
     def _refuse(self, asked: Any, index: int, error: Error) -> None:
+        self._told_of(asked).partitions.append(self._partition(partition_index=index, error_code=error))
+
+    def _told_of(self, asked: Any) -> Any:
+        """The topic in the answer."""
         key = asked.topic_id if self._by_id else asked.name
         topic = self._found.get(key)
         if topic is None:
             topic = self._found[key] = self._topic(name=asked.name, topic_id=asked.topic_id)
             self._topics.append(topic)
-        topic.partitions.append(self._partition(partition_index=index, error_code=error))
+        return topic
 
     async def refused(self, request: OffsetsRequest, error: Error) -> R:
         """One error for all."""

@@ -88,6 +88,48 @@ def every_version(play: Play) -> None:
 
 
 @script
+def topics_without_partitions(play: Play) -> None:
+    """An unknown one is answered all the same."""
+    coordinator_is_there(play)
+    topic, nowhere = play.topic("t", 2), unknown(play.name("nowhere"))
+    group = play.name("g")
+    group_coordinator_is_there(play, group)
+    for api, lowest in (("TxnOffsetCommit", 5), ("OffsetCommit", 9)):
+        for version in (lowest, lowest + 1):
+            for case, named in {
+                "an unknown one": [(nowhere, ())],
+                "an unknown one, and then a partition of it": [(nowhere, ()), (nowhere, (1,))],
+                "an unknown one behind an unknown partition": [(topic, (9,)), (nowhere, ())],
+                "an unknown one twice": [(nowhere, ()), (nowhere, ())],
+                "a known one": [(topic, ())],
+                "a known one, and then an unknown partition of it": [(topic, ()), (topic, (9,))],
+            }.items():
+                of_transaction = {
+                    "transactional_id": play.name("p"),
+                    "producer_id": STRANGER,
+                    "producer_epoch": 0,
+                }
+                asked = {
+                    **(of_transaction if api == "TxnOffsetCommit" else {}),
+                    "group_id": group,
+                    "generation_id_or_member_epoch": -1,
+                    "member_id": "",
+                    "topics": [
+                        {
+                            "name": each.name,
+                            "topic_id": each.topic_id,
+                            "partitions": [
+                                {"partition_index": index, "committed_offset": 1, "committed_metadata": ""}
+                                for index in indexes
+                            ],
+                        }
+                        for each, indexes in named
+                    ],
+                }
+                play.ask(f"{api} v{version}: {case}", api, version, asked)
+
+
+@script
 def offsets_before_and_after_the_end(play: Play) -> None:
     """Pending offsets of several producers, plain commits among them, and what each end makes of them."""
     coordinator_is_there(play)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable
 
 import pytest
@@ -177,6 +178,35 @@ def test_what_is_no_range_is_refused_and_meets_nobody(pattern: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         host_range(pattern)
     assert not is_in_range("10.0.0.1", pattern)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        ("10.0.0/8", "Could not parse [10.0.0/8]"),
+        ("10.0.0.0/33", "Value [33] not in range [0,32]"),
+        ("10.300.400.0/33", "Value [300] not in range [0,255]"),
+        ("::1/129", "Could not parse [::1/129] - prefix length must be between 0 and 128"),
+        ("::1/-1", "Could not parse [::1/-1] - prefix length must be between 0 and 128"),
+        ("::g/129", "Could not parse [::g/129] - prefix length must be between 0 and 128"),
+        ("::/2147483648", "Could not parse [::/2147483648] - invalid prefix length"),
+        ("::1/64/3", "Could not parse [::1/64/3] - invalid prefix length"),
+        ("::1/", "Could not parse [::1/] - invalid prefix length"),
+        ("1::2::3/64", "Could not parse [1::2::3]"),
+        ("::1%/64", "Could not parse [::1%]"),
+        ("[::1/64", "Could not parse [[::1]"),
+        ("::ffff:10.0.0.0/104", "Could not parse [::ffff:10.0.0.0] - not an IPv6 address"),
+    ],
+)
+def test_what_is_wrong_with_a_range_is_said_as_kafka_says_it(pattern: str, said: str) -> None:
+    """Tried with Kafka 4.4.0."""
+    with pytest.raises(ValueError, match="^" + re.escape(said) + "$"):
+        host_range(pattern)
+
+
+def test_javas_numbers_are_prefix_lengths() -> None:
+    assert {host_range(f"::1/{length}").prefixlen for length in ("64", "+64", "064")} == {64}
+    assert host_range("[fe80::1%1]/64") == host_range("fe80::1/64")
 
 
 @pytest.mark.parametrize(
