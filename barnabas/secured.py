@@ -151,17 +151,19 @@ class Secured(abc.ABC):
         cluster: bool = False,
         prefix: bool = False,
         host: str | None = None,
+        denied: bool = False,
     ) -> None:
-        """Take back what `allow` or `deny` said in the same words. "all" takes back every rule of the user about
-        what is named, or, where nothing is, every rule of the user.
+        """Take back what `allow` said in the same words, or with `denied` what `deny` said. "all" takes back every such
+        rule of the user about what is named, or, where nothing is, every rule of the user, of either kind.
 
         Raises LookupError where there is no such rule: what "all" allows isn't taken back by "write", for which there
         is `deny`.
         """
-        from barnabas.rights import RESOURCES, acls
+        from barnabas.rights import ALLOW, DENY, RESOURCES, acls
 
         given = {"topic": topic, "group": group, "transactional_id": transactional_id, "cluster": cluster}
-        said = acls(user, operation, 0, given, prefix=prefix, host="*" if host is None else host)
+        permission = DENY if denied else ALLOW
+        said = acls(user, operation, permission, given, prefix=prefix, host="*" if host is None else host)
         is_all = operation == "all" and not any(given.values())
         kinds = list(RESOURCES.values()) if is_all else ()
         self._rights().revoke(said, hosts=host is not None, kinds=kinds)

@@ -52,6 +52,8 @@ def test_nobody_may_do_anything_until_it_is_allowed_and_a_rule_holds_when_the_ca
     assert described(broker.bootstrap, "others") is DENIED
     broker.deny("*", "describe", topic="ord", prefix=True)
     assert described(broker.bootstrap) is DENIED
+    broker.allow("*", "describe", topic="ord", prefix=True)
+    broker.revoke("*", "describe", topic="ord", prefix=True, denied=True)
     broker.revoke("*", "describe", topic="ord", prefix=True)
     assert described(broker.bootstrap) is ALLOWED
     broker.revoke(ANYBODY, "describe", topic="orders")
@@ -83,7 +85,7 @@ def test_what_cannot_be_taken_back_is_told_with_the_rules_that_there_are(broker:
     broker.allow(ANYBODY, "all", topic="orders")
     with pytest.raises(LookupError) as refused:
         broker.revoke(ANYBODY, "write", topic="orders")
-    assert 'its rules are allow("ANONYMOUS", "all", topic="orders"). deny(...) goes before' in str(
+    assert 'its rules are allow("ANONYMOUS", "all", topic="orders"). deny(...) goes before what' in str(
         refused.value
     )
 
