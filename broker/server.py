@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from broker.quorum.controller_server import ControllerServer
     from broker.replicas.in_sync_replicas import LeaderAndIsr, PartitionKey, WantedIsr
     from broker.security.authorizer import Authorizer
+    from broker.security.token_source import TokenSource
     from protocol.errors import KafkaError
     from protocol.waiting import Waiting
 
@@ -86,6 +87,8 @@ class Opened(NamedTuple):
     """Those at which other nodes are controlled; none where there can't be any."""
     encryption: Mapping[str, Encryption] = {}
     """By the names of its listeners that are encrypted."""
+    tokens: Mapping[str, TokenSource] = {}
+    """By the names of its listeners with OAUTHBEARER."""
     joined: JoinedCluster | None = None
     """None where this node is the cluster's controller itself."""
 
@@ -244,14 +247,14 @@ class Server:
     share_persister = property(attrgetter("coordinators.share_persister"))
     shares = property(attrgetter("coordinators.shares"))
 
-    def _security(self, listener_name: str, encryption: Mapping[str, Encryption]) -> Security:
+    def _security(self, listener_name: str, opened: Opened) -> Security:
         return Security(
-            self._sasl_settings(listener_name),
-            encryption.get(listener_name),
+            self._sasl_settings(listener_name, opened.tokens.get(listener_name)),
+            opened.encryption.get(listener_name),
             self.config.get_int("connection.failed.authentication.delay.ms"),
         )
 
-    def _sasl_settings(self, listener_name: str) -> SaslSettings | None:
+    def _sasl_settings(self, listener_name: str, tokens: TokenSource | None) -> SaslSettings | None:
         """How clients sign in at the listener, where they have to."""
         found = self.config.sasl.get(listener_name)
         if found is None:
@@ -263,6 +266,8 @@ class Server:
             found,
             lambda code, name: scram_credential(self.metadata.image, code, name),
             partial(self.chance.token_hex, 16),
+            None if tokens is None else tokens.validating(self.timers),
+            now_ms=self.clock.now_ms,
             failure_delay_ms=self.config.get_int("connection.failed.authentication.delay.ms"),
             max_receive_bytes=self.config.get_int("sasl.server.max.receive.size"),
         )
@@ -307,7 +312,7 @@ class Server:
                 self.admission,
                 self.scheduler,
                 self.memory,
-                self._security(endpoint.name, opened.encryption),
+                self._security(endpoint.name, opened),
             )
             for endpoint in self.endpoints
         }

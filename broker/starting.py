@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from broker.network.tls_gate import Encryption
     from broker.peers.joined_cluster import JoinedCluster
     from broker.quorum.controller_server import ControllerNode
+    from broker.security.token_source import TokenSource
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -323,7 +324,7 @@ MovesFound = list[tuple[str, int, bytes]]
 async def start(config: BrokerConfig, environment: Environment) -> Server:
     """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
     backlog = config.get_int("socket.listen.backlog.size")
-    encryption = _encryption(config)
+    encryption, tokens = _encryption(config), await _tokens(config)
     listeners = [*config.listeners, *config.controller_listeners]
     descriptors = shares(backlog * len(listeners), len(config.log_dirs))
     limits = connection_limits(config, environment, descriptors.connections)
@@ -351,6 +352,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
                 incarnation=found.incarnation,
                 folders=found.folders,
                 encryption=encryption,
+                tokens=tokens,
                 joined=found.joined,
             )
         )
@@ -386,6 +388,19 @@ def _encryption(config: BrokerConfig) -> Mapping[str, Encryption]:
         }
     except ConfigError as error:
         raise StartError(str(usage_error(error, config.static)), exit_status=2) from None
+
+
+async def _tokens(config: BrokerConfig) -> Mapping[str, TokenSource]:
+    """By listener's name, of those with OAUTHBEARER. Raises StartError where the keys of signed tokens can't be had."""
+    found = {name: each.tokens for name, each in config.sasl.items() if each.tokens is not None}
+    if not found:
+        return {}
+    from broker.security.token_source import TokenSource, TokenSourceError
+
+    try:
+        return {name: await TokenSource.opened(name, each) for name, each in found.items()}
+    except TokenSourceError as error:
+        raise StartError(str(error), exit_status=2) from None
 
 
 def _bind_also(

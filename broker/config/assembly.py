@@ -15,6 +15,7 @@ from broker.config.broker_config import (
     REFUSED,
     SHOWN_AS_GIVEN,
     BrokerConfig,
+    SaslConfig,
     authorizer_settings,
     controls,
     is_only_controller,
@@ -200,7 +201,7 @@ def assemble(
         config.closed_to_brokers = closed_to_brokers(config)
         config.authorizer = authorizer_settings(config)
         config.sasl = {
-            each.name: sasl_config(config, each.name)
+            each.name: _sign_in(config, each.name)
             for each in config.listeners
             if each.security_protocol in SASL
         }
@@ -209,6 +210,16 @@ def assemble(
         raise usage_error(error, static) from None
     config.warnings += [*other_controllers(config), *_own_name_told(config, static)]
     return config
+
+
+def _sign_in(config: BrokerConfig, listener_name: str) -> SaslConfig:
+    """Raises ConfigError."""
+    found = sasl_config(config, listener_name)
+    if "OAUTHBEARER" in found.mechanisms:
+        from broker.config.token_config import token_config
+
+        found = found._replace(tokens=token_config(config, listener_name))
+    return found
 
 
 def _check_encryption(config: BrokerConfig) -> None:
