@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from broker.quorum.controller_server import ControllerServer
     from broker.replicas.in_sync_replicas import LeaderAndIsr, PartitionKey, WantedIsr
     from broker.security.authorizer import Authorizer
+    from broker.security.token_source import TokenSource
     from protocol.errors import KafkaError
     from protocol.waiting import Waiting
 
@@ -89,6 +90,8 @@ class Opened(NamedTuple):
     """By the names of its listeners that are encrypted."""
     to_brokers: Entrance = OPEN
     """How it comes in at other brokers."""
+    tokens: Mapping[str, TokenSource] = {}
+    """By the names of its listeners with OAUTHBEARER."""
     joined: JoinedCluster | None = None
     """None where this node is the cluster's controller itself."""
 
@@ -134,7 +137,15 @@ class Server:
         )
 
         self._make_metadata(opened)
-        self.listener_security = ListenerSecurity(config, self.metadata.image, self.chance, opened.encryption)
+        self.listener_security = ListenerSecurity(
+            config,
+            self.metadata.image,
+            self.chance,
+            opened.encryption,
+            opened.tokens,
+            self.timers,
+            self.clock.now_ms,
+        )
         self._make_partitions(opened)
         self._make_coordinators()
         self._make_upkeep(opened)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from broker.network.listener import Security
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
-    from broker.environment.scheduler import Chance
+    from broker.environment.scheduler import Chance, LoopTimers
     from broker.network.sasl_gate import SaslSettings
     from broker.network.tls_gate import Encryption
+    from broker.security.token_source import TokenSource
 
 
 class ListenerSecurity:
@@ -26,12 +27,18 @@ class ListenerSecurity:
         image: ClusterImage,
         chance: Chance,
         encryption: Mapping[str, Encryption],
+        tokens: Mapping[str, TokenSource],
+        timers: LoopTimers,
+        now_ms: Callable[[], int],
     ) -> None:
-        """`encryption`: by the names of the listeners that are encrypted."""
+        """`encryption`: by the names of the listeners that are encrypted; `tokens`: of those with OAUTHBEARER."""
         self._config = config
         self._image = image
         self._chance = chance
         self._encryption = encryption
+        self._tokens = tokens
+        self._timers = timers
+        self._now_ms = now_ms
 
     def of(self, listener_name: str) -> Security:
         """Of one of them."""
@@ -49,10 +56,13 @@ class ListenerSecurity:
         from broker.controller.scram_decisions import scram_credential
         from broker.network.sasl_gate import sasl_settings
 
+        tokens = self._tokens.get(listener_name)
         return sasl_settings(
             found,
             lambda code, name: scram_credential(self._image, code, name),
             partial(self._chance.token_hex, 16),
+            None if tokens is None else tokens.validating(self._timers),
+            now_ms=self._now_ms,
             failure_delay_ms=self._config.get_int("connection.failed.authentication.delay.ms"),
             max_receive_bytes=self._config.get_int("sasl.server.max.receive.size"),
         )

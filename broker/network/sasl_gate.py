@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.network.answers import Answer, CloseConnectionError, Requests
 from broker.security.authorizer import USER_TYPE, Principal
 from broker.security.sasl import (
+    OAUTHBEARER,
     PLAIN,
     SCRAM,
     InvalidCredentialsError,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import SaslConfig
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.answers import Chunk, PendingAnswer
+    from broker.security.oauthbearer import TokenValidator
 
 HANDSHAKE_KEY, AUTHENTICATE_KEY = 17, 36
 MIN_BETWEEN_MS = 1_000
@@ -96,24 +98,33 @@ class SaslSettings(NamedTuple):
     max_reauth_ms: Mapping[str, int]
     failure_delay_ms: int
     max_receive_bytes: int
+    now_ms: Callable[[], int]
 
 
 def sasl_settings(
     config: SaslConfig,
     find: Callable[[int, str], ScramCredential | None],
     nonce: Callable[[], str],
+    validate: TokenValidator | None,
     *,
     failure_delay_ms: int,
     max_receive_bytes: int,
+    now_ms: Callable[[], int],
 ) -> SaslSettings:
-    """`find` a user's credential for a mechanism of SCRAM's, by its code; `nonce` draws one."""
+    """`find` a user's credential for a mechanism of SCRAM's, by its code; `nonce` draws one. `validate` says whose a
+    token is, where there is OAUTHBEARER. `now_ms`: since 1970."""
     make: dict[str, Callable[[], Mechanism]] = {}
     for name in config.mechanisms:
         if name == PLAIN:
             make[name] = partial(PlainMechanism, config.passwords)
+        elif name == OAUTHBEARER:
+            from broker.security.oauthbearer import OAuthBearerMechanism
+
+            assert validate is not None
+            make[name] = partial(OAuthBearerMechanism, validate, now_ms)
         else:
             make[name] = partial(ScramMechanism, SCRAM[name], find, nonce)
-    return SaslSettings(make, config.max_reauth_ms, failure_delay_ms, max_receive_bytes)
+    return SaslSettings(make, config.max_reauth_ms, failure_delay_ms, max_receive_bytes, now_ms)
 
 
 class SaslAnswer(NamedTuple):
@@ -284,17 +295,22 @@ class SaslGate(Requests):
                 f"{self._mechanism_name}",
                 b"",
             )
-        return SaslAnswer(Error.NONE, "", answer, self._signed_in(connection, principal))
+        return SaslAnswer(
+            Error.NONE, "", answer, self._signed_in(connection, principal, mechanism.expires_ms)
+        )
 
-    def _signed_in(self, connection: Guarded, principal: Principal) -> int:
-        """For how long, in ms; 0 for ever."""
+    def _signed_in(self, connection: Guarded, principal: Principal, expires_ms: int | None) -> int:
+        """For how long, in ms: until what it has shown ends, or what the settings say, whichever is less. 0 for ever,
+        or where it has ended, which a clock's skew allows."""
         self._mechanism = None
         self.state = SignIn.DONE
-        lifetime_ms = max(0, self._settings.max_reauth_ms.get(self._mechanism_name, 0))
-        if lifetime_ms:
+        most_ms = self._settings.max_reauth_ms.get(self._mechanism_name, 0)
+        ends = [] if expires_ms is None else [max(0, expires_ms - self._settings.now_ms())]
+        lifetime_ms = min([*ends, most_ms] if most_ms > 0 else ends, default=None)
+        if lifetime_ms is not None:
             self._expires_s = self.monotonic_s() + lifetime_ms / 1000
-        connection.signed_in(principal, self if lifetime_ms else self._requests)
-        return lifetime_ms
+        connection.signed_in(principal, self._requests if lifetime_ms is None else self)
+        return lifetime_ms or 0
 
     # --- tokens without a header ----------------------------------------------------------------------------
 

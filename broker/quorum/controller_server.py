@@ -26,7 +26,7 @@ from broker.controller.registration import (
 )
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.topic_requests import TopicRequests
-from broker.environment.scheduler import Watchdog
+from broker.environment.scheduler import LoopTimers, Watchdog
 from broker.handlers import CONTROLLER_HANDLERS
 from broker.housekeeping import DELETED_CHECK_MS, MAKE_UP_MS, METADATA_CLEANING_MS, Upkeep
 from broker.metadata_publisher import ControllerMetadataPublisher, SettingsPublisher
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from broker.network.endpoints import Endpoints
     from broker.network.tls_gate import Encryption
     from broker.security.authorizer import Authorizer
+    from broker.security.token_source import TokenSource
 
 
 log = logging.getLogger("barnabas.controller")
@@ -222,6 +223,8 @@ class OpenedController(NamedTuple):
     metadata: MetadataLog
     encryption: Mapping[str, Encryption] = {}
     """By the names of its listeners that are encrypted."""
+    tokens: Mapping[str, TokenSource] = {}
+    """By the names of its listeners with OAUTHBEARER."""
 
 
 class ControllerNode:
@@ -253,7 +256,15 @@ class ControllerNode:
         )
         self.metadata = opened.metadata
         self.metadata.carry_out = partial(self.turns.carry_out, failed=self.stop_on_failure)
-        self.listener_security = ListenerSecurity(config, self.metadata.image, self.chance, opened.encryption)
+        self.listener_security = ListenerSecurity(
+            config,
+            self.metadata.image,
+            self.chance,
+            opened.encryption,
+            opened.tokens,
+            LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog),
+            self.clock.now_ms,
+        )
         self.controller = Controller(self.metadata)
         self.topics = TopicRequests(
             self.controller, config, StripedReplicaPlacer(self.chance.randrange), self.chance.uuid

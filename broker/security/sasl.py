@@ -1,4 +1,4 @@
-"""SASL mechanisms, server side: PLAIN (RFC 4616) and SCRAM-SHA-256 and -512 (RFC 5802).
+"""SASL mechanisms, server side: PLAIN (RFC 4616) and SCRAM-SHA-256 and -512 (RFC 5802). OAUTHBEARER has its own file.
 
 A mechanism is asked with each of a client's tokens, and says what to answer, until it `is_complete` and its `user` is
 known. Sources: Kafka's `PlainSaslServer`, `ScramSaslServer`, `ScramMessages`; secrets are compared in constant time.
@@ -19,7 +19,8 @@ from typing import NamedTuple, Protocol
 PLAIN = "PLAIN"
 SCRAM = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """By name the codes of the metadata's records (`ScramMechanism`)."""
-MECHANISMS = (PLAIN, *SCRAM)
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER)
 
 
 class SaslRefusal(Exception):  # noqa: N818 - it says what the client is told
@@ -36,6 +37,8 @@ class Mechanism(Protocol):
     user: str
     """Who it is, once that is complete."""
     is_complete: bool
+    expires_ms: int | None
+    """When what it has shown ends, in ms since 1970; None: it doesn't."""
 
     def evaluate(self, token: bytes) -> bytes:
         """What is answered to the token. Raises SaslRefusal, InvalidCredentialsError: the conversation is over."""
@@ -44,6 +47,8 @@ class Mechanism(Protocol):
 
 class PlainMechanism:
     """One token, which has the password."""
+
+    expires_ms: int | None = None
 
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self._passwords = passwords
@@ -102,6 +107,8 @@ _FOR_DELEGATED = ",tokenauth=true"
 
 class ScramMechanism:
     """Two tokens: who it is, and the proof that it knows the password."""
+
+    expires_ms: int | None = None
 
     def __init__(
         self, code: int, find: Callable[[int, str], ScramCredential | None], nonce: Callable[[], str]
