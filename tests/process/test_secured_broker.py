@@ -179,6 +179,19 @@ def test_the_nodes_of_a_cluster_follow_a_rule_when_the_call_returns() -> None:
         assert described(cluster[1].bootstrap) is ALLOWED
 
 
+def test_tokens_are_of_a_broker_that_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="nobody signs in at a SSL"):
+        barnabas.Broker(security="ssl", tokens=True)
+    with pytest.raises(ValueError, match="by security="):
+        barnabas.Broker(tokens=True)
+    for broker in (barnabas.Broker(), barnabas.Broker(security="sasl_plaintext")):
+        with pytest.raises(ValueError, match="tokens=True"):
+            broker.token("alice")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"joserfc.*pip install 'barnabas\[security\]'"):
+        barnabas.Broker(security="sasl_plaintext", tokens=True)
+
+
 @pytest.mark.parametrize(
     ("security", "users", "message"),
     [
