@@ -54,10 +54,12 @@ def test_a_broker_at_which_nobody_signs_in_and_nothing_is_encrypted_loads_nothin
 import sys
 import broker.process.run, broker.starting, broker.server, broker.network.listener
 of_security = {
+    "broker.config.static_jaas",
     "broker.config.tls_config",
     "broker.network.sasl_gate",
     "broker.network.tls",
     "broker.network.tls_gate",
+    "broker.process.security_questions",
     "broker.security.sasl",
     "broker.security.standard_authorizer",
 }

@@ -125,6 +125,7 @@ def test_a_denial_is_explained_and_its_line_lets_it_through(broker: barnabas.Bro
     assert described(broker.bootstrap) is ALLOWED
 
 
+@pytest.mark.limit("broker.process.security_questions.MOST_DENIALS")
 def test_denials_are_kept_by_the_hundred(broker: barnabas.Broker) -> None:
     with Client.of(broker.bootstrap) as client:
         for number in range(150):
