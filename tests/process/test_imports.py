@@ -58,7 +58,9 @@ of_security = {
     "broker.network.sasl_gate",
     "broker.network.tls",
     "broker.network.tls_gate",
+    "broker.security.oauthbearer",
     "broker.security.sasl",
+    "broker.security.token_source",
     "broker.security.standard_authorizer",
 }
 assert of_security.isdisjoint(sys.modules), of_security & {*sys.modules}
