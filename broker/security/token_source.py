@@ -62,12 +62,14 @@ class TokenSource:
         if wanted.jwks_url is None:
             return cls(UnsecuredTokens(wanted.options), None, 0)
         try:
-            from broker.security import signed_tokens
+            import joserfc.jws  # noqa: F401 - what it is verified by, before anything else is tried
         except ModuleNotFoundError as error:
             raise TokenSourceError(
                 f"signed tokens at listener {listener_name} need a package: pip install 'barnabas[security]' "
                 f"({error.name} is missing)"
             ) from None
+        from broker.security import signed_tokens
+
         settings = signed_tokens.SignedTokenSettings(
             wanted.audiences, wanted.issuer, wanted.skew_s, wanted.scope_claim, wanted.user_claim
         )

@@ -60,7 +60,9 @@ of_security = {
     "broker.network.tls",
     "broker.network.tls_gate",
     "broker.process.security_questions",
+    "broker.security.oauthbearer",
     "broker.security.sasl",
+    "broker.security.token_source",
     "broker.security.standard_authorizer",
 }
 assert of_security.isdisjoint(sys.modules), of_security & {*sys.modules}
