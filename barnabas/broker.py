@@ -104,6 +104,7 @@ class Broker(InBlocks, Secured):
         where nobody may do anything but by `allow(...)`. `client_config(...)` says what a client takes to come in.
         Encryption needs the extra `security`.
     users: their passwords by name; or names alone, whose passwords are drawn.
+    tokens: clients may sign in by tokens, too (OAUTHBEARER), that `token(...)` makes. Needs the extra `security`.
 
     Folder and port stay over stops and kills, until `close()` or the end of the block.
     The environment's `KAFKA_*` variables, which a broker started by hand listens to, count for nothing.
@@ -123,6 +124,7 @@ class Broker(InBlocks, Secured):
         startup_timeout_s: float = 60.0,
         security: str | None = None,
         users: Mapping[str, str] | Iterable[str] | None = None,
+        tokens: bool = False,
     ) -> None:
         self._host = host
         self._port = port or 0
@@ -136,7 +138,7 @@ class Broker(InBlocks, Secured):
         self._log_level = log_level
         self._startup_timeout_s = startup_timeout_s
         self._data = None if data is None else Path(data).absolute()
-        self._security = made_security(security, users, (host,), self._config)
+        self._security = made_security(security, users, tokens, (host,), self._config)
         self._listeners: dict[str, str] = {}
         self._bootstrap = ""
         self._is_first_start = True
@@ -234,6 +236,7 @@ class Broker(InBlocks, Secured):
     def _forget(self) -> None:
         """Folder and port are nobody's any more."""
         self._child.remove_temporary_folder()
+        self._let_go_of_tokens()
         for held in self._held_ports:
             held.let_go()
         self._held_ports = []
@@ -309,6 +312,10 @@ class Broker(InBlocks, Secured):
     def _is_secured(self) -> bool:
         """Whether its listener is as `security` says. (Those of a cluster's nodes are as their cluster says.)"""
         return self._security is not None
+
+    def _let_go_of_tokens(self) -> None:
+        if self._security is not None:
+            self._security.close()
 
     def _security_listener(self) -> str:
         assert self._security is not None
@@ -398,20 +405,21 @@ class Broker(InBlocks, Secured):
 def made_security(
     security: str | None,
     users: Mapping[str, str] | Iterable[str] | None,
+    tokens: bool,
     hosts: Sequence[str],
     config: Mapping[str, object],
 ) -> Security | None:
     """Raises ValueError for what makes no sense, and RuntimeError where the extra `security` is missing."""
     if security is None:
-        if users is not None:
-            raise ValueError('users=... come in by security=..., such as "sasl_plaintext"')
+        if users is not None or tokens:
+            raise ValueError('users=... and tokens=True come in by security=..., such as "sasl_plaintext"')
         return None
     from barnabas.security import SET_BY_SECURITY, Security
 
     taken = SET_BY_SECURITY.intersection(config)
     if taken:
         raise ValueError(f"{', '.join(sorted(taken))}: security={security!r} sets that itself")
-    return Security(security, users, hosts)
+    return Security(security, users, hosts, tokens=tokens)
 
 
 def _unnamed(settings: Mapping[str, str]) -> IO[bytes]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+TOKEN_USED_S = 3_000
+"""For how long librdkafka uses a token before it asks for another: less than it lasts."""
 
 
 class Access:
     """What a client needs. `ca`: whom it trusts; `keys`: its own key and chain (`.pem`), with `.key` and `.crt` beside.
     Nothing of a password is shown."""
 
-    __slots__ = ("bootstrap", "ca", "keys", "mechanism", "password", "protocol", "user")
+    __slots__ = ("bootstrap", "ca", "keys", "mechanism", "password", "protocol", "token", "user")
 
     def __init__(self, bootstrap: str, protocol: str) -> None:
         self.bootstrap = bootstrap
@@ -21,6 +25,18 @@ class Access:
         self.password = ""
         self.ca: Path | None = None
         self.keys: Path | None = None
+        self.token: Callable[[], str] | None = None
+        """Makes one, for who signs in by that."""
+
+    @property
+    def name(self) -> str:
+        """Who signs in by it and a password."""
+        return self.user if self.token is None else ""
+
+    @property
+    def secret(self) -> str:
+        """Of who does."""
+        return self.password if self.token is None else ""
 
     @property
     def key(self) -> Path | None:
@@ -41,15 +57,32 @@ def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
+def _not_by_token(access: Access) -> None:
+    """Raises ValueError for what no configuration can say."""
+    if access.token is not None:
+        raise ValueError(
+            "by OAUTHBEARER there is a client config for confluent-kafka, kafka-python, aiokafka and franz-go; for "
+            "others broker.token(user) makes a token"
+        )
+
+
 def librdkafka(access: Access) -> dict[str, Any]:
     """confluent-kafka and others on librdkafka: a dict."""
+    config = _librdkafka(access)
+    if access.token is not None:
+        token = access.token
+        config["oauth_cb"] = lambda _config: (token(), time.time() + TOKEN_USED_S)
+    return config
+
+
+def _librdkafka(access: Access) -> dict[str, Any]:
     return _without_none(
         {
             "bootstrap.servers": access.bootstrap,
             "security.protocol": access.protocol,
             "sasl.mechanism": access.mechanism,
-            "sasl.username": access.user,
-            "sasl.password": access.password,
+            "sasl.username": access.name,
+            "sasl.password": access.secret,
             "ssl.ca.location": _text(access.ca),
             "ssl.certificate.location": _text(access.chain),
             "ssl.key.location": _text(access.key),
@@ -59,20 +92,36 @@ def librdkafka(access: Access) -> dict[str, Any]:
 
 def kcat(access: Access) -> list[str]:
     """The arguments that say where, and as whom."""
-    config = librdkafka(access)
+    _not_by_token(access)
+    config = _librdkafka(access)
     bootstrap = config.pop("bootstrap.servers")
     return ["-b", bootstrap, *(part for name, value in config.items() for part in ("-X", f"{name}={value}"))]
 
 
 def kafka_python(access: Access) -> dict[str, Any]:
     """Keyword arguments of `KafkaProducer` and the others."""
+    config = _kafka_python(access)
+    if access.token is not None:
+        from kafka.net.sasl.oauth import AbstractTokenProvider
+
+        token = access.token
+
+        class Provider(AbstractTokenProvider):  # type: ignore[misc, unused-ignore]
+            def token(self) -> str:
+                return token()
+
+        config["sasl_oauth_token_provider"] = Provider()
+    return config
+
+
+def _kafka_python(access: Access) -> dict[str, Any]:
     return _without_none(
         {
             "bootstrap_servers": access.bootstrap.split(","),
             "security_protocol": access.protocol,
             "sasl_mechanism": access.mechanism,
-            "sasl_plain_username": access.user,
-            "sasl_plain_password": access.password,
+            "sasl_plain_username": access.name,
+            "sasl_plain_password": access.secret,
             "ssl_cafile": _text(access.ca),
             "ssl_certfile": _text(access.chain),
             "ssl_keyfile": _text(access.key),
@@ -82,8 +131,18 @@ def kafka_python(access: Access) -> dict[str, Any]:
 
 def aiokafka(access: Access) -> dict[str, Any]:
     """Keyword arguments of `AIOKafkaProducer` and the others."""
-    config = kafka_python(access)
+    config = _kafka_python(access)
     config["bootstrap_servers"] = access.bootstrap
+    if access.token is not None:
+        from aiokafka.abc import AbstractTokenProvider
+
+        token = access.token
+
+        class Provider(AbstractTokenProvider):  # type: ignore[misc, unused-ignore]
+            async def token(self) -> str:
+                return token()
+
+        config["sasl_oauth_token_provider"] = Provider()
     for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
         config.pop(name, None)
     if access.ca is not None:
@@ -108,6 +167,7 @@ def _jaas_line(access: Access) -> str:
 
 def java(access: Access) -> dict[str, str]:
     """Properties of Java's clients, of Kafka Streams, Connect and Kafka's own tools."""
+    _not_by_token(access)
     return _without_none(
         {
             "bootstrap.servers": access.bootstrap,
@@ -129,6 +189,7 @@ def spark(access: Access) -> dict[str, str]:
 
 def kafkajs(access: Access) -> dict[str, Any]:
     """What `new Kafka({...})` takes: it goes through JSON as it is."""
+    _not_by_token(access)
     config: dict[str, Any] = {"brokers": access.bootstrap.split(",")}
     if access.ca is not None:
         config["ssl"] = {"ca": [access.ca.read_text()]}
@@ -176,7 +237,10 @@ def franz_go(access: Access) -> str:
         options.append("kgo.DialTLSConfig(config)")
     if access.mechanism:
         user, password = _go_text(access.user), _go_text(access.password)
-        if access.mechanism == "PLAIN":
+        if access.token is not None:
+            imports.add("github.com/twmb/franz-go/pkg/sasl/oauth")
+            options.append(f"kgo.SASL(oauth.Auth{{Token: {_go_text(access.token())}}}.AsMechanism())")
+        elif access.mechanism == "PLAIN":
             imports.add("github.com/twmb/franz-go/pkg/sasl/plain")
             options.append(f"kgo.SASL(plain.Auth{{User: {user}, Pass: {password}}}.AsMechanism())")
         else:

@@ -211,7 +211,7 @@ class Cluster(InBlocks, Secured):
         temporary one, which goes with the cluster, whatever ends it.
     port: of broker 1; the others have those that follow it. Without one, free ports are taken.
     kafka_version, log_level, startup_timeout_s: as a `Broker` has them, for each node.
-    security, users: as a `Broker` has them, for all brokers; between themselves the nodes sign in, too.
+    security, users, tokens: as a `Broker` has them, for all brokers; between themselves the nodes sign in, too.
 
     Folders and ports stay over stops and kills, of single nodes and of all, until `close()` or the end of the block. A
     broker has a listener for clients, and one for other brokers, so that both can be told apart. Not safe to share
@@ -232,8 +232,9 @@ class Cluster(InBlocks, Secured):
         startup_timeout_s: float = 60.0,
         security: str | None = None,
         users: Mapping[str, str] | Iterable[str] | None = None,
+        tokens: bool = False,
     ) -> None:
-        self._security = made_security(security, users, (host,), config or {})
+        self._security = made_security(security, users, tokens, (host,), config or {})
         self._layout = Layout(
             brokers,
             racks or (),
@@ -508,6 +509,8 @@ class Cluster(InBlocks, Secured):
         children += [node.child for node in self._nodes]
 
     def _forget(self) -> None:
+        if self._security is not None:
+            self._security.close()
         self._end()
         self._end = lambda: None
         self._nodes = []

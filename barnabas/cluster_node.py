@@ -217,6 +217,9 @@ class ClusterNode(Broker):
     def _secure(self) -> None:
         """Its cluster does, once all have started."""
 
+    def _let_go_of_tokens(self) -> None:
+        """They are of the whole cluster."""
+
     def _secret_settings(self) -> Mapping[str, str] | None:
         if self._security is None:
             return None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 LOG_LINES_SHOWN = 60
 
 MARK = "kafka"
-OF_A_BROKER = frozenset(("config", "kafka_version", "security", "users"))
+OF_A_BROKER = frozenset(("config", "kafka_version", "security", "tokens", "users"))
 OF_A_CLUSTER = OF_A_BROKER | {"brokers", "racks"}
 
 FIXTURES = frozenset(("kafka_broker", "fresh_kafka_broker", "barnabas_cluster"))

@@ -190,13 +190,14 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' if text.isprintable() else repr(text)
 
 
-def rule_text(acl: Acl, *, verb: str | None = None) -> str:
-    """As the call that makes it, or undoes it by another `verb`."""
+def rule_text(acl: Acl, *, undo: bool = False) -> str:
+    """As the call that makes it, or takes it back."""
     kind, name, pattern, principal, host, operation, permission = acl
-    said = verb or ("allow" if permission == ALLOW else "deny")
+    said = "revoke" if undo else "allow" if permission == ALLOW else "deny"
     user, word = _quoted(principal.removeprefix("User:")), _quoted(_OPERATION_NAMES[operation])
     at = "" if host == "*" else f", host={_quoted(host)}"
-    return f"{said}({user}, {word}, {_where(_RESOURCE_NAMES[kind], name, pattern)}{at})"
+    denied = ", denied=True" if undo and permission == DENY else ""
+    return f"{said}({user}, {word}, {_where(_RESOURCE_NAMES[kind], name, pattern)}{at}{denied})"
 
 
 def kafka_acls_text(acl: Acl, bootstrap: str, *, undo: bool = False) -> str:
@@ -256,7 +257,7 @@ class Denial(NamedTuple):
     def line(self) -> str:
         """Of a test, behind the name of its broker, that lets it through."""
         if self.acl is not None:
-            return rule_text(self.acl, verb="revoke")
+            return rule_text(self.acl, undo=True)
         if self.resource_type in SUPPORTED:
             return rule_text(self._wanted)
         return ""
@@ -310,8 +311,9 @@ class Rights:
         self._wait(present=acls)
 
     def revoke(self, acls: Sequence[Acl], *, hosts: bool, kinds: Sequence[int] = ()) -> None:
-        """Take back what allows and what denies. `hosts`: only of the ACLs' hosts; `kinds`: instead of names whatever
-        is of these types. Raises LookupError where there is nothing to take back."""
+        """Take back rules: as the ACLs say, "all" standing for whatever operation. `hosts`: only of the ACLs' hosts;
+        `kinds`: instead of names whatever is of these types, be it to allow or to deny. Raises LookupError where there
+        is nothing to take back."""
         principal = acls[0][3]
         filters: list[Sequence[object]]
         if kinds:
@@ -325,9 +327,9 @@ class Rights:
                     who,
                     host if hosts else None,
                     ANY if each == OPERATIONS["all"] else each,
-                    ANY,
+                    permission,
                 )
-                for kind, name, pattern, who, host, each, _ in acls
+                for kind, name, pattern, who, host, each, permission in acls
             ]
         removed = [each for some in _some(filters) for each in self._alter({"delete": some})]
         if not removed:
@@ -347,7 +349,7 @@ class Rights:
         ruled = ", ".join(map(rule_text, known))
         return (
             f"no rule of {principal} says just that, so that there is nothing to take back; its rules are {ruled}. "
-            "deny(...) goes before what they allow"
+            "deny(...) goes before what is allowed, and revoke(..., denied=True) takes that back"
         )
 
     def of(self, principal: str) -> list[Acl]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from barnabas.rights import Acl, Asked, Denial, Rights
     from barnabas.security import Security
+    from barnabas.tokens import TokenIssuer
 
 Library = Literal[
     "confluent-kafka", "kafka-python", "aiokafka", "java", "spark", "franz-go", "kafkajs", "kcat"
@@ -78,9 +79,10 @@ class Secured(abc.ABC):
         """What a client of this library takes to come in as this user, or without one as an administrator who may do
         everything: a dict, for `franz-go` a file of Go, for `kcat` a list of arguments.
 
-        mechanism: of SASL: PLAIN, where nothing else is said, SCRAM-SHA-256 or SCRAM-SHA-512.
+        mechanism: of SASL: PLAIN, where nothing else is said, SCRAM-SHA-256 or SCRAM-SHA-512, and with tokens=True
+            OAUTHBEARER.
         wrong: what is to be wrong with it: "password", "ca" (it doesn't trust the broker), "expired_certificate",
-            "foreign_certificate" (that the broker doesn't trust) or "no_certificate".
+            "foreign_certificate" (that the broker doesn't trust), "no_certificate" or "expired_token".
 
         Raises ValueError for a user, library or mechanism that there isn't.
         """
@@ -89,6 +91,20 @@ class Secured(abc.ABC):
         from barnabas.security import Security
 
         return Security("plaintext", None, ()).client_config(self.bootstrap, user, library, mechanism, wrong)
+
+    def token(self, user: str, *, lifetime: float = 3600, **claims: Any) -> str:
+        """A signed token, by which a client signs in as this user (OAUTHBEARER) for so many seconds; `claims` stand in
+        it, in place of those that would. Raises ValueError but for a broker with tokens=True."""
+        return self._token_issuer().token(user, lifetime=lifetime, **claims)
+
+    def expired_token(self, user: str, **claims: Any) -> str:
+        """As `token`, and its time is over."""
+        return self._token_issuer().expired_token(user, **claims)
+
+    def _token_issuer(self) -> TokenIssuer:
+        if self._security is None:
+            raise ValueError("who signs in by a token needs a broker with security=... and tokens=True")
+        return self._security.issuer
 
     # --- may do what ----------------------------------------------------------------------------------------
 
@@ -151,17 +167,19 @@ class Secured(abc.ABC):
         cluster: bool = False,
         prefix: bool = False,
         host: str | None = None,
+        denied: bool = False,
     ) -> None:
-        """Take back what `allow` or `deny` said in the same words. "all" takes back every rule of the user about
-        what is named, or, where nothing is, every rule of the user.
+        """Take back what `allow` said in the same words, or with `denied` what `deny` said. "all" takes back every such
+        rule of the user about what is named, or, where nothing is, every rule of the user, of either kind.
 
         Raises LookupError where there is no such rule: what "all" allows isn't taken back by "write", for which there
         is `deny`.
         """
-        from barnabas.rights import RESOURCES, acls
+        from barnabas.rights import ALLOW, DENY, RESOURCES, acls
 
         given = {"topic": topic, "group": group, "transactional_id": transactional_id, "cluster": cluster}
-        said = acls(user, operation, 0, given, prefix=prefix, host="*" if host is None else host)
+        permission = DENY if denied else ALLOW
+        said = acls(user, operation, permission, given, prefix=prefix, host="*" if host is None else host)
         is_all = operation == "all" and not any(given.values())
         kinds = list(RESOURCES.values()) if is_all else ()
         self._rights().revoke(said, hosts=host is not None, kinds=kinds)

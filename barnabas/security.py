@@ -6,12 +6,17 @@ import os
 import re
 import secrets
 import stat
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from barnabas.certificates import Certificates, kept_certificates
 from barnabas.client_configs import LIBRARIES, Access
+
+if TYPE_CHECKING:
+    from barnabas.tokens import TokenIssuer
 
 PROTOCOLS = {
     "plaintext": "PLAINTEXT",
@@ -20,6 +25,7 @@ PROTOCOLS = {
     "sasl_ssl": "SASL_SSL",
 }
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+BY_TOKEN = "OAUTHBEARER"  # noqa: S105 - a name
 
 ADMIN = "barnabas-admin"
 """Who may do everything, by a password that is drawn for each broker."""
@@ -50,12 +56,15 @@ WRONGS = {
     "expired_certificate": "its own certificate, which has run out",
     "foreign_certificate": "its own certificate, which an authority has signed that the broker doesn't trust",
     "no_certificate": "none of its own",
+    "expired_token": "a token that has run out",
 }
 """What a client config may have wrong."""
 
 _USER = re.compile(r"[A-Za-z0-9._@-]{1,64}")
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-_SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+_TOKEN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"  # noqa: S105
+_TOKEN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"  # noqa: S105
+_AUDIENCE, _ISSUER = "barnabas", "barnabas-tests"
 
 
 def protocol_of(security: str) -> str:
@@ -70,14 +79,25 @@ class Security:
     """Of a broker or a cluster, over all of its starts."""
 
     def __init__(
-        self, security: str, users: Mapping[str, str] | Iterable[str] | None, hosts: Sequence[str]
+        self,
+        security: str,
+        users: Mapping[str, str] | Iterable[str] | None,
+        hosts: Sequence[str],
+        *,
+        tokens: bool = False,
     ) -> None:
-        """`hosts` are those that clients may know the brokers by. Raises ValueError, and RuntimeError where a
-        certificate has to be made, and the extra isn't there."""
+        """`hosts` are those that clients may know the brokers by. `tokens`: clients may sign in by them, too. Raises
+        ValueError, and RuntimeError where a certificate or a token has to be made, and the extra isn't there."""
         self.protocol = protocol_of(security)
         self.signs_in = self.protocol.startswith("SASL_")
         self.is_encrypted = self.protocol.endswith("SSL")
         self.users = self._users_of(users)
+        self._takes_tokens = tokens
+        self._issuer: TokenIssuer | None = None
+        if tokens:
+            if not self.signs_in:
+                raise ValueError(f"tokens=True: nobody signs in at a {self.protocol} listener")
+            _check_can_sign()
         self._admin_password = secrets.token_urlsafe(24)
         self._node_password = secrets.token_urlsafe(24)
         self._hosts = [host for host in hosts if host not in ("", "0.0.0.0", "::")]  # noqa: S104 - told apart
@@ -143,12 +163,13 @@ class Security:
         told = {
             **_AUTHORIZER,
             "super.users": f"User:{ADMIN};User:{NODE}",
-            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+            "sasl.enabled.mechanisms": ",".join(self._mechanisms),
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "sasl.mechanism.controller.protocol": "PLAIN",
         }
         password = _quoted(self._node_password)
         for each in listeners:
+            told[f"listener.name.{each.lower()}.sasl.enabled.mechanisms"] = "PLAIN"
             told[f"listener.name.{each.lower()}.plain.sasl.jaas.config"] = (
                 f'{_PLAIN_MODULE} required username="{NODE}" password={password} user_{NODE}={password};'
             )
@@ -159,10 +180,44 @@ class Security:
             f" user_{user}={_quoted(password)}"
             for user, password in {ADMIN: self._admin_password, **self.users}.items()
         )
-        return {
-            "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        told = {
+            "sasl.enabled.mechanisms": ",".join(self._mechanisms),
             f"{listener}.plain.sasl.jaas.config": f"{_PLAIN_MODULE} required{options};",
         }
+        if self._takes_tokens:
+            prefix = f"{listener}.oauthbearer"
+            told |= {
+                f"{prefix}.sasl.jaas.config": f"{_TOKEN_MODULE} required;",
+                f"{prefix}.sasl.server.callback.handler.class": _TOKEN_HANDLER,
+                f"{prefix}.sasl.oauthbearer.jwks.endpoint.url": self.issuer.jwks_url,
+                f"{prefix}.sasl.oauthbearer.expected.audience": _AUDIENCE,
+                f"{prefix}.sasl.oauthbearer.expected.issuer": _ISSUER,
+            }
+        return told
+
+    @property
+    def _mechanisms(self) -> tuple[str, ...]:
+        return (*MECHANISMS, BY_TOKEN) if self._takes_tokens else MECHANISMS
+
+    # --- tokens ---------------------------------------------------------------------------------------------
+
+    @property
+    def issuer(self) -> TokenIssuer:
+        """Lives from the first start until `close()`, or as long as this object. Raises ValueError without tokens."""
+        if not self._takes_tokens:
+            raise ValueError("who signs in by a token needs a broker with tokens=True")
+        if self._issuer is None:
+            from barnabas.tokens import TokenIssuer
+
+            self._issuer = TokenIssuer(issuer=_ISSUER, audience=_AUDIENCE)
+            self._end_issuer = weakref.finalize(self, _end_issuer, self._issuer, os.getpid())
+        return self._issuer
+
+    def close(self) -> None:
+        """Nobody verifies tokens any more, until the next start."""
+        if self._issuer is not None:
+            self._end_issuer()
+            self._issuer = None
 
     def key_file(self, data: Path) -> Path:
         """The broker's own key and certificate, beside what it stores: it can be given others while it runs."""
@@ -212,10 +267,15 @@ class Security:
             raise ValueError(f"there is no user {name!r}; there are {known}, and without a name {ADMIN!r}")
         access = Access(bootstrap, self.protocol)
         if self.signs_in:
-            access.mechanism = self._mechanism(mechanism)
+            access.mechanism = self._mechanism(mechanism, wrong)
             access.user, access.password = name, passwords[name]
             if wrong == "password":
                 access.password += "-wrong"
+            if access.mechanism == BY_TOKEN:
+                issued = self.issuer
+                access.token = partial(
+                    issued.expired_token if wrong == "expired_token" else issued.token, name
+                )
         elif mechanism is not None:
             raise ValueError(f"mechanism={mechanism!r}: nobody signs in at a {self.protocol} listener")
         if self.is_encrypted:
@@ -225,15 +285,19 @@ class Security:
     def _check_wrong(self, wrong: str) -> None:
         if wrong not in WRONGS:
             raise ValueError(f"wrong={wrong!r}: it can be {', '.join(WRONGS)}")
-        has_it = {"password": self.signs_in, "ca": self.is_encrypted}
+        has_it = {"password": self.signs_in, "expired_token": self._takes_tokens, "ca": self.is_encrypted}
         if not has_it.get(wrong, self.protocol == "SSL"):
             raise ValueError(f"wrong={wrong!r}: a client at a {self.protocol} listener has none of that")
 
-    @staticmethod
-    def _mechanism(mechanism: str | None) -> str:
-        known = MECHANISMS[0] if mechanism is None else mechanism.upper()
-        if known not in MECHANISMS:
-            raise ValueError(f"mechanism={mechanism!r}: it can be {', '.join(MECHANISMS)}")
+    def _mechanism(self, mechanism: str | None, wrong: str | None) -> str:
+        if mechanism is None:
+            return BY_TOKEN if wrong == "expired_token" else MECHANISMS[0]
+        known = mechanism.upper()
+        if known not in self._mechanisms:
+            more = "" if known != BY_TOKEN else ", and with tokens=True of the broker OAUTHBEARER"
+            raise ValueError(f"mechanism={mechanism!r}: it can be {', '.join(self._mechanisms)}{more}")
+        if wrong == ("password" if known == BY_TOKEN else "expired_token"):
+            raise ValueError(f"wrong={wrong!r}: who signs in by {known} has none")
         return known
 
     def _add_certificates(self, access: Access, user: str, wrong: str | None) -> None:
@@ -249,6 +313,20 @@ class Security:
             access.keys = kept_certificates(stranger=True).client(user)
         else:
             access.keys = kept.client(user)
+
+
+def _check_can_sign() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("joserfc") is None:
+        raise RuntimeError(
+            "tokens=True needs the package joserfc, which isn't installed: pip install 'barnabas[security]'"
+        )
+
+
+def _end_issuer(issuer: TokenIssuer, maker_pid: int) -> None:
+    if os.getpid() == maker_pid:  # a forked process has no thread that could end
+        issuer.close()
 
 
 def _quoted(text: str) -> str:

@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from broker.quorum.controller_server import ControllerServer
     from broker.replicas.in_sync_replicas import LeaderAndIsr, PartitionKey, WantedIsr
     from broker.security.authorizer import Authorizer
+    from broker.security.token_source import TokenSource
     from protocol.errors import KafkaError
     from protocol.waiting import Waiting
 
@@ -95,6 +96,8 @@ class Opened(NamedTuple):
     """By the names of its listeners that are encrypted."""
     to_brokers: Entrance = OPEN
     """How it comes in at other brokers."""
+    tokens: Mapping[str, TokenSource] = {}
+    """By the names of its listeners with OAUTHBEARER."""
     joined: JoinedCluster | None = None
     """None where this node is the cluster's controller itself."""
 
@@ -143,7 +146,13 @@ class Server:
 
         self._make_metadata(opened)
         self.listener_security = ListenerSecurity(
-            config, self.metadata.image, self.chance, self.clock, opened.encryption
+            config,
+            self.metadata.image,
+            self.chance,
+            self.clock,
+            opened.encryption,
+            opened.tokens,
+            self.timers,
         )
         self._make_partitions(opened)
         self._make_coordinators()

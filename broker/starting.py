@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from broker.network.tls_gate import Encryption
     from broker.peers.joined_cluster import JoinedCluster
     from broker.quorum.controller_server import ControllerNode
+    from broker.security.token_source import TokenSource
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -325,7 +326,7 @@ MovesFound = list[tuple[str, int, bytes]]
 async def start(config: BrokerConfig, environment: Environment) -> Server:
     """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
     backlog = config.get_int("socket.listen.backlog.size")
-    encryption = _encryption(config)
+    encryption, tokens = _encryption(config), await _tokens(config)
     entrances = _entrances(config, environment, encryption)
     listeners = [*config.listeners, *config.controller_listeners]
     descriptors = shares(backlog * len(listeners), len(config.log_dirs))
@@ -360,6 +361,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
                 folders=found.folders,
                 encryption=encryption,
                 to_brokers=entrances.brokers,
+                tokens=tokens,
                 joined=found.joined,
             )
         )
@@ -439,6 +441,19 @@ def _entrance(
             check_against_itself(encryption[name].context, outgoing.context, name)
         encrypt = outgoing.begin
     return Entrance(name, to.credentials, encrypt, environment.chance)
+
+
+async def _tokens(config: BrokerConfig) -> Mapping[str, TokenSource]:
+    """By listener's name, of those with OAUTHBEARER. Raises StartError where the keys of signed tokens can't be had."""
+    found = {name: each.tokens for name, each in config.sasl.items() if each.tokens is not None}
+    if not found:
+        return {}
+    from broker.security.token_source import TokenSource, TokenSourceError
+
+    try:
+        return {name: await TokenSource.opened(name, each) for name, each in found.items()}
+    except TokenSourceError as error:
+        raise StartError(str(error), exit_status=2) from None
 
 
 def _bind_also(
@@ -624,7 +639,7 @@ async def start_controller(config: BrokerConfig, environment: Environment) -> Co
     from broker.quorum.controller_server import ControllerNode, OpenedController
 
     backlog = config.get_int("socket.listen.backlog.size")
-    encryption = _encryption(config)
+    encryption, tokens = _encryption(config), await _tokens(config)
     descriptors = shares(backlog * len(config.controller_listeners), len(config.log_dirs))
     limits = connection_limits(config, environment, descriptors.connections)
     endpoints = bind_all(config.controller_listeners, environment.network, backlog)
@@ -648,6 +663,7 @@ async def start_controller(config: BrokerConfig, environment: Environment) -> Co
                 log_dirs,
                 metadata,
                 encryption,
+                tokens,
             )
         )
         await settled(environment, metadata)

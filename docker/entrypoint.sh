@@ -20,4 +20,28 @@ if [ -z "${KAFKA_LISTENERS:-}${KAFKA_ADVERTISED_LISTENERS:-}${KAFKA_CFG_LISTENER
   ! in_file '(advertised\.)?listeners'; then
   export KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092
 fi
+# Key stores and their passwords are files in a folder for secrets, of which the environment has the names.
+secrets="${BARNABAS_SECRETS:-/etc/kafka/secrets}"
+secret() {
+  if [ ! -f "$secrets/$2" ]; then
+    echo "barnabas: $1: there is no $secrets/$2" >&2
+    exit 2
+  fi
+}
+for store in KEYSTORE TRUSTSTORE; do
+  eval "named=\${KAFKA_SSL_${store}_FILENAME:-}"
+  if [ -n "$named" ]; then
+    secret "KAFKA_SSL_${store}_FILENAME" "$named"
+    export "KAFKA_SSL_${store}_LOCATION=$secrets/$named"
+    unset "KAFKA_SSL_${store}_FILENAME"
+  fi
+done
+for password in KEY KEYSTORE TRUSTSTORE; do
+  eval "named=\${KAFKA_SSL_${password}_CREDENTIALS:-}"
+  if [ -n "$named" ]; then
+    secret "KAFKA_SSL_${password}_CREDENTIALS" "$named"
+    export "KAFKA_SSL_${password}_PASSWORD=$(cat "$secrets/$named")"
+    unset "KAFKA_SSL_${password}_CREDENTIALS"
+  fi
+done
 exec "${BARNABAS:-/opt/barnabas/bin/barnabas}" "$@"

@@ -15,6 +15,7 @@ from broker.config.broker_config import (
     REFUSED,
     SHOWN_AS_GIVEN,
     BrokerConfig,
+    SaslConfig,
     authorizer_settings,
     controls,
     is_only_controller,
@@ -208,7 +209,7 @@ def assemble(
         config.closed_to_brokers = closed_to_brokers(config)
         config.authorizer = authorizer_settings(config)
         config.sasl = {
-            each.name: sasl_config(config, each.name)
+            each.name: _sign_in(config, each.name)
             for each in (*config.listeners, *config.controller_listeners)
             if each.security_protocol in SASL
         }
@@ -226,6 +227,16 @@ def _say_ways_to_others(config: BrokerConfig, settings: ListenerSettings) -> Non
         config.to_controllers = to_controllers(config, settings)
     if config.joins or (config.controller_listeners and not config.is_only_controller):
         config.to_brokers = to_brokers(config, settings)
+
+
+def _sign_in(config: BrokerConfig, listener_name: str) -> SaslConfig:
+    """Raises ConfigError."""
+    found = sasl_config(config, listener_name)
+    if "OAUTHBEARER" in found.mechanisms:
+        from broker.config.token_config import token_config
+
+        found = found._replace(tokens=token_config(config, listener_name))
+    return found
 
 
 def _check_encryption(config: BrokerConfig) -> None:

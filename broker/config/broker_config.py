@@ -222,12 +222,28 @@ MAX_REAUTH = "connections.max.reauth.ms"
 
 
 class SaslConfig(NamedTuple):
-    """Of one listener: the mechanisms in the order given, who has which password by PLAIN, and by mechanism for how
-    long who has signed in may stay, in ms (0: for ever)."""
+    """Of one listener: the mechanisms in the order given, who has which password by PLAIN, by mechanism for how long
+    who has signed in may stay, in ms (0: for ever), and which tokens count by OAUTHBEARER."""
 
     mechanisms: tuple[str, ...]
     passwords: Mapping[str, str]
     max_reauth_ms: Mapping[str, int]
+    tokens: TokenConfig | None = None
+
+
+class TokenConfig(NamedTuple):
+    """Of a listener with OAUTHBEARER. Without a URL of keys, tokens aren't signed, and `options` of JAAS say more."""
+
+    options: Mapping[str, str]
+    jwks_url: str | None = None
+    refresh_ms: int = 0
+    backoff_ms: int = 0
+    backoff_max_ms: int = 0
+    audiences: frozenset[str] = frozenset()
+    issuer: str | None = None
+    skew_s: int = 0
+    scope_claim: str = ""
+    user_claim: str = ""
 
 
 def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:

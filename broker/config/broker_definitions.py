@@ -669,7 +669,8 @@ def without_listener(name: str) -> str | None:
     for per_mechanism in _PER_MECHANISM:
         if setting.endswith(per_mechanism):
             return per_mechanism
-    return setting
+    of_tokens = setting.removeprefix("oauthbearer.")
+    return of_tokens if of_tokens.startswith("sasl.oauthbearer.") else setting
 
 
 def synonyms_of(name: str) -> tuple[str, ...]:

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
-    from broker.environment.scheduler import Chance, Clock
+    from broker.environment.scheduler import Chance, Clock, LoopTimers
     from broker.network.sasl_gate import SaslSettings
     from broker.network.tls_gate import Encryption
+    from broker.security.token_source import TokenSource
 
 
 class ListenerSecurity:
@@ -27,13 +28,17 @@ class ListenerSecurity:
         chance: Chance,
         clock: Clock,
         encryption: Mapping[str, Encryption],
+        tokens: Mapping[str, TokenSource],
+        timers: LoopTimers,
     ) -> None:
-        """`encryption`: by the names of the listeners that are encrypted."""
+        """`encryption`: by the names of the listeners that are encrypted; `tokens`: of those with OAUTHBEARER."""
         self._config = config
         self._image = image
         self._chance = chance
         self._clock = clock
         self._encryption = encryption
+        self._tokens = tokens
+        self._timers = timers
 
     def of(self, listener_name: str) -> Security:
         """Of one of them."""
@@ -52,12 +57,14 @@ class ListenerSecurity:
         from broker.network.sasl_gate import sasl_settings
         from broker.security.delegation_tokens import TokenCredentials, token_settings
 
-        tokens = TokenCredentials(token_settings(self._config), self._chance.token_bytes)
+        credentials = TokenCredentials(token_settings(self._config), self._chance.token_bytes)
+        tokens = self._tokens.get(listener_name)
         return sasl_settings(
             found,
             lambda code, name: scram_credential(self._image, code, name),
             partial(self._chance.token_hex, 16),
-            lambda code, token_id: tokens.find(self._image, code, token_id),
+            lambda code, token_id: credentials.find(self._image, code, token_id),
+            None if tokens is None else tokens.validating(self._timers),
             failure_delay_ms=self._config.get_int("connection.failed.authentication.delay.ms"),
             max_receive_bytes=self._config.get_int("sasl.server.max.receive.size"),
             now_ms=self._clock.now_ms,

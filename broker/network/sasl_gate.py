@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from broker.network.answers import Answer, CloseConnectionError, Requests
 from broker.security.authorizer import USER_TYPE, Principal, TokenPrincipal
 from broker.security.sasl import (
+    OAUTHBEARER,
     PLAIN,
     SCRAM,
     InvalidCredentialsError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import SaslConfig
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.network.answers import Chunk, PendingAnswer
+    from broker.security.oauthbearer import TokenValidator
 
 HANDSHAKE_KEY, AUTHENTICATE_KEY = 17, 36
 MIN_BETWEEN_MS = 1_000
@@ -106,17 +108,24 @@ def sasl_settings(
     find: Callable[[int, str], ScramCredential | None],
     nonce: Callable[[], str],
     find_token: Callable[[int, str], TokenCredential | None],
+    validate: TokenValidator | None,
     *,
     failure_delay_ms: int,
     max_receive_bytes: int,
     now_ms: Callable[[], int],
 ) -> SaslSettings:
     """`find` a user's credential for a mechanism of SCRAM's, by its code, `find_token` a delegation token's by its
-    id; `nonce` draws one."""
+    id; `nonce` draws one. `validate` says whose a token of OAUTHBEARER is, where there is that mechanism. `now_ms`:
+    since 1970."""
     make: dict[str, Callable[[], Mechanism]] = {}
     for name in config.mechanisms:
         if name == PLAIN:
             make[name] = partial(PlainMechanism, config.passwords)
+        elif name == OAUTHBEARER:
+            from broker.security.oauthbearer import OAuthBearerMechanism
+
+            assert validate is not None
+            make[name] = partial(OAuthBearerMechanism, validate, now_ms)
         else:
             make[name] = partial(ScramMechanism, SCRAM[name], find, nonce, find_token)
     return SaslSettings(make, config.max_reauth_ms, failure_delay_ms, max_receive_bytes, now_ms)
@@ -296,17 +305,17 @@ class SaslGate(Requests):
         )
 
     def _signed_in(self, connection: Guarded, principal: Principal, expires_ms: int | None) -> int:
-        """For how long, in ms; 0 for ever, or by what has expired already: such a client is served no more."""
+        """For how long, in ms: until what it has shown ends, or what the settings say, whichever is less. 0 for ever,
+        or where it has ended, which a clock's skew allows."""
         self._mechanism = None
         self.state = SignIn.DONE
-        lifetime_ms = max(0, self._settings.max_reauth_ms.get(self._mechanism_name, 0))
-        ends = bool(lifetime_ms) or expires_ms is not None
-        if expires_ms is not None:
-            left_ms = max(0, expires_ms - self._settings.now_ms())
-            lifetime_ms = min(left_ms, lifetime_ms) if lifetime_ms else left_ms
-        self._expires_s = self.monotonic_s() + lifetime_ms / 1000 if ends else None
-        connection.signed_in(principal, self if ends else self._requests)
-        return lifetime_ms
+        most_ms = self._settings.max_reauth_ms.get(self._mechanism_name, 0)
+        ends = [] if expires_ms is None else [max(0, expires_ms - self._settings.now_ms())]
+        lifetime_ms = min([*ends, most_ms] if most_ms > 0 else ends, default=None)
+        if lifetime_ms is not None:
+            self._expires_s = self.monotonic_s() + lifetime_ms / 1000
+        connection.signed_in(principal, self._requests if lifetime_ms is None else self)
+        return lifetime_ms or 0
 
     # --- tokens without a header ----------------------------------------------------------------------------
 

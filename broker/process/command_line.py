@@ -88,6 +88,8 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     overrides = {**_inherited_layer(options.override_fd), **_override_layer(options.override)}
     check_names(overrides)
     below = layered([file, environment.settings])
+    if options.control_fd is None:
+        below |= _static_jaas(environ, below)
     flags: Layer = {}
     left_out: Setting | None = None
     if options.data is not None:
@@ -256,6 +258,16 @@ def _override_layer(overrides: Sequence[str]) -> Layer:
             raise UsageError(f"-o {override}: KEY=VALUE is the form")
         settings[name.strip()] = value
     return settings_of(settings, TYPED)
+
+
+def _static_jaas(environ: Mapping[str, str], below: Layer) -> Layer:
+    """What a JAAS file says of who signs in, where the environment names one. Raises UsageError."""
+    if "java.security.auth.login.config" not in environ.get("KAFKA_OPTS", ""):
+        return {}
+    # Here, so that no other start waits for it.
+    from broker.config.static_jaas import static_jaas
+
+    return static_jaas(environ, below)
 
 
 _MOST_INHERITED_BYTES = 16 * 1024 * 1024

@@ -27,7 +27,7 @@ from broker.controller.registration import (
 from broker.controller.replica_placer import StripedReplicaPlacer
 from broker.controller.token_expiry import TokenExpiry
 from broker.controller.topic_requests import TopicRequests
-from broker.environment.scheduler import Watchdog
+from broker.environment.scheduler import LoopTimers, Watchdog
 from broker.handlers import CONTROLLER_HANDLERS
 from broker.housekeeping import DELETED_CHECK_MS, MAKE_UP_MS, METADATA_CLEANING_MS, Upkeep
 from broker.metadata_publisher import ControllerMetadataPublisher, SettingsPublisher
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from broker.network.endpoints import Endpoints
     from broker.network.tls_gate import Encryption
     from broker.security.authorizer import Authorizer
+    from broker.security.token_source import TokenSource
 
 
 log = logging.getLogger("barnabas.controller")
@@ -227,6 +228,8 @@ class OpenedController(NamedTuple):
     metadata: MetadataLog
     encryption: Mapping[str, Encryption] = {}
     """By the names of its listeners that are encrypted."""
+    tokens: Mapping[str, TokenSource] = {}
+    """By the names of its listeners with OAUTHBEARER."""
 
 
 class ControllerNode:
@@ -259,7 +262,13 @@ class ControllerNode:
         self.metadata = opened.metadata
         self.metadata.carry_out = partial(self.turns.carry_out, failed=self.stop_on_failure)
         self.listener_security = ListenerSecurity(
-            config, self.metadata.image, self.chance, self.clock, opened.encryption
+            config,
+            self.metadata.image,
+            self.chance,
+            self.clock,
+            opened.encryption,
+            opened.tokens,
+            LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog),
         )
         self.controller = Controller(self.metadata)
         self.topics = TopicRequests(

@@ -1,4 +1,4 @@
-"""SASL mechanisms, server side: PLAIN (RFC 4616) and SCRAM-SHA-256 and -512 (RFC 5802).
+"""SASL mechanisms, server side: PLAIN (RFC 4616) and SCRAM-SHA-256 and -512 (RFC 5802). OAUTHBEARER has its own file.
 
 A mechanism is asked with each of a client's tokens, and says what to answer, until it `is_complete` and its `user` is
 known. Sources: Kafka's `PlainSaslServer`, `ScramSaslServer`, `ScramMessages`; secrets are compared in constant time.
@@ -19,7 +19,8 @@ from typing import NamedTuple, Protocol
 PLAIN = "PLAIN"
 SCRAM = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """By name the codes of the metadata's records (`ScramMechanism`)."""
-MECHANISMS = (PLAIN, *SCRAM)
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = (PLAIN, *SCRAM, OAUTHBEARER)
 
 
 class SaslRefusal(Exception):  # noqa: N818 - it says what the client is told
@@ -37,7 +38,7 @@ class Mechanism(Protocol):
     """Who it is, once that is complete."""
     is_complete: bool
     expires_ms: int | None
-    """Until when what it has signed in by is good (ms since 1970), where that has an end."""
+    """Until when what it has signed in by is good (ms since 1970); None where that has no end."""
     by_token: bool
     """Whether that is a delegation token."""
 
@@ -131,6 +132,8 @@ def _is_of_token(extensions: str) -> bool:
 
 class ScramMechanism:
     """Two tokens: who it is, and the proof that it knows the password."""
+
+    expires_ms: int | None = None
 
     def __init__(
         self,

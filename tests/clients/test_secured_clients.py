@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
 from tests.clients.confluent import PATIENCE_S
@@ -40,10 +41,11 @@ class Brokers:
         if security not in self._started:
             if security != "sasl_plaintext":
                 pytest.importorskip("cryptography", reason="needs the extra security")
-            broker = barnabas.Broker(
-                security=security, users=USERS, config={"auto.create.topics.enable": True}
-            )
+            broker = barnabas.Broker(security=security, users=USERS)
             self._started[security] = broker.start()
+            admin = AdminClient(broker.client_config())
+            for made in admin.create_topics([NewTopic(name, 1, 1) for name in (TOPIC, OTHER)]).values():
+                made.result(PATIENCE_S)
             broker.allow("alice", "produce", topic=TOPIC)
         return self._started[security]
 
@@ -212,7 +214,7 @@ const run = async () => {
     await producer.send({ topic, messages: [{ value: 'v' }] })
     console.log('written')
   } catch (error) {
-    console.log(error.type || 'refused')
+    console.log(error.type || (error.cause && error.cause.type) || 'refused')
   } finally {
     await producer.disconnect()
   }
@@ -319,6 +321,22 @@ def test_franz_go_comes_in(brokers: Brokers, franz_go: Path, way: Way) -> None:
 
     assert sent(TOPIC) == "written\n"
     assert "TOPIC_AUTHORIZATION_FAILED" in sent(OTHER)
+
+
+@pytest.mark.parametrize("library", IN_PYTHON)
+def test_a_client_comes_in_by_a_token(library: str) -> None:
+    pytest.importorskip("joserfc", reason="needs the extra security")
+    with barnabas.Broker(security="sasl_plaintext", users=USERS, tokens=True) as broker:
+        broker.allow("alice", "produce", topic=TOPIC)
+        config = broker.client_config("alice", library, "OAUTHBEARER")  # type: ignore[call-overload]
+        assert IN_PYTHON[library](config, TOPIC) == "written"
+        assert broker.token("alice") != broker.expired_token("alice")
+        if library == "kafka-python":  # the others try again for long
+            config = broker.client_config("alice", library, wrong="expired_token")
+            assert IN_PYTHON[library](config, TOPIC) == "refused"
+        broker.restart()
+        config = broker.client_config("alice", library, "OAUTHBEARER")  # type: ignore[call-overload]
+        assert IN_PYTHON[library](config, TOPIC) == "written"
 
 
 def test_a_right_that_is_revoked_amid_a_transaction_aborts_it_in_a_cluster() -> None:

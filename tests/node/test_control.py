@@ -106,8 +106,10 @@ def test_what_goes_wrong_while_a_question_is_answered_is_its_answer_and_no_end_o
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = Asked(FailingCuts(error))
-    assert asked.ask(ask="cut", cuts=[]) == {"id": 7, "error": repr(error)}
+    assert asked.ask(ask="cut", cuts=[], password="secret") == {"id": 7, "error": repr(error)}
     assert str(error) in caplog.text, "with its traceback"
+    assert "'cut'" in caplog.text
+    assert "secret" not in caplog.text
     assert asked.ask(ask="stop") == {"id": 7, "answer": True}
 
 

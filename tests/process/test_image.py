@@ -82,6 +82,63 @@ def test_without_a_mounted_file_no_file_is_named(tmp_path: Path, environment: di
     assert arguments == ["--log-level", "info"]
 
 
+def test_key_stores_and_their_passwords_are_files_in_the_folder_for_secrets(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """By the names that the apache/kafka image has for them."""
+    for name, content in (("server.p12", "x"), ("ca.p12", "y"), ("password", "open sesame\n")):
+        (tmp_path / name).write_text(content)
+    told = {
+        "KAFKA_SSL_KEYSTORE_FILENAME": "server.p12",
+        "KAFKA_SSL_KEYSTORE_CREDENTIALS": "password",
+        "KAFKA_SSL_TRUSTSTORE_FILENAME": "ca.p12",
+        "KAFKA_SSL_TRUSTSTORE_CREDENTIALS": "password",
+        "KAFKA_SSL_KEYSTORE_TYPE": "PKCS12",
+    }
+    _, variables = entered(tmp_path, {**environment, "BARNABAS_SECRETS": str(tmp_path), **told})
+    assert {name: value for name, value in variables.items() if "_SSL_" in name} == {
+        "KAFKA_SSL_KEYSTORE_LOCATION": str(tmp_path / "server.p12"),
+        "KAFKA_SSL_KEYSTORE_PASSWORD": "open sesame",
+        "KAFKA_SSL_KEYSTORE_TYPE": "PKCS12",
+        "KAFKA_SSL_TRUSTSTORE_LOCATION": str(tmp_path / "ca.p12"),
+        "KAFKA_SSL_TRUSTSTORE_PASSWORD": "open sesame",
+    }
+
+
+def test_a_secret_that_is_not_there_ends_the_start_with_its_name(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    told = {"KAFKA_SSL_KEY_CREDENTIALS": "password", "BARNABAS_SECRETS": str(tmp_path)}
+    ended = subprocess.run(
+        [DOCKER / "entrypoint.sh"], env={**environment, **told}, capture_output=True, text=True
+    )
+    assert ended.returncode == 2
+    assert f"KAFKA_SSL_KEY_CREDENTIALS: there is no {tmp_path}/password" in ended.stderr
+
+
+def test_users_come_in_by_the_environment_alone(tmp_path: Path) -> None:
+    """By a line of JAAS, whose variable is named as all others are, or by a file that KAFKA_OPTS names."""
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    jaas = tmp_path / "kafka_server_jaas.conf"
+    jaas.write_text(f'KafkaServer {{ {module} required user_alice="from the file"; }};')
+    listeners = {
+        "KAFKA_LISTENERS": "SASL_PLAINTEXT://:9092,OTHER://:9093",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "SASL_PLAINTEXT:SASL_PLAINTEXT,OTHER:SASL_PLAINTEXT",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "SASL_PLAINTEXT",
+        "KAFKA_SASL_ENABLED_MECHANISMS": "PLAIN",
+        "KAFKA_SASL_MECHANISM_INTER_BROKER_PROTOCOL": "PLAIN",
+    }
+    line = f'{module} required username="alice" password="x" user_alice="from the line";'
+    told = {
+        **listeners,
+        "KAFKA_LISTENER_NAME_SASL__PLAINTEXT_PLAIN_SASL_JAAS_CONFIG": line,
+        "KAFKA_OPTS": f"-Djava.security.auth.login.config={jaas}",
+    }
+    config = parse_command_line(["--data", str(tmp_path / "data")], told).config
+    assert config.sasl["SASL_PLAINTEXT"].passwords == {"alice": "from the line"}
+    assert config.sasl["OTHER"].passwords == {"alice": "from the file"}
+
+
 def health(environment: dict[str, str], **told: str) -> int:
     command = [sys.executable, DOCKER / "healthcheck.py"]
     return subprocess.run(command, env={**environment, **told}, capture_output=True, check=False).returncode

@@ -54,6 +54,7 @@ def test_a_broker_loads_nothing_for_security_or_metrics_that_it_does_not_have() 
 import sys
 import broker.process.run, broker.starting, broker.server, broker.network.listener
 of_extras = {
+    "broker.config.static_jaas",
     "broker.config.tls_config",
     "broker.http.http_server",
     "broker.metrics.metrics_listener",
@@ -63,8 +64,11 @@ of_extras = {
     "broker.network.tls",
     "broker.network.tls_channel",
     "broker.network.tls_gate",
+    "broker.process.security_questions",
+    "broker.security.oauthbearer",
     "broker.security.sasl",
     "broker.security.sasl_client",
+    "broker.security.token_source",
     "broker.security.standard_authorizer",
 }
 assert of_extras.isdisjoint(sys.modules), of_extras & {*sys.modules}

@@ -326,5 +326,5 @@ def test_what_a_mark_cannot_say_is_an_error_that_names_what_it_can(
         f"import pytest\n@pytest.mark.kafka('sasl_ssl', user='alice')\ndef test_it({fixture}): pass"
     )
     result = session.runpytest_subprocess(*PLUGIN)
-    told = "*the mark kafka takes *security, users, each by its name, and not 'sasl_ssl', user*"
+    told = "*the mark kafka takes *security, tokens, users, each by its name, and not 'sasl_ssl', user*"
     result.stdout.fnmatch_lines([told])

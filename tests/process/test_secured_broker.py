@@ -52,6 +52,8 @@ def test_nobody_may_do_anything_until_it_is_allowed_and_a_rule_holds_when_the_ca
     assert described(broker.bootstrap, "others") is DENIED
     broker.deny("*", "describe", topic="ord", prefix=True)
     assert described(broker.bootstrap) is DENIED
+    broker.allow("*", "describe", topic="ord", prefix=True)
+    broker.revoke("*", "describe", topic="ord", prefix=True, denied=True)
     broker.revoke("*", "describe", topic="ord", prefix=True)
     assert described(broker.bootstrap) is ALLOWED
     broker.revoke(ANYBODY, "describe", topic="orders")
@@ -83,7 +85,7 @@ def test_what_cannot_be_taken_back_is_told_with_the_rules_that_there_are(broker:
     broker.allow(ANYBODY, "all", topic="orders")
     with pytest.raises(LookupError) as refused:
         broker.revoke(ANYBODY, "write", topic="orders")
-    assert 'its rules are allow("ANONYMOUS", "all", topic="orders"). deny(...) goes before' in str(
+    assert 'its rules are allow("ANONYMOUS", "all", topic="orders"). deny(...) goes before what' in str(
         refused.value
     )
 
@@ -123,6 +125,7 @@ def test_a_denial_is_explained_and_its_line_lets_it_through(broker: barnabas.Bro
     assert described(broker.bootstrap) is ALLOWED
 
 
+@pytest.mark.limit("broker.process.security_questions.MOST_DENIALS")
 def test_denials_are_kept_by_the_hundred(broker: barnabas.Broker) -> None:
     with Client.of(broker.bootstrap) as client:
         for number in range(150):
@@ -175,6 +178,19 @@ def test_the_nodes_of_a_cluster_follow_a_rule_when_the_call_returns() -> None:
         cluster[2].isolate()
         cluster.allow(ANYBODY, "describe", topic="orders")
         assert described(cluster[1].bootstrap) is ALLOWED
+
+
+def test_tokens_are_of_a_broker_that_takes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="nobody signs in at a SSL"):
+        barnabas.Broker(security="ssl", tokens=True)
+    with pytest.raises(ValueError, match="by security="):
+        barnabas.Broker(tokens=True)
+    for broker in (barnabas.Broker(), barnabas.Broker(security="sasl_plaintext")):
+        with pytest.raises(ValueError, match="tokens=True"):
+            broker.token("alice")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"joserfc.*pip install 'barnabas\[security\]'"):
+        barnabas.Broker(security="sasl_plaintext", tokens=True)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,151 @@
+"""Which tokens sign a client in by OAUTHBEARER: Kafka's settings of a listener, and its handlers by name.
+
+Sources: Kafka's `SaslChannelBuilder`, `OAuthBearerValidatorCallbackHandler`, `BrokerJwtValidator` and
+`ConfigurationUtils`.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from broker.config.broker_config import JAAS, BrokerConfig, TokenConfig
+from broker.config.broker_definitions import broker_definition, listener_prefix
+from broker.config.definitions import ConfigError, parse_int, trimmed
+from broker.security import sasl
+from broker.security.oauthbearer import MODULE, UnsecuredTokens
+
+_OF_KAFKA = "org.apache.kafka.common.security.oauthbearer."
+UNSECURED_HANDLER = _OF_KAFKA + "internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+SIGNED_HANDLERS = (
+    _OF_KAFKA + "OAuthBearerValidatorCallbackHandler",
+    _OF_KAFKA + "secured.OAuthBearerValidatorCallbackHandler",  # as Kafka 3 called it
+)
+VALIDATORS = (_OF_KAFKA + "DefaultJwtValidator", _OF_KAFKA + "BrokerJwtValidator")
+
+HANDLER = "sasl.server.callback.handler.class"
+_OAUTH = "sasl.oauthbearer."
+_URL = _OAUTH + "jwks.endpoint.url"
+
+
+def token_config(config: BrokerConfig, listener_name: str) -> TokenConfig:
+    """Raises ConfigError."""
+    prefix = f"{listener_prefix(listener_name)}oauthbearer."
+    options = _options(config, f"{prefix}{JAAS}")
+    name = f"{prefix}{HANDLER}"
+    handler = trimmed(config.text_given(name) or UNSECURED_HANDLER)
+    if handler == UNSECURED_HANDLER:
+        try:
+            UnsecuredTokens(options)
+        except ValueError as error:
+            raise ConfigError(f"{prefix}{JAAS}: {error}", f"{prefix}{JAAS}") from None
+        return TokenConfig(options)
+    if handler not in SIGNED_HANDLERS:
+        raise ConfigError(
+            f"{name}: no Java class can be loaded; {SIGNED_HANDLERS[0]} and {UNSECURED_HANDLER} are built in",
+            name,
+        )
+    return _signed(_Settings(config, listener_name), options)
+
+
+def _options(config: BrokerConfig, name: str) -> dict[str, str]:
+    line = config.text_given(name)
+    if not line:
+        return {}
+    try:
+        module, options = sasl.jaas_options(line)
+    except sasl.JaasError as error:
+        raise ConfigError(f"{name} makes no sense: {error}", name) from None
+    if module != MODULE:
+        raise ConfigError(f"{name}: no Java class can be loaded; {MODULE} is built in", name)
+    return options
+
+
+class _Settings:
+    """Of one listener: its own for the mechanism, its own for all, everybody's, or the default."""
+
+    def __init__(self, config: BrokerConfig, listener_name: str) -> None:
+        self._config = config
+        self._prefixes = (
+            f"{listener_prefix(listener_name)}oauthbearer.",
+            listener_prefix(listener_name),
+            "",
+        )
+
+    def name(self, name: str) -> str:
+        """Under which it stands."""
+        names = (prefix + name for prefix in self._prefixes)
+        return next((each for each in names if self._config.text_given(each) is not None), name)
+
+    def text(self, name: str) -> str:
+        """Without spaces around; nothing where it isn't set."""
+        given = self._config.text_given(self.name(name))
+        if given is None:
+            definition = broker_definition(name)
+            given = None if definition is None or definition.default is None else str(definition.default)
+        return trimmed(given or "")
+
+    def number(self, name: str, least: int) -> int:
+        """Raises ConfigError."""
+        number = parse_int(self.text(name))
+        if number is None or not least <= number < 2**63:
+            raise ConfigError(f"{self.name(name)} has to be a number from {least} on", self.name(name))
+        return number
+
+    def needed(self, name: str, unless: str) -> str:
+        """Raises ConfigError where neither is set."""
+        text = self.text(name)
+        if not text and self.text(unless).lower() != "true":
+            raise ConfigError(
+                f"{name} has to say what tokens are checked for; {unless}=true takes them whatever they say there",
+                name,
+            )
+        return text
+
+
+def _signed(settings: _Settings, options: dict[str, str]) -> TokenConfig:
+    validator = settings.text(_OAUTH + "jwt.validator.class")
+    if validator not in VALIDATORS:
+        name = settings.name(_OAUTH + "jwt.validator.class")
+        raise ConfigError(f"{name}: no Java class can be loaded; {VALIDATORS[0]} is built in", name)
+    audiences = settings.needed(_OAUTH + "expected.audience", _OAUTH + "allow.unverified.audience")
+    issuer = settings.needed(_OAUTH + "expected.issuer", _OAUTH + "allow.unverified.issuer")
+    backoff_ms = settings.number(_OAUTH + "jwks.endpoint.retry.backoff.ms", 0)
+    backoff_max_ms = settings.number(_OAUTH + "jwks.endpoint.retry.backoff.max.ms", backoff_ms)
+    scope_claim, user_claim = (settings.text(f"{_OAUTH}{each}.claim.name") for each in ("scope", "sub"))
+    if not scope_claim or not user_claim:
+        raise ConfigError(
+            f"{_OAUTH}scope.claim.name and {_OAUTH}sub.claim.name can't be empty", _OAUTH + "sub.claim.name"
+        )
+    return TokenConfig(
+        options,
+        jwks_url=_url(settings),
+        refresh_ms=settings.number(_OAUTH + "jwks.endpoint.refresh.ms", 1),
+        backoff_ms=backoff_ms,
+        backoff_max_ms=backoff_max_ms,
+        audiences=frozenset(filter(None, map(trimmed, audiences.split(",")))),
+        issuer=issuer or None,
+        skew_s=settings.number(_OAUTH + "clock.skew.seconds", 0),
+        scope_claim=scope_claim,
+        user_claim=user_claim,
+    )
+
+
+def _url(settings: _Settings) -> str:
+    """Nothing of it stands in an error: it may have a secret. Kafka's system property that lists which URLs may be
+    asked has no counterpart: only who writes this node's settings can set it."""
+    name, url = settings.name(_URL), settings.text(_URL)
+    if not url:
+        raise ConfigError(f"{_URL} has to say where the keys are that verify tokens", _URL)
+    try:
+        parts = urlsplit(url)
+        fits = parts.port != 0 and bool(parts.path if parts.scheme == "file" else parts.hostname)
+    except ValueError:
+        fits = False
+    if (
+        not fits
+        or parts.scheme not in ("http", "https", "file")
+        or not url.isascii()
+        or not url.isprintable()
+    ):
+        raise ConfigError(f"{name} has to be a URL of http, https or file", name)
+    return url

@@ -1,0 +1,240 @@
+"""OAUTHBEARER, server side (RFC 7628), and Kafka's unsecured tokens, which nobody has signed.
+
+Sources: Kafka's `OAuthBearerSaslServer`, `OAuthBearerClientInitialResponse`, `OAuthBearerUnsecuredJws`,
+`OAuthBearerUnsecuredValidatorCallbackHandler`. Who asks is nobody yet: all that is read here has bounds.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, NoReturn, Protocol
+
+from broker.security.sasl import InvalidCredentialsError, SaslRefusal
+
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+
+MOST_TOKEN_BYTES = 64 * 1024
+"""Of one token. Kafka's bound is `sasl.server.max.receive.size` alone, half a megabyte."""
+MOST_BRACKETS = 512
+"""Objects and arrays in a part of a token, however deep."""
+FOR_EVER_MS = 2**63 - 1
+
+_NAME = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_PAIRS = r"(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*"
+_FIRST = re.compile(rf"n,(?:a=(?P<acts_as>{_NAME}))?,\x01(?P<pairs>{_PAIRS})\x01")
+_AUTH = re.compile(r"(?P<scheme>[A-Za-z0-9_]+) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+_BASE64 = re.compile(r"[A-Za-z0-9_-]*")
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+_ACKNOWLEDGED = b"\x01"
+
+
+class IllegalTokenError(Exception):
+    """Nobody signs in by the token; the text says why, for the log. `scope`: what it would have needed."""
+
+    def __init__(self, why: str, scope: str | None = None) -> None:
+        super().__init__(why)
+        self.scope = scope
+
+
+class ValidToken(NamedTuple):
+    """Whose the token is, and when it ends, in ms since 1970."""
+
+    user: str
+    expires_ms: int
+
+
+class TokenValidator(Protocol):
+    """What says whose a token is."""
+
+    def __call__(self, token: str, now_ms: int, /) -> ValidToken:
+        """Raises IllegalTokenError."""
+        ...
+
+
+class OAuthBearerMechanism:
+    """One token. A client whose token is refused acknowledges that with a byte, and is told by an error then."""
+
+    by_token = False  # of a delegation
+
+    def __init__(self, validate: TokenValidator, now_ms: Callable[[], int]) -> None:
+        self._validate = validate
+        self._now_ms = now_ms
+        self._refusal: str | None = None
+        self.user = ""
+        self.expires_ms: int | None = None
+        self.is_complete = False
+
+    def evaluate(self, token: bytes) -> bytes:
+        """Nothing to a valid token, and to another one why it is refused, in JSON. Extensions may have any value, as
+        with Kafka's handlers."""
+        if token == _ACKNOWLEDGED and self._refusal is not None:
+            raise SaslRefusal(self._refusal)
+        self._refusal = None
+        acts_as, bearer = _first_message(token)
+        try:
+            valid = self._validate(bearer, self._now_ms())
+        except IllegalTokenError as error:
+            self._refusal = (
+                '{"status":"invalid_token"}'
+                if error.scope is None
+                else f'{{"status":"insufficient_scope", "scope":"{error.scope}"}}'
+            )
+            return self._refusal.encode()
+        if acts_as not in ("", valid.user):
+            raise SaslRefusal(
+                f"Authentication failed: Client requested an authorization id ({acts_as}) that is different from "
+                f"the token's principal name ({valid.user})"
+            )
+        self.user, self.expires_ms = valid
+        self.is_complete = True
+        return b""
+
+
+def _first_message(message: bytes) -> tuple[str, str]:
+    """Whom to act as, and the token. Raises InvalidCredentialsError, with nothing of the token."""
+    match = _FIRST.fullmatch(message.decode(errors="replace"))
+    if match is None:
+        raise InvalidCredentialsError("the client's first message has no format of OAUTHBEARER")
+    pairs = dict(pair.split("=", 1) for pair in match["pairs"].split("\x01") if pair)
+    auth = _AUTH.fullmatch(pairs.get("auth", ""))
+    if auth is None or auth["scheme"].lower() != "bearer":
+        raise InvalidCredentialsError("the client's first message has no bearer's token")
+    return match["acts_as"] or "", auth["token"]
+
+
+# --- What both kinds of tokens are made of ------------------------------------------------------------------
+
+
+def parts_of(token: str) -> list[str]:
+    """Header, claims, signature, as they stand there. Raises IllegalTokenError."""
+    if len(token) > MOST_TOKEN_BYTES:
+        raise IllegalTokenError(f"it has {len(token)} bytes")
+    parts = token.split(".", 3)
+    if len(parts) != 3 or not parts[1]:
+        raise IllegalTokenError("it isn't three parts")
+    return parts
+
+
+def decoded(part: str) -> str:
+    """Base64 as in URLs, without its padding. Raises IllegalTokenError."""
+    if _BASE64.fullmatch(part) is None or len(part) % 4 == 1:
+        raise IllegalTokenError("malformed Base64 URL encoded value")
+    try:
+        return base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)).decode()
+    except UnicodeDecodeError:
+        raise IllegalTokenError("malformed JSON") from None
+
+
+def parsed(text: str, pairs: Callable[[list[tuple[str, Any]]], dict[str, Any]] = dict) -> dict[str, Any]:
+    """The object at its beginning. Raises IllegalTokenError; nothing of `text` stands in the error."""
+    if text.count("{") + text.count("[") > MOST_BRACKETS:
+        raise IllegalTokenError("there is too much in it")
+    try:
+        value, _ = json.JSONDecoder(object_pairs_hook=pairs, parse_constant=_no_number).raw_decode(
+            text.lstrip(" \t\r\n")
+        )
+    except (ValueError, RecursionError):
+        raise IllegalTokenError("malformed JSON") from None
+    if not isinstance(value, dict):
+        raise IllegalTokenError("it is no object")
+    return value
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def text_of_user(user: str) -> str:
+    """The same, where it can be written. Raises IllegalTokenError."""
+    try:
+        user.encode()
+    except UnicodeEncodeError:
+        raise IllegalTokenError("the principal's name isn't Unicode") from None
+    return user
+
+
+def as_float(value: float) -> float:
+    """As Java's `doubleValue`: whatever is too large is infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+
+
+# --- Tokens that nobody has signed --------------------------------------------------------------------------
+
+
+class UnsecuredTokens:
+    """For tests, as Kafka's: whoever reaches the listener is whom it says. Its options stand in the line of JAAS."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Raises ValueError for an option that makes no sense."""
+        self._principal_claim = options.get("unsecuredValidatorPrincipalClaimName", "").strip() or "sub"
+        self._scope_claim = options.get("unsecuredValidatorScopeClaimName", "").strip() or "scope"
+        self._required = options.get("unsecuredValidatorRequiredScope", "").split()
+        if not all(map(_SCOPE.fullmatch, self._required)):
+            raise ValueError("unsecuredValidatorRequiredScope has a character that no scope has")
+        skew = options.get("unsecuredValidatorAllowableClockSkewMs", "").strip() or "0"
+        if not skew.isdecimal() or int(skew) >= 2**31:
+            raise ValueError("unsecuredValidatorAllowableClockSkewMs is milliseconds")
+        self._skew_ms = int(skew)
+
+    def __call__(self, token: str, now_ms: int, /) -> ValidToken:
+        """Raises IllegalTokenError."""
+        head, body, signature = parts_of(token)
+        header, claims = parsed(decoded(head)), parsed(decoded(body))
+        if header.get("alg") != "none":
+            raise IllegalTokenError("Unsecured JWS must have 'none' for an algorithm")
+        if signature:
+            raise IllegalTokenError("Unsecured JWS must not contain a digital signature")
+        scope = self._scope_of(claims)
+        expires = _number(claims, "exp")
+        if expires is None:
+            raise IllegalTokenError("No expiration time in JWT")
+        user = _java_text(claims.get(self._principal_claim, []))  # a list is no text, either
+        if user is None or not user.strip():
+            raise IllegalTokenError(f"No principal name in JWT claim: {self._principal_claim}")
+        issued = _number(claims, "iat")
+        if issued is not None and 1000 * issued > now_ms + self._skew_ms:
+            raise IllegalTokenError("it was issued in the future")
+        if now_ms - self._skew_ms >= 1000 * expires:
+            raise IllegalTokenError("it has expired")
+        if issued is not None and expires <= issued:
+            raise IllegalTokenError("it expired before it was issued")
+        if not scope.issuperset(self._required):
+            raise IllegalTokenError("a scope is missing", f"[{', '.join(self._required)}]")
+        return ValidToken(text_of_user(user), int(min(1000 * expires + 0.5, FOR_EVER_MS)))
+
+    def _scope_of(self, claims: dict[str, Any]) -> frozenset[str]:
+        """A text is one scope, with its spaces, as in Kafka."""
+        value = claims.get(self._scope_claim, [])
+        if isinstance(value, list):
+            texts = ["" if isinstance(each, list) else _java_text(each) or str(each) for each in value]
+        else:
+            text = _java_text(value)
+            if text is None:
+                raise IllegalTokenError("the scope is no text and no list")
+            texts = [text]
+        return frozenset(filter(None, map(str.strip, texts)))
+
+
+def _java_text(value: Any) -> str | None:
+    """What Kafka makes text of (`JsonNode.asText`): all but numbers and lists."""
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return "" if isinstance(value, dict) else None
+
+
+def _number(claims: dict[str, Any], name: str) -> float | None:
+    """Raises IllegalTokenError where it is there, and none."""
+    if name not in claims:
+        return None
+    value = claims[name]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise IllegalTokenError(f"The '{name}' claim was not of type Number")
+    return as_float(value)

@@ -1,0 +1,104 @@
+"""What validates the tokens of one listener, from its settings, and when keys are fetched anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from typing import Protocol
+
+from broker.security.oauthbearer import TokenValidator, UnsecuredTokens
+
+JWKS_FAILED = "the keys that verify tokens at listener {} can't be had: {}"
+
+
+class TokenSourceError(Exception):
+    """A listener can't validate tokens; the text says why."""
+
+
+class Wanted(Protocol):
+    """What the settings say, as far as it is used here (`broker.config.broker_config.TokenConfig`)."""
+
+    @property
+    def options(self) -> Mapping[str, str]: ...
+    @property
+    def jwks_url(self) -> str | None: ...
+    @property
+    def refresh_ms(self) -> int: ...
+    @property
+    def backoff_ms(self) -> int: ...
+    @property
+    def backoff_max_ms(self) -> int: ...
+    @property
+    def audiences(self) -> frozenset[str]: ...
+    @property
+    def issuer(self) -> str | None: ...
+    @property
+    def skew_s(self) -> int: ...
+    @property
+    def scope_claim(self) -> str: ...
+    @property
+    def user_claim(self) -> str: ...
+
+
+class Timers(Protocol):
+    """The node's, as far as they are used here."""
+
+    def schedule(self, key: Hashable, delay_ms: int, callback: Callable[[], None]) -> None: ...
+
+
+class TokenSource:
+    """Of one listener."""
+
+    def __init__(self, validate: TokenValidator, refresh: Callable[[], None] | None, refresh_ms: int) -> None:
+        """`refresh` fetches the keys anew, where they are fetched."""
+        self._validate = validate
+        self._refresh = refresh
+        self._refresh_ms = refresh_ms
+
+    @classmethod
+    async def opened(cls, listener_name: str, wanted: Wanted) -> TokenSource:
+        """Once the keys are here, which a thread fetches. Raises TokenSourceError."""
+        if wanted.jwks_url is None:
+            return cls(UnsecuredTokens(wanted.options), None, 0)
+        try:
+            import joserfc.jws  # noqa: F401 - what it is verified by, before anything else is tried
+        except ModuleNotFoundError as error:
+            raise TokenSourceError(
+                f"signed tokens at listener {listener_name} need a package: pip install 'barnabas[security]' "
+                f"({error.name} is missing)"
+            ) from None
+        from broker.security import signed_tokens
+
+        settings = signed_tokens.SignedTokenSettings(
+            wanted.audiences, wanted.issuer, wanted.skew_s, wanted.scope_claim, wanted.user_claim
+        )
+        try:
+            if wanted.jwks_url.startswith("file:"):
+                in_file = signed_tokens.FileKeys(signed_tokens.file_of(wanted.jwks_url))
+                return cls(signed_tokens.SignedTokens(settings, in_file), None, 0)
+            make = partial(
+                signed_tokens.FetchedKeys,
+                partial(signed_tokens.fetched, wanted.jwks_url),
+                backoff_ms=wanted.backoff_ms,
+                backoff_max_ms=wanted.backoff_max_ms,
+                in_thread=signed_tokens.in_thread_of_its_own,
+            )
+            keys = await asyncio.to_thread(make)
+        except signed_tokens.JwksError as error:
+            raise TokenSourceError(JWKS_FAILED.format(listener_name, error)) from None
+        return cls(signed_tokens.SignedTokens(settings, keys), keys.refresh, wanted.refresh_ms)
+
+    def validating(self, timers: Timers) -> TokenValidator:
+        """What validates them. From now on keys are fetched every so often."""
+        if self._refresh is not None:
+            self._again(timers)
+        return self._validate
+
+    def _again(self, timers: Timers) -> None:
+        def due() -> None:
+            assert self._refresh is not None
+            self._refresh()
+            self._again(timers)
+
+        timers.schedule(self, self._refresh_ms, due)

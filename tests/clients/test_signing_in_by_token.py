@@ -1,0 +1,222 @@
+"""Clients sign in by OAUTHBEARER, with tokens that nobody has signed and with signed ones; nobody by expired ones."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import barnabas
+from barnabas.tokens import TokenIssuer, unsecured_token
+from tests.clients.confluent import PATIENCE_S
+from tests.clients.kafka_python import kafka
+
+OF_KAFKA = "org.apache.kafka.common.security.oauthbearer."
+PREFIX = "listener.name.sasl_plaintext.oauthbearer."
+CONFIG = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "inter.broker.listener.name": "SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+}
+TOPIC = "orders"
+
+Token = Callable[[str], str]
+"""The token of a user."""
+
+
+class Secured:
+    """A broker, and who makes the tokens that it takes."""
+
+    def __init__(self, broker: barnabas.Broker, good: Token, expired: Token) -> None:
+        self.bootstrap = broker.bootstrap
+        self.good = good
+        self.expired = expired
+
+
+def _expired_unsecured(user: str) -> str:
+    return unsecured_token(user, iat=1, exp=2)
+
+
+def _with_topic(broker: barnabas.Broker, token: Token) -> None:
+    admin = AdminClient(librdkafka(broker.bootstrap, token("admin")))
+    for made in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():
+        made.result(PATIENCE_S)
+
+
+def librdkafka(bootstrap: str, token: str) -> dict[str, object]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": lambda _: (token, time.time() + 3600),
+    }
+
+
+@pytest.fixture(scope="module", params=["unsecured", "signed"])
+def secured(request: pytest.FixtureRequest) -> Iterator[Secured]:
+    if request.param == "unsecured":
+        with barnabas.Broker(config=CONFIG) as broker:
+            _with_topic(broker, unsecured_token)
+            yield Secured(broker, unsecured_token, _expired_unsecured)
+        return
+    pytest.importorskip("joserfc", reason="needs joserfc, of the extra `security`")
+    with TokenIssuer(issuer="https://idp", audience="kafka") as issuer:
+        signed = {
+            f"{PREFIX}sasl.server.callback.handler.class": OF_KAFKA + "OAuthBearerValidatorCallbackHandler",
+            "sasl.oauthbearer.jwks.endpoint.url": issuer.jwks_url,
+            "sasl.oauthbearer.expected.issuer": "https://idp",
+            "sasl.oauthbearer.expected.audience": "kafka",
+        }
+        with barnabas.Broker(config={**CONFIG, **signed}) as broker:
+            _with_topic(broker, issuer.token)
+            yield Secured(broker, issuer.token, issuer.expired_token)
+
+
+def by_confluent(bootstrap: str, token: str) -> str:
+    """What comes of one record: "written", or what was wrong."""
+    told: list[str] = []
+    errors: list[KafkaError] = []
+    producer = Producer({**librdkafka(bootstrap, token), "error_cb": errors.append})
+    producer.produce(
+        TOPIC, b"v", on_delivery=lambda error, _: told.append(error.name() if error else "written")
+    )
+    while not told and not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
+        producer.poll(0.1)
+    if not told:
+        producer.purge()
+        return "refused"
+    return told[0]
+
+
+def by_kafka_python(bootstrap: str, token: str) -> str:
+    from kafka.net.sasl.oauth import AbstractTokenProvider as Provider
+
+    class Given(Provider):  # type: ignore[misc]
+        def token(self) -> str:
+            return token
+
+    producer = None
+    try:
+        producer = kafka.KafkaProducer(
+            bootstrap_servers=bootstrap,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=Given(),
+            bootstrap_timeout_ms=5_000,
+        )
+        producer.send(TOPIC, b"v").get(PATIENCE_S)
+    except kafka.errors.TopicAuthorizationFailedError:
+        return "TOPIC_AUTHORIZATION_FAILED"
+    except kafka.errors.KafkaError:
+        return "refused"
+    finally:
+        if producer is not None:
+            producer.close(timeout=0)
+    return "written"
+
+
+class _Given(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    async def token(self) -> str:
+        return self._token
+
+
+def by_aiokafka(bootstrap: str, token: str) -> str:
+    async def send() -> str:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=bootstrap,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=_Given(token),
+        )
+        try:
+            await producer.start()
+            await producer.send_and_wait(TOPIC, b"v")
+        except Exception as error:
+            if "TopicAuthorization" in type(error).__name__:
+                return "TOPIC_AUTHORIZATION_FAILED"
+            return "refused" if "onnect" in type(error).__name__ + str(error) else repr(error)
+        finally:
+            await producer.stop()
+        return "written"
+
+    return asyncio.run(send())
+
+
+CLIENTS = {"confluent": by_confluent, "kafka_python": by_kafka_python, "aiokafka": by_aiokafka}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_client_signs_in_by_a_token_and_is_who_it_names(secured: Secured, client: str) -> None:
+    send = CLIENTS[client]
+    assert send(secured.bootstrap, secured.good("admin")) == "written"
+    assert send(secured.bootstrap, secured.good("alice")) == "TOPIC_AUTHORIZATION_FAILED"
+
+
+@pytest.mark.parametrize("client", ["confluent", "kafka_python"])  # aiokafka says nothing, and tries on
+def test_with_an_expired_token_no_client_gets_in(secured: Secured, client: str) -> None:
+    assert CLIENTS[client](secured.bootstrap, secured.expired("admin")) == "refused"
+
+
+def test_kcat_signs_in_by_a_token_that_it_makes(needs_kcat: str) -> None:
+    with barnabas.Broker(config=CONFIG) as broker:
+        options = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "enable.sasl.oauthbearer.unsecure.jwt": "true",
+            "sasl.oauthbearer.config": "principal=admin",
+        }
+        listed = subprocess.run(
+            [
+                needs_kcat,
+                "-b",
+                broker.bootstrap,
+                "-L",
+                *(f"-X{name}={value}" for name, value in options.items()),
+            ],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    assert "1 brokers" in listed.stdout
+
+
+def test_kafkas_tools_sign_in_by_tokens(
+    secured: Secured, needs_kafka: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java's client makes unsecured tokens itself, and has signed ones from a file here."""
+    lines = ["security.protocol=SASL_PLAINTEXT", "sasl.mechanism=OAUTHBEARER"]
+    module = f"sasl.jaas.config={OF_KAFKA}OAuthBearerLoginModule required"
+    if secured.good is unsecured_token:
+        lines += [f'{module} unsecuredLoginStringClaim_sub="admin";']
+    else:
+        token = tmp_path / "token"
+        token.write_text(secured.good("admin"))
+        lines += [
+            f"{module};",
+            f"sasl.login.callback.handler.class={OF_KAFKA}OAuthBearerLoginCallbackHandler",
+            f"sasl.oauthbearer.jwt.retriever.class={OF_KAFKA}FileJwtRetriever",
+            f"sasl.oauthbearer.token.endpoint.url={token.as_uri()}",
+        ]
+        allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={token.as_uri()}"
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", allowed)
+    file = tmp_path / "client.properties"
+    file.write_text("\n".join(lines))
+    program = (
+        "class",
+        "org.apache.kafka.tools.TopicCommand",
+    )  # in a process of its own, which takes the option
+    told = needs_kafka(*program, "--bootstrap-server", secured.bootstrap, "--command-config", file, "--list")
+    assert TOPIC in told.split()
