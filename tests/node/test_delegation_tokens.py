@@ -208,6 +208,7 @@ async def test_the_clock_removes_what_has_expired(tmp_path: Path) -> None:
     await until(lambda: token_ids(node) == [long.token_id])
 
 
+@pytest.mark.limit("broker.controller.token_expiry.MOST_REMOVED")
 async def test_many_that_have_expired_are_removed_some_at_a_time(tmp_path: Path) -> None:
     node = await serving(tmp_path)
     many = [DelegationTokenRecord(owner="User:a", token_id=str(index)) for index in range(MOST_REMOVED + 5)]
@@ -365,6 +366,7 @@ def test_the_secret_is_in_no_text() -> None:
     assert "secret of the cluster" not in f"{TOKENS!r} {TOKENS}"
 
 
+@pytest.mark.limit("broker.security.delegation_tokens.MOST_CREDENTIALS")
 def test_credentials_are_held_for_some_tokens_and_derived_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.security.delegation_tokens.MIN_ITERATIONS", 1)
     image = _image(TOKENS_NEED)
