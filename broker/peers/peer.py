@@ -217,6 +217,10 @@ class PeerConnection(asyncio.BufferedProtocol):
 
 PeerReply = Callable[[Message | KafkaError], None]
 
+OPENING_S = 30.0
+"""How long a node may take to let this one in where not everybody is, whoever has asked and gone meanwhile (Kafka:
+`socket.connection.setup.timeout.max.ms`)."""
+
 _UNSUPPORTED_VERSION = Error.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
@@ -230,6 +234,9 @@ class PeerState(Enum):
     ASKED = "something is asked"
     FREE = "there is a connection, and nothing is asked"
     STOPPED = "nothing is asked any more"
+
+
+_BEING_OPENED = frozenset((PeerState.CONNECTING, PeerState.OPENING))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +307,7 @@ class Peer:
         self._timeout = self._scheduler.call_later(timeout_ms / 1000, self._timed_out)
         if self.state is PeerState.FREE:
             self._send_or_sign_in()
-        else:
+        elif self.state not in _BEING_OPENED:  # else for a request whose time was over
             self._connect_when_due()
 
     def forget(self) -> None:
@@ -346,6 +353,7 @@ class Peer:
             return
         connection = PeerConnection(self._connected, self._answered, self._failed, channel)
         self._connection = connection
+        self._limit_opening()
         refused = partial(self._refused, connection)
         self._network.connect(self.host, self.port, lambda: connection, refused)
 
@@ -375,7 +383,7 @@ class Peer:
         if due_s is None or self._scheduler.time() < due_s:
             self._send()
             return
-        self._cancel_timer()
+        self._limit_opening()
         self._open(signed_in(self._settings.entrance, self.versions), self._has_signed_in)
 
     def _open(self, opening: Waiting[Any], then: Callable[[Any], None]) -> None:
@@ -383,6 +391,14 @@ class Peer:
         self._opening = opening
         self._then = then
         self._go_on(None)
+
+    def _limit_opening(self) -> None:
+        """It serves who asks next, should it take longer than who asks now can wait: else a request that may take less
+        than the opening would never come through."""
+        self._cancel_timer()
+        if self._settings.entrance.is_guarded:
+            reason = f"it hasn't let this node in within {OPENING_S:g} s"
+            self._timer = self._scheduler.call_later(OPENING_S, self._failed, reason)
 
     def _go_on(self, answer: Message | None) -> None:
         """With the opening, which waited for this answer."""
@@ -403,7 +419,10 @@ class Peer:
     def _send(self) -> None:
         self._cancel_timer()
         request = self._request
-        assert request is not None
+        if request is None:  # its time was over before the connection stood
+            self.state = PeerState.FREE
+            self._rest()
+            return
         version = self._common_version(type(request)) if self._version is None else self._version
         try:
             if version is None:
@@ -464,7 +483,8 @@ class Peer:
     def _timed_out(self) -> None:
         reason = f"{self.name} hasn't answered in time"
         log.info("%s", reason)
-        self._disconnect()
+        if self.state not in _BEING_OPENED or not self._settings.entrance.is_guarded:
+            self._disconnect()
         self._take_reply()(KafkaError(Error.REQUEST_TIMED_OUT, reason))
 
     def _failed(self, reason: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from broker.environment.scheduler import Chance
 from broker.peers.opening import QUIET_S, Entrance
-from broker.peers.peer import Peer, PeerSettings, PeerState
+from broker.peers.peer import OPENING_S, Peer, PeerSettings, PeerState
 from broker.security.sasl_client import Credentials
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -209,6 +209,74 @@ def test_who_has_no_sasl_is_no_listener_for_it() -> None:
         answer = await asked(world, peer_of(world), MetadataRequest(topics=[]))
         assert isinstance(answer, KafkaError)
         assert "ILLEGAL_SASL_STATE" in str(answer)
+        await machine.stop()
+
+    run(main)
+
+
+def test_an_opening_that_outlasts_a_request_serves_the_next_one() -> None:
+    """Else a request that may take less than the opening would never come through."""
+
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1)
+        machine = machine_of(world)
+        assert await machine.start()
+        peer = peer_of(world)
+        told: list[Any] = []
+        peer.ask(MetadataRequest(topics=[]), told.append)
+        while peer.state is not PeerState.OPENING:
+            await asyncio.sleep(0.0001)
+        peer._timed_out()
+        [late] = told
+        assert late.error is Error.REQUEST_TIMED_OUT
+        assert peer.state is PeerState.OPENING
+        [connection] = connections(machine)
+        await is_answered(world, peer)
+        assert connections(machine) == [connection]
+        peer.ask(MetadataRequest(topics=[]), told.append)
+        peer._timed_out()
+        assert peer.state is PeerState.APART, "what stands is given up, for its answer may still come"
+        peer.stop()
+        await machine.stop()
+
+    run(main)
+
+
+def test_an_opening_whose_request_is_over_rests_once_it_is_done() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1)
+        machine = machine_of(world)
+        assert await machine.start()
+        peer = peer_of(world)
+        peer.ask(MetadataRequest(topics=[]), lambda _: None)
+        while peer.state is not PeerState.OPENING:
+            await asyncio.sleep(0.0001)
+        peer._timed_out()
+        while peer.state is PeerState.OPENING:
+            await asyncio.sleep(0.0001)
+        assert peer.state is PeerState.FREE
+        peer.stop()
+        await machine.stop()
+
+    run(main)
+
+
+def test_an_opening_that_comes_to_no_end_is_given_up() -> None:
+    async def main(loop: VirtualLoop) -> None:
+        world = World(loop, 1)
+        machine = machine_of(world)
+        assert await machine.start()
+        peer = peer_of(world)
+        told: list[Any] = []
+        peer.ask(MetadataRequest(topics=[]), told.append)
+        while peer.state is not PeerState.OPENING:
+            await asyncio.sleep(0.0001)
+        peer._answered = lambda frame: None  # type: ignore[method-assign]
+        peer._connection._answered = lambda frame: None  # type: ignore[union-attr]
+        await asyncio.sleep(OPENING_S)
+        assert peer.state is PeerState.APART
+        assert next(each.error for each in told) in (Error.REQUEST_TIMED_OUT, Error.NETWORK_EXCEPTION)
+        peer.stop()
         await machine.stop()
 
     run(main)
