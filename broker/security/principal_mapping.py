@@ -70,7 +70,7 @@ def parse_rules(text: str | None) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-LONGEST_NAME = 4096
+LONGEST_NAME = 1024
 """Characters: a rule that looks for several parts of a name goes back and forth in it, seconds for one of 64 KB."""
 
 
