@@ -326,7 +326,7 @@ MovesFound = list[tuple[str, int, bytes]]
 async def start(config: BrokerConfig, environment: Environment) -> Server:
     """Returns when clients can connect. Raises StartError with one line that says what is wrong and where."""
     backlog = config.get_int("socket.listen.backlog.size")
-    encryption, tokens = _encryption(config), await _tokens(config)
+    encryption, tokens = _encryption(config), await _tokens(config, environment)
     entrances = _entrances(config, environment, encryption)
     listeners = [*config.listeners, *config.controller_listeners]
     descriptors = shares(backlog * len(listeners), len(config.log_dirs))
@@ -443,7 +443,7 @@ def _entrance(
     return Entrance(name, to.credentials, encrypt, environment.chance)
 
 
-async def _tokens(config: BrokerConfig) -> Mapping[str, TokenSource]:
+async def _tokens(config: BrokerConfig, environment: Environment) -> Mapping[str, TokenSource]:
     """By listener's name, of those with OAUTHBEARER. Raises StartError where the keys of signed tokens can't be had."""
     found = {name: each.tokens for name, each in config.sasl.items() if each.tokens is not None}
     if not found:
@@ -451,7 +451,8 @@ async def _tokens(config: BrokerConfig) -> Mapping[str, TokenSource]:
     from broker.security.token_source import TokenSource, TokenSourceError
 
     try:
-        return {name: await TokenSource.opened(name, each) for name, each in found.items()}
+        monotonic_s = environment.clock.monotonic_s
+        return {name: await TokenSource.opened(name, each, monotonic_s) for name, each in found.items()}
     except TokenSourceError as error:
         raise StartError(str(error), exit_status=2) from None
 
@@ -639,7 +640,7 @@ async def start_controller(config: BrokerConfig, environment: Environment) -> Co
     from broker.quorum.controller_server import ControllerNode, OpenedController
 
     backlog = config.get_int("socket.listen.backlog.size")
-    encryption, tokens = _encryption(config), await _tokens(config)
+    encryption, tokens = _encryption(config), await _tokens(config, environment)
     descriptors = shares(backlog * len(config.controller_listeners), len(config.log_dirs))
     limits = connection_limits(config, environment, descriptors.connections)
     endpoints = bind_all(config.controller_listeners, environment.network, backlog)

@@ -32,6 +32,15 @@ RETRY_S = 1.0
 """After so long it is tried again."""
 
 
+def in_thread_of_its_own(work: Callable[[], None]) -> None:
+    """For what waits for others for long, and is wanted by nobody in particular. It doesn't keep the process."""
+    threading.Thread(target=work, name="aside", daemon=True).start()
+
+
+hold_thread: Callable[[float], None] = time.sleep
+"""For so many seconds: in a thread of its own."""
+
+
 class Job(Protocol):
     """What a thread is to do."""
 

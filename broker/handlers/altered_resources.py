@@ -10,22 +10,26 @@ from protocol.errors import Error, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from broker.config.broker_config import BrokerConfig
     from broker.controller.config_decisions import ConfigRequest, R
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
+    from broker.network.tls_gate import Encryption
     from broker.security.authorizer import ConfigRights
     from protocol.wire.schema import Message
 
 
-def check_files(node: ControllerPorts, wanted: Mapping[str, str | None]) -> None:
-    """Of this broker's listeners: whether the keys and certificates that its settings would name can take the place of
-    those that it has. Raises KafkaError(INVALID_REQUEST)."""
-    if not node.encryption:
+def check_files(
+    encryption: Mapping[str, Encryption], config: BrokerConfig, wanted: Mapping[str, str | None]
+) -> None:
+    """Of this broker's listeners that have `encryption`: whether the keys and certificates that its settings would
+    name can take the place of those that it has. Raises KafkaError(INVALID_REQUEST)."""
+    if not encryption:
         return
-    after = node.config.altered(broker={name: text for name, text in wanted.items() if text is not None})
-    for encryption in node.encryption.values():
+    after = config.altered(broker={name: text for name, text in wanted.items() if text is not None})
+    for each in encryption.values():
         try:
-            encryption.check(after)
+            each.check(after)
         except ConfigError as error:
             raise KafkaError(Error.INVALID_REQUEST, str(error)) from None
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import http.client
 import logging
 import os
-import threading
-import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -171,7 +169,7 @@ class FetchedKeys:
         backoff_ms: int,
         backoff_max_ms: int,
         in_thread: Callable[[Callable[[], None]], None],
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None],
     ) -> None:
         """`fetch` raises JwksError. One thread at a time: `in_thread` starts it. Waits for the first fetch, and raises
         JwksError where that does: without keys nobody could sign in."""
@@ -233,16 +231,11 @@ class FetchedKeys:
             left_ms, wait_ms = left_ms - wait_ms, 2 * wait_ms
 
 
-def in_thread_of_its_own(work: Callable[[], None]) -> None:
-    """It doesn't keep the process."""
-    threading.Thread(target=work, name="jwks", daemon=True).start()
-
-
-def fetched(url: str) -> bytes:
+def fetched(url: str, monotonic_s: Callable[[], float]) -> bytes:
     """What stands at a URL of http or https. No redirection is followed, no proxy asked. Raises JwksError."""
     parts = urlsplit(url)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    ends_s = time.monotonic() + LONGEST_FETCH_S
+    ends_s = monotonic_s() + LONGEST_FETCH_S
     place = (
         f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"  # what else it has may be secret
     )
@@ -254,20 +247,20 @@ def fetched(url: str) -> bytes:
             with connection.getresponse() as answer:
                 if answer.status != 200:
                     raise JwksError(f"{place} answers with status {answer.status}")
-                return _read(answer, place, ends_s)
+                return _read(answer, place, lambda: monotonic_s() > ends_s)
         finally:
             connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise JwksError(f"{place} can't be fetched: {type(error).__name__}: {error}") from None
 
 
-def _read(answer: http.client.HTTPResponse, place: str, ends_s: float) -> bytes:
+def _read(answer: http.client.HTTPResponse, place: str, is_late: Callable[[], bool]) -> bytes:
     text = bytearray()
     while chunk := answer.read1(_CHUNK_BYTES):
         text += chunk
         if len(text) > MOST_JWKS_BYTES:
             raise JwksError(f"{place} answers with more than {MOST_JWKS_BYTES} bytes")
-        if time.monotonic() > ends_s:
+        if is_late():
             raise JwksError(f"{place} takes longer than {LONGEST_FETCH_S:g} s")
     if answer.length:
         raise JwksError(f"{place} ends {answer.length} bytes before its end")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Protocol
 
+from broker.environment.threads import hold_thread, in_thread_of_its_own
 from broker.security.oauthbearer import TokenValidator, UnsecuredTokens
 
 JWKS_FAILED = "the keys that verify tokens at listener {} can't be had: {}"
@@ -57,7 +58,9 @@ class TokenSource:
         self._refresh_ms = refresh_ms
 
     @classmethod
-    async def opened(cls, listener_name: str, wanted: Wanted) -> TokenSource:
+    async def opened(
+        cls, listener_name: str, wanted: Wanted, monotonic_s: Callable[[], float]
+    ) -> TokenSource:
         """Once the keys are here, which a thread fetches. Raises TokenSourceError."""
         if wanted.jwks_url is None:
             return cls(UnsecuredTokens(wanted.options), None, 0)
@@ -79,10 +82,11 @@ class TokenSource:
                 return cls(signed_tokens.SignedTokens(settings, in_file), None, 0)
             make = partial(
                 signed_tokens.FetchedKeys,
-                partial(signed_tokens.fetched, wanted.jwks_url),
+                partial(signed_tokens.fetched, wanted.jwks_url, monotonic_s),
                 backoff_ms=wanted.backoff_ms,
                 backoff_max_ms=wanted.backoff_max_ms,
-                in_thread=signed_tokens.in_thread_of_its_own,
+                in_thread=in_thread_of_its_own,
+                sleep=hold_thread,
             )
             keys = await asyncio.to_thread(make)
         except signed_tokens.JwksError as error:

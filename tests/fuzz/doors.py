@@ -194,7 +194,11 @@ def _frames(data: bytes) -> None:
     _all_compiled()
     requests = _Requests()
     settings = SaslSettings(
-        {"PLAIN": lambda: PlainMechanism({"alice": _SECRET}), "SCRAM-SHA-256": _scram}, {}, 100, 512 * 1024
+        {"PLAIN": lambda: PlainMechanism({"alice": _SECRET}), "SCRAM-SHA-256": _scram},
+        {},
+        100,
+        512 * 1024,
+        lambda: 0,
     )
     gate = requests.gate = SaslGate(settings, requests, _Scheduler())  # type: ignore[arg-type]
     connection: Any = _Connection()

@@ -15,8 +15,14 @@ from tests.support.house import ROOT, sources
 
 # The loop of the process, and what a command line may say; no part of a node.
 OUTSIDE_OF_A_NODE = ("environment", "process", "__main__.py")
-# What a command line names, a process of its own, and a socket.
-NOT_OF_A_NODES_DISK = ("config/given_settings.py", "cleaner/worker.py", "network/unsent.py")
+# What a command line or a setting names, a process of its own, and a socket.
+NOT_OF_A_NODES_DISK = (
+    "config/given_settings.py",
+    "config/static_jaas.py",
+    "security/signed_tokens.py",
+    "cleaner/worker.py",
+    "network/unsent.py",
+)
 # What an address looks like, and what the machine is called where no setting says it.
 ABOUT_ADDRESSES = {"config/listeners.py: socket", "config/assembly.py: socket"}
 TIME_CHANCE_AND_SOCKETS = {"socket", "time", "random", "secrets", "uuid", "threading", "concurrent"}
