@@ -168,9 +168,9 @@ class Talk:
 
     def _ends(self, what: str, name: str, answer: Any, *, is_gone: bool = False) -> None:
         ends = answer.expiry_timestamp_ms
+        left = round((ends - time.time() * 1000) / 20_000) * 20_000 if ends > 0 else ends
         if not answer.error_code:
             self._until_known(self.tokens[name].token_id, None if is_gone else ends)
-        left = round((ends - time.time() * 1000) / 5000) * 5000 if ends > 0 else ends
         self.heard.append((what, Error(answer.error_code).name, left))
 
     def _until_known(self, token_id: str, ends: int | None) -> None:
