@@ -44,6 +44,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.xdist_group(f"cli-{kind}"))  # so that each is started once
         if kind in (OURS_3, APACHE_3) and item.get_closest_marker("several_nodes_matter") is None:
             item.add_marker(pytest.mark.one_run_in(ONE_RUN_IN))
+        elif kind == APACHE:
+            item.add_marker(pytest.mark.one_run_in(2))  # what answers there seldom changes
 
 
 @dataclass(frozen=True)
