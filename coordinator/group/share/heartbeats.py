@@ -209,20 +209,21 @@ class ShareHeartbeats:
         if len(missing):
             decision.records.append(self._initializing.record_of(group, missing))
             known = StatePartitions.none() if group.state_partitions is None else group.state_partitions
-            decision.once_written.append(
-                lambda: self._runtime.begin(self._initialize(group.group_id, decision.epoch, missing, known))
-            )
+            initialize = partial(self._initialize, group.group_id, decision.epoch, missing, known)
+            decision.once_written.append(initialize)
         state = group.state_partitions
         if not decision.records and (state is None or not len(state.initializing)):
             decision.once_written.append(partial(_settle, group))
         return self._answered(decision, request)
 
-    async def _initialize(
-        self, group_id: str, epoch: int, missing: InitTopics, known: StatePartitions
-    ) -> None:
+    def _initialize(self, group_id: str, epoch: int, missing: InitTopics, known: StatePartitions) -> None:
         """Once it is committed that they are missing; what somebody else asks for by then is left out."""
-        if await self._gate.committed() is None:
-            await self._initializing.initialize(group_id, epoch, missing, known)
+
+        async def initialize() -> None:
+            if await self._gate.committed() is None:
+                await self._initializing.initialize(group_id, epoch, missing, known)
+
+        self._runtime.begin(initialize())
 
     # --- admission ------------------------------------------------------------------------------------------
 

@@ -75,15 +75,16 @@ class AskingTogether:
             if not missing:
                 self._end(over)
 
-        def go_on(first: int) -> None:
-            last = min(first + MOST_ASKED_AT_ONCE, len(asks))
-            if last < len(asks):
-                self._runtime.schedule(over, 0, partial(go_on, last))
-            for index in range(first, last):
-                asks[index](partial(answered, index))
-
-        go_on(0)
+        self._go_on(over, [partial(each, partial(answered, index)) for index, each in enumerate(asks)])
         return await over
+
+    def _go_on(self, over: Later[AskOutcomes], asks: Sequence[Callable[[], None]]) -> None:
+        """Ask as many as one turn takes, and the rest in later ones."""
+        rest = asks[MOST_ASKED_AT_ONCE:]
+        if rest:
+            self._runtime.schedule(over, 0, partial(self._go_on, over, rest))
+        for ask in asks[:MOST_ASKED_AT_ONCE]:
+            ask()
 
     def give_up(self) -> None:
         """The shard is given up: nothing more is asked, and what isn't answered yet is NOT_COORDINATOR."""
