@@ -362,11 +362,19 @@ class Server:
 
     def _runtime_of(self, partition: Partition) -> PartitionRuntime:
         return PartitionRuntime(
-            partition, self.clock, self.timers, self.chance.uuid, self._carry_out_of_group
+            partition,
+            self.clock,
+            self.timers,
+            self.chance.uuid,
+            self._carry_out_of_group,
+            self._begin,
         )
 
     def _carry_out_of_group(self, group_id: str, steps: Waiting[None]) -> None:
         self.groups.carry_out(self.turns, group_id, steps, self.stop_on_failure)
+
+    def _begin(self, steps: Waiting[None]) -> None:
+        self.turns.carry_out(steps, self.stop_on_failure)
 
     def _make_controller_server(self, opened: Opened) -> None:
         self.controller_server: ControllerServer | None = None

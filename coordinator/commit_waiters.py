@@ -19,6 +19,7 @@ from heapq import heapify, heappop, heappush
 from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted, append_error
 from protocol.errors import BrokenInvariantError, Error, KafkaError, stops_the_broker
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.waiting import Later
 
 log = logging.getLogger("barnabas.replicas")
 
@@ -222,6 +223,12 @@ class Gate:
         else:
             then(None)
         return None
+
+    async def committed(self) -> KafkaError | None:
+        """Once all that was appended so far is committed, or why that can't be known any more: see `when_committed`."""
+        told: Later[KafkaError | None] = Later()
+        self.when_committed(told.reply)
+        return await told
 
     def cancel(self, waiter: CommitWaiter) -> None:
         """It isn't told any more. However many do so while nothing is committed, few are kept."""

@@ -77,6 +77,10 @@ class Runtime(Protocol):
         """
         ...
 
+    def begin(self, steps: Waiting[None]) -> None:
+        """As `carry_out`, of what is short to decide, and waits for others: it is in nobody's way."""
+        ...
+
     def new_uuid(self) -> bytes:
         """A random uuid of version 4, 16 bytes."""
         ...

@@ -25,7 +25,7 @@ Drivers: `broker.network.turns.Turns` takes turns among all that is under way in
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from enum import Enum, auto
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
@@ -255,6 +255,40 @@ class Later(Generic[R]):
 
 WaitsFor: TypeAlias = Compute[Any] | Later[Any] | None
 """What a coroutine waits for."""
+
+
+# --- Several at the same time ----------------------------------------------------------------------------------
+
+
+async def together(each: Sequence[Waiting[T]]) -> list[T]:
+    """What each returns. All begin in this call, and wait at the same time. Raises what the first of them raises."""
+    begun: list[tuple[Waiting[T] | None, Any]] = []
+    try:
+        for steps in each:
+            try:
+                begun.append((steps, steps.send(None)))
+            except StopIteration as end:
+                begun.append((None, end.value))
+        return [found if steps is None else await _rest(steps, found) for steps, found in begun]
+    finally:
+        for steps in each:
+            steps.close()
+
+
+@types.coroutine
+def _rest(steps: Waiting[T], wanted: Any) -> Generator[Any, Any, T]:
+    """What steps return that have this wish by now."""
+    while True:
+        try:
+            try:
+                found = (yield from wanted.__await__()) if isinstance(wanted, Later) else (yield wanted)
+            except Exception as error:
+                wanted = steps.throw(error)
+            else:
+                wanted = steps.send(found)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 # --- Where others may be let in: after so many entries, where each takes some microseconds --------------------

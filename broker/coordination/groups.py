@@ -282,6 +282,21 @@ class Groups:
         shard.ask_for_later(question, later.reply)
         return await later
 
+    async def ask_waiting(
+        self, group_id: str, question: Callable[[GroupShard], Waiting[A]]
+    ) -> A | KafkaError:
+        """As `ask`, of what has to wait for others before it is answered."""
+        try:
+            shard = self.shard_of(group_id)
+        except KafkaError as error:
+            return error.as_value()
+        found: A | KafkaError
+        try:
+            found = await question(shard)
+        except KafkaError as error:
+            found = error.as_value()
+        return found if shard.gate.is_open else await let_out(shard, found)
+
     async def decide(self, request: MemberRequest, begin: Begin[A]) -> A | KafkaError:
         """As `ask`, of what may be much to decide. Nothing has happened where the client hangs up before a long one
         is decided.

@@ -91,9 +91,11 @@ class PartitionRuntime:
         timers: LoopTimers,
         new_uuid: Callable[[], bytes],
         carry_out: Callable[[str, Waiting[None]], None],
+        begin: Callable[[Waiting[None]], None],
     ) -> None:
         self._partition = partition
         self.carry_out = carry_out
+        self.begin = begin
         self._time_ns = clock.time_ns
         self._timers = timers
         self.new_uuid = new_uuid

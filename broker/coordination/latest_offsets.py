@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.controller.image import NO_LEADER
 from protocol.errors import Error, KafkaError
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
@@ -41,21 +42,18 @@ class LatestOffsets:
         self._partitions = partitions
         self._elsewhere = elsewhere
 
-    def ask(self, name: str, index: int, then: Told) -> None:
-        """Errors: LEADER_NOT_AVAILABLE, also where there is no such partition; the leader's."""
+    async def ask(self, name: str, index: int) -> int | KafkaError:
+        """The offset behind the last one that consumers may read. Errors: LEADER_NOT_AVAILABLE, also where there is no
+        such partition; the leader's."""
         topic = self._image.topics.get(name)
         partition = None if topic is None else topic.partitions.get(index)
         if partition is None or partition.leader == NO_LEADER:
-            then(KafkaError(Error.LEADER_NOT_AVAILABLE, "Nobody leads the partition."))
-        elif partition.leader == self._node_id or self._elsewhere is None:
-            self._ask_here(name, index, then)
-        else:
-            self._elsewhere(partition.leader, (name, index), then)
-
-    def _ask_here(self, name: str, index: int, then: Told) -> None:
+            return KafkaError(Error.LEADER_NOT_AVAILABLE, "Nobody leads the partition.")
+        if partition.leader != self._node_id and self._elsewhere is not None:
+            told: Later[int | KafkaError] = Later()
+            self._elsewhere(partition.leader, (name, index), told.reply)
+            return await told
         try:
-            found = self._partitions.get(name, index).leader().log.high_watermark
+            return self._partitions.get(name, index).leader().log.high_watermark
         except KafkaError as error:
-            then(error.as_value())
-        else:
-            then(found)
+            return error.as_value()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import GROUP, READ, TOPIC, denied
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
@@ -18,17 +19,15 @@ from protocol.messages.groups_share import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from coordinator.group.shard import GroupShard
 
 
 MOST_ALTERED_PARTITIONS = 10_000
 """In a request, topics counted as well: what becomes of them is decided at once, some 5 µs each."""
 
 
+@runs_to_its_end
 async def handle(
     node: GroupPorts,
     context: RequestContext,
@@ -56,12 +55,9 @@ async def handle(
     if not request.group_id:
         return _refused(KafkaError(Error.INVALID_GROUP_ID, "A group has to have an id."))
 
-    def alter(
-        shard: GroupShard, answered: Callable[[list[AlterShareGroupOffsetsResponseTopic]], None]
-    ) -> None:
-        shard.share_groups.offsets.alter(request.group_id, allowed, answered)
-
-    found = await node.groups.ask_for_later(request.group_id, alter)
+    found = await node.groups.ask_waiting(
+        request.group_id, lambda shard: shard.share_groups.offsets.alter(request.group_id, allowed)
+    )
     if isinstance(found, KafkaError):
         return _refused(found)
     return AlterShareGroupOffsetsResponse(responses=refused + found)

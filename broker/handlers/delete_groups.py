@@ -13,7 +13,7 @@ from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.waiting import Later, turn
+from protocol.waiting import Later, Waiting, turn
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
@@ -81,17 +81,15 @@ async def _states_deleted(groups: Groups, shard: GroupShard, group_ids: Sequence
     of_share = shard.share_groups.are_among(group_ids)
     for first in range(0, len(of_share), MOST_SHARE_GROUPS):
         some = of_share[first : first + MOST_SHARE_GROUPS]
-        found = await groups.ask_for_later(some[0], _deletion_of_states(some))
+        found = await groups.ask_waiting(some[0], _deletion_of_states(some))
         refused |= dict.fromkeys(some, found.error) if isinstance(found, KafkaError) else found
         if len(some) == MOST_SHARE_GROUPS:
             await turn()
     return refused
 
 
-def _deletion_of_states(
-    group_ids: Sequence[str],
-) -> Callable[[GroupShard, Callable[[dict[str, Error]], None]], None]:
-    return lambda shard, answered: shard.share_groups.delete_states(group_ids, answered)
+def _deletion_of_states(group_ids: Sequence[str]) -> Callable[[GroupShard], Waiting[dict[str, Error]]]:
+    return lambda shard: shard.share_groups.delete_states(group_ids)
 
 
 def _batches(shard: GroupShard, group_ids: Iterable[str]) -> Iterator[tuple[Sequence[str], bool]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import AUTHORIZATION_FAILED, GROUP, READ, TOPIC, Operation, denied
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
@@ -16,17 +17,15 @@ from protocol.messages.groups_share import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from coordinator.group.shard import GroupShard
 
 
 MOST_FORGOTTEN_TOPICS = 20_000
 """In a request: what becomes of them is decided at once."""
 
 
+@runs_to_its_end
 async def handle(
     node: GroupPorts, context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
@@ -53,12 +52,9 @@ async def handle(
     if not request.group_id:
         return _refused(KafkaError(Error.INVALID_GROUP_ID, "A group has to have an id."))
 
-    def delete(
-        shard: GroupShard, answered: Callable[[list[DeleteShareGroupOffsetsResponseTopic]], None]
-    ) -> None:
-        shard.share_groups.offsets.delete(request.group_id, allowed, answered)
-
-    found = await node.groups.ask_for_later(request.group_id, delete)
+    found = await node.groups.ask_waiting(
+        request.group_id, lambda shard: shard.share_groups.offsets.delete(request.group_id, allowed)
+    )
     if isinstance(found, KafkaError):
         return _refused(found)
     return DeleteShareGroupOffsetsResponse(responses=refused + found)

@@ -10,10 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.pieces import answered
-from broker.network.turns import together
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from protocol.waiting import together
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts

@@ -177,9 +177,7 @@ class _Described:
         count = summary.delivery_complete_count
         if summary.start_offset == NO_START_OFFSET or count == NO_COMPLETE_COUNT:
             return result
-        later: Later[int | KafkaError] = Later()
-        self._latest_offsets.ask(name, index, later.reply)
-        latest = await later
+        latest = await self._latest_offsets.ask(name, index)
         if isinstance(latest, KafkaError):
             return DescribeShareGroupOffsetsResponsePartition(
                 partition_index=index, error_code=latest.error, error_message=latest.message

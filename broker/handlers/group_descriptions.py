@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.network.pieces import answered
-from broker.network.turns import together
 from broker.security.authorizer import Operation, ResourceType, authorized_operations
 from protocol.errors import Error, KafkaError
+from protocol.waiting import together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from broker.network.pieces import MOST_OF_PIECE, EntryList, Repeats, in_pieces, is_long
-from broker.network.turns import together
 from broker.security.authorizer import DESCRIBE, GROUP, TOPIC
 from coordinator.group.offsets.store import INVALID_OFFSET
 from protocol.errors import Error, KafkaError
@@ -27,7 +26,7 @@ from protocol.messages.groups import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from protocol.waiting import turn
+from protocol.waiting import together, turn
 from protocol.wire.schema import ZERO_UUID
 
 if TYPE_CHECKING:

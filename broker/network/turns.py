@@ -19,9 +19,8 @@ it is by then.
 from __future__ import annotations
 
 import logging
-import types
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -406,37 +405,6 @@ def _outcome(later: Later[Any]) -> tuple[Any, BaseException | None]:
         return later.result(), None
     except Exception as error:
         return None, error
-
-
-async def together(each: Sequence[Waiting[T]]) -> list[T]:
-    """What each returns. All begin in this call, and wait at the same time. Raises what the first of them raises."""
-    begun: list[tuple[Waiting[T] | None, Any]] = []
-    try:
-        for steps in each:
-            try:
-                begun.append((steps, steps.send(None)))
-            except StopIteration as end:
-                begun.append((None, end.value))
-        return [found if steps is None else await _rest(steps, found) for steps, found in begun]
-    finally:
-        for steps in each:
-            steps.close()
-
-
-@types.coroutine
-def _rest(steps: Waiting[T], wanted: WaitsFor) -> Generator[WaitsFor, Any, T]:
-    """What steps return that wait for `wanted` by now."""
-    while True:
-        try:
-            try:
-                found = (yield from wanted.__await__()) if isinstance(wanted, Later) else (yield wanted)
-            except Exception as error:
-                wanted = steps.throw(error)
-            else:
-                wanted = steps.send(found)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 # --- What is done one at a time of each of many, as it came, in turns of the loop -----------------------------

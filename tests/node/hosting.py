@@ -52,6 +52,10 @@ def not_carried_out(group_id: str, steps: Waiting[None]) -> None:
     """These shards compute nothing."""
 
 
+def not_begun(steps: object) -> None:
+    raise AssertionError("nothing is begun here")
+
+
 class Hosting:
     """The shards of topic `t` of a broker."""
 
@@ -72,7 +76,7 @@ class Hosting:
 
     def runtime_of(self, partition: Partition) -> PartitionRuntime:
         return PartitionRuntime(
-            partition, self.node.clock, self.node.timers, lambda: bytes(16), not_carried_out
+            partition, self.node.clock, self.node.timers, lambda: bytes(16), not_carried_out, not_begun
         )
 
     def follow(self) -> None:

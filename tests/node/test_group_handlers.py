@@ -71,6 +71,7 @@ class OneShard:
 
     ask: Any = Groups.ask
     ask_for_later: Any = Groups.ask_for_later
+    ask_waiting: Any = Groups.ask_waiting
     decide: Any = Groups.decide
 
     def handle(self, request: Any, version: int) -> Any:

@@ -198,6 +198,31 @@ async def test_offsets_are_altered_described_and_deleted(tmp_path: Path) -> None
     assert offsets(node, t=[0]) == {("t", 0): (-1, 0, -1)}
 
 
+async def test_who_hangs_up_while_offsets_are_altered_or_deleted_has_them_so_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = await sharing(tmp_path)
+    partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=7)
+    topic = AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])
+    altering = AlterShareGroupOffsetsRequest(group_id="g", topics=[topic])
+    forgotten = [DeleteShareGroupOffsetsRequestTopic(topic_name="t")]
+    deleting = DeleteShareGroupOffsetsRequest(group_id="g", topics=forgotten)
+    topic_id = node.metadata.image.topics["t"].topic_id
+    for request, asked, initialized in ((altering, "initialize", {topic_id: [0]}), (deleting, "delete", {})):
+        held: list[Any] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(node.share_persister, asked, lambda *args, held=held: held.append(args[-1]))
+            later = ask(node, request)
+        later.abandon()
+        (then,) = held
+        then(None)
+        take_turns(node)
+        state = node.groups.shard_of("g").groups.share["g"].state_partitions
+        assert state is not None
+        assert (len(state.initializing), len(state.deleting)) == (0, 0)
+        assert node.groups.shard_of("g").share_groups.offsets.initialized("g") == initialized
+
+
 async def test_a_topic_that_is_deleted_while_offsets_are_described_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -315,9 +340,9 @@ async def test_many_share_groups_are_deleted_in_turns(
     share_groups = node.groups.shard_of("g").share_groups
     delete_states = share_groups.delete_states
 
-    def counted(group_ids: Sequence[str], then: Any) -> None:
+    def counted(group_ids: Sequence[str]) -> Any:
         portions.append(len(group_ids))
-        delete_states(group_ids, then)
+        return delete_states(group_ids)
 
     monkeypatch.setattr(share_groups, "delete_states", counted)
     answer = ask_served(node, DeleteGroupsRequest(groups_names=groups), 2)

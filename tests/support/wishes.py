@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
-from protocol.waiting import Waiting
+from protocol.waiting import Later, Waiting
+
+T = TypeVar("T")
 
 
 def wishes(waiting: Waiting[Any]) -> Iterator[Any]:
@@ -21,3 +23,24 @@ def wishes(waiting: Waiting[Any]) -> Iterator[Any]:
 def pauses(waiting: Waiting[Any]) -> int:
     """How often others may be served."""
     return sum(1 for _ in wishes(waiting))
+
+
+def drive(
+    waiting: Waiting[T],
+    told: Callable[[T], object],
+    call_soon: Callable[[Callable[[], None]], object] | None = None,
+    *,
+    answer: Any = None,
+) -> None:
+    """In this call, and on within that of whoever answers what it waits for; where it lets others be served, by
+    `call_soon`."""
+    try:
+        wish = waiting.send(answer)
+    except StopIteration as end:
+        told(end.value)
+        return
+    if isinstance(wish, Later):
+        wish.when_answered(lambda: drive(waiting, told, call_soon, answer=wish.result()))
+    else:
+        assert (wish, call_soon is None) == (None, False)
+        call_soon(lambda: drive(waiting, told, call_soon))  # type: ignore[misc]

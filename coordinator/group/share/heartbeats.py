@@ -218,9 +218,12 @@ class ShareHeartbeats:
 
     def _initialize(self, group_id: str, epoch: int, missing: InitTopics, known: StatePartitions) -> None:
         """Once it is committed that they are missing; what somebody else asks for by then is left out."""
-        self._gate.when_committed(
-            lambda lost: None if lost else self._initializing.initialize(group_id, epoch, missing, known)
-        )
+
+        async def initialize() -> None:
+            if await self._gate.committed() is None:
+                await self._initializing.initialize(group_id, epoch, missing, known)
+
+        self._runtime.begin(initialize())
 
     # --- admission ------------------------------------------------------------------------------------------
 

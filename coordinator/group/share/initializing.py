@@ -35,6 +35,7 @@ from coordinator.java.maps import JavaMap
 from coordinator.persister import NO_START_OFFSET
 from coordinator.ports import Runtime, WhenCommitted
 from protocol.errors import Error, KafkaError
+from protocol.waiting import Later
 
 log = logging.getLogger("barnabas.groups")
 
@@ -56,55 +57,45 @@ class AskingTogether:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._under_way: dict[_Asked, None] = {}
+        self._under_way: dict[Later[AskOutcomes], list[KafkaError | None]] = {}
 
-    def ask(self, asks: Sequence[Ask], then: Callable[[AskOutcomes], None]) -> None:
-        """`then` is told once all is answered: in this call where the questions are few and are answered at once."""
-        asked = _Asked(self._runtime, asks, lambda outcomes: self._over(asked, outcomes, then))
-        self._under_way[asked] = None
-        asked.go_on(0)
+    async def ask(self, asks: Sequence[Ask]) -> AskOutcomes:
+        """Once all is answered: in this call where the questions are few and are answered at once."""
+        if not asks:
+            return ()
+        over: Later[AskOutcomes] = Later()
+        outcomes: list[KafkaError | None] = [KafkaError(Error.NOT_COORDINATOR)] * len(asks)
+        self._under_way[over] = outcomes
+        missing = len(asks)
+
+        def answered(index: int, outcome: KafkaError | None) -> None:
+            nonlocal missing
+            outcomes[index] = outcome
+            missing -= 1
+            if not missing:
+                self._end(over)
+
+        self._go_on(over, [partial(each, partial(answered, index)) for index, each in enumerate(asks)])
+        return await over
+
+    def _go_on(self, over: Later[AskOutcomes], asks: Sequence[Callable[[], None]]) -> None:
+        """Ask as many as one turn takes, and the rest in later ones."""
+        rest = asks[MOST_ASKED_AT_ONCE:]
+        if rest:
+            self._runtime.schedule(over, 0, partial(self._go_on, over, rest))
+        for ask in asks[:MOST_ASKED_AT_ONCE]:
+            ask()
 
     def give_up(self) -> None:
         """The shard is given up: nothing more is asked, and what isn't answered yet is NOT_COORDINATOR."""
-        for asked in [*self._under_way]:
-            asked.give_up()
+        for over in [*self._under_way]:
+            self._end(over)
 
-    def _over(self, asked: _Asked, outcomes: AskOutcomes, then: Callable[[AskOutcomes], None]) -> None:
-        del self._under_way[asked]
-        then(outcomes)
-
-
-class _Asked:
-    def __init__(self, runtime: Runtime, asks: Sequence[Ask], over: Callable[[AskOutcomes], None]) -> None:
-        self._runtime = runtime
-        self._asks = asks
-        self._over: Callable[[AskOutcomes], None] | None = over
-        self._outcomes: list[KafkaError | None] = [KafkaError(Error.NOT_COORDINATOR)] * len(asks)
-        self._missing = len(asks)
-
-    def go_on(self, first: int) -> None:
-        last = min(first + MOST_ASKED_AT_ONCE, len(self._asks))
-        if last < len(self._asks):
-            self._runtime.schedule(self, 0, partial(self.go_on, last))
-        if not self._asks:
-            self.give_up()
-        for index in range(first, last):
-            self._asks[index](partial(self._answered, index))
-
-    def give_up(self) -> None:
-        """Wait for no more answers."""
-        self._runtime.cancel(self)
-        over, self._over = self._over, None  # who is told holds this, and no cycle is to stay
-        if over is not None:
-            over(self._outcomes)
-
-    def _answered(self, index: int, outcome: KafkaError | None) -> None:
-        if self._over is None:
-            return
-        self._outcomes[index] = outcome
-        self._missing -= 1
-        if not self._missing:
-            self.give_up()
+    def _end(self, over: Later[AskOutcomes]) -> None:
+        outcomes = self._under_way.pop(over, None)
+        if outcomes is not None:
+            self._runtime.cancel(over)
+            over.reply([*outcomes])
 
 
 # --- initializing ---------------------------------------------------------------------------------------------
@@ -168,7 +159,9 @@ class StateInitializing:
         state = (group.state_partitions or StatePartitions.none()).begun(topics)
         return state_partitions_record(group.group_id, state, self.name_of)
 
-    def initialize(self, group_id: str, state_epoch: int, topics: InitTopics, known: StatePartitions) -> None:
+    async def initialize(
+        self, group_id: str, state_epoch: int, topics: InitTopics, known: StatePartitions
+    ) -> None:
         """That these are initializing is committed: ask for it, and record what comes of it. An earlier heartbeat may
         have asked since, where the commit took long.
 
@@ -182,26 +175,19 @@ class StateInitializing:
                     offsets.setdefault(topic_id, {})[index] = 0 if was_known else NO_START_OFFSET
         if not offsets:
             return
+        errors, current = await self.ask(group_id, state_epoch, offsets)
+        failure = next((error for error in errors.values() if error is not None), None)
+        if failure is None:
+            self.succeeded(group_id, current)
+            return
+        log.error("group %s: its partitions' state can't be initialized: %s", group_id, failure)
+        self._change(group_id, lambda state: state.given_up(_by_topic(current)))
 
-        def answered(errors: PartitionErrors, current: Sequence[tuple[bytes, int]]) -> None:
-            failure = next((error for error in errors.values() if error is not None), None)
-            if failure is None:
-                self.succeeded(group_id, current)
-                return
-            log.error("group %s: its partitions' state can't be initialized: %s", group_id, failure)
-            self._change(group_id, lambda state: state.given_up(_by_topic(current)))
-
-        self.ask(group_id, state_epoch, offsets, answered)
-
-    def ask(
-        self,
-        group_id: str,
-        state_epoch: int,
-        offsets: Offsets,
-        then: Callable[[PartitionErrors, Sequence[tuple[bytes, int]]], None],
-    ) -> None:
-        """Have the share coordinator begin these partitions anew, at these offsets. `then` is told as well of which of
-        them that is the last word: others were asked to begin once more, or to be forgotten, meanwhile."""
+    async def ask(
+        self, group_id: str, state_epoch: int, offsets: Offsets
+    ) -> tuple[PartitionErrors, Sequence[tuple[bytes, int]]]:
+        """Have the share coordinator begin these partitions anew, at these offsets. What it said, and of which of them
+        that is the last word: others were asked to begin once more, or to be forgotten, meanwhile."""
         places = [(topic_id, index) for topic_id, of_topic in offsets.items() for index in of_topic]
         asks: list[Ask] = [
             partial(
@@ -211,14 +197,11 @@ class StateInitializing:
         ]
         asker = object()
         self._asked |= dict.fromkeys(((group_id, *place) for place in places), asker)
-
-        def answered(found: AskOutcomes) -> None:
-            current = [place for place in places if self._asked.get((group_id, *place)) is asker]
-            for place in current:
-                del self._asked[group_id, *place]
-            then(dict(zip(places, found, strict=True)), current)
-
-        self._asking.ask(asks, answered)
+        found = await self._asking.ask(asks)
+        current = [place for place in places if self._asked.get((group_id, *place)) is asker]
+        for place in current:
+            del self._asked[group_id, *place]
+        return dict(zip(places, found, strict=True)), current
 
     def succeeded(self, group_id: str, places: Sequence[tuple[bytes, int]]) -> None:
         """These are initialized, if any are."""
@@ -241,9 +224,7 @@ class StateInitializing:
 
     # --- deleting -------------------------------------------------------------------------------------------
 
-    def delete(
-        self, group_id: str, topics: TopicsPartitions, then: Callable[[PartitionErrors], None]
-    ) -> None:
+    async def delete(self, group_id: str, topics: TopicsPartitions) -> PartitionErrors:
         """Have the share coordinator forget these partitions."""
         places = [(topic_id, index) for topic_id, indexes in topics.items() for index in indexes]
         for place in places:  # who comes next begins anew, behind this
@@ -251,7 +232,7 @@ class StateInitializing:
         asks: list[Ask] = [
             partial(self._persister.delete, group_id, topic_id, index) for topic_id, index in places
         ]
-        self._asking.ask(asks, lambda found: then(dict(zip(places, found, strict=True))))
+        return dict(zip(places, await self._asking.ask(asks), strict=True))
 
     def to_delete(self, group: ShareGroup) -> tuple[AnyRecord | None, TopicsPartitions]:
         """All that the share coordinator may know of a group, and the record that it is to be deleted; None where

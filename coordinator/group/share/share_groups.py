@@ -11,8 +11,7 @@ completeDeleteShareGroupOffsets), `GroupCoordinatorService`; `ShareGroup.asDescr
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 from coordinator.commit_waiters import Gate
 from coordinator.group.modern.group import Target
@@ -28,7 +27,7 @@ from coordinator.group.share.group import (
     state_partitions_record,
 )
 from coordinator.group.share.heartbeats import ShareHeartbeats, ShareSessions
-from coordinator.group.share.initializing import PartitionErrors, StateInitializing
+from coordinator.group.share.initializing import StateInitializing
 from coordinator.group.share.simple_assignor import SIMPLE
 from coordinator.java.maps import JavaMap, JavaSet
 from protocol.errors import Error, KafkaError
@@ -44,6 +43,7 @@ from protocol.messages.groups_share import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+from protocol.waiting import together
 
 log = logging.getLogger("barnabas.groups")
 
@@ -114,12 +114,9 @@ class ShareOffsets:
 
     # --- altering -------------------------------------------------------------------------------------------
 
-    def alter(
-        self,
-        group_id: str,
-        topics: Sequence[AlterShareGroupOffsetsRequestTopic],
-        reply: Callable[[AlteredTopics], None],
-    ) -> None:
+    async def alter(
+        self, group_id: str, topics: Sequence[AlterShareGroupOffsetsRequestTopic]
+    ) -> AlteredTopics:
         """Have partitions begin anew at these offsets, whatever they are. A group that isn't there is made.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND (of another protocol), NON_EMPTY_GROUP; the log's (`append_error`).
@@ -147,33 +144,28 @@ class ShareOffsets:
                 indexes = [*offsets.get(topic.topic_id, ())]
                 begun[topic.topic_id] = InitTopic(topic.name, JavaSet.of(indexes), now_ms)
         if not len(begun):
-            reply(altered)
-            return
+            return altered
+        epoch = group.epoch
         self._journal.write([self._initializing.record_of(group, begun)])
-        answered = partial(self._altered, group_id, altered, reply)
-        ask = partial(self._initializing.ask, group_id, group.epoch, offsets, answered)
-        self._gate.when_committed(lambda lost: _refuse(altered, lost, reply) if lost else ask())
-
-    def _altered(
-        self,
-        group_id: str,
-        altered: AlteredTopics,
-        reply: Callable[[AlteredTopics], None],
-        errors: PartitionErrors,
-        current: Sequence[tuple[bytes, int]],
-    ) -> None:
+        lost = await self._gate.committed()
+        if lost is not None:
+            for answer in altered:
+                for result in answer.partitions:
+                    result.error_code, result.error_message = lost.error, lost.message
+            return altered
+        errors, current = await self._initializing.ask(group_id, epoch, offsets)
         if not any(errors.values()):
             self._initializing.succeeded(group_id, current)
-        for topic in altered:
-            for result in topic.partitions:
-                error = errors.get((topic.topic_id, result.partition_index))
+        for answer in altered:
+            for result in answer.partitions:
+                error = errors.get((answer.topic_id, result.partition_index))
                 if error is not None and not result.error_code:
                     result.error_code, result.error_message = error.error, error.message
-        reply(altered)
+        return altered
 
     # --- deleting -------------------------------------------------------------------------------------------
 
-    def delete(self, group_id: str, names: Sequence[str], reply: Callable[[DeletedTopics], None]) -> None:
+    async def delete(self, group_id: str, names: Sequence[str]) -> DeletedTopics:
         """Have the share coordinator forget topics; nobody begins where it was before.
 
         Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP; the log's (`append_error`).
@@ -182,8 +174,7 @@ class ShareOffsets:
         group.check_is_empty()
         state = group.state_partitions
         if state is None:  # not even those that aren't there are told of, as in Kafka
-            reply([])
-            return
+            return []
         deleting: JavaSet[bytes] = JavaSet()
         deleting.update(state.deleting)
         initialized = JavaMap.copy_of(state.initialized)
@@ -207,38 +198,20 @@ class ShareOffsets:
         left = StatePartitions(state.initializing, initialized, deleting)
         self._journal.write([state_partitions_record(group_id, left, self._initializing.name_of)])
         if not asked:
-            reply(refused)
-            return
-
-        def committed(lost: KafkaError | None) -> None:
-            if lost is None:
-                self._delete(group_id, asked, answered_names, refused, reply)
-            else:
-                reply([_deleted(name, topic_id, lost) for topic_id, name in answered_names.items()] + refused)
-
-        self._gate.when_committed(committed)
-
-    def _delete(
-        self,
-        group_id: str,
-        asked: TopicsPartitions,
-        names: dict[bytes, str],
-        refused: DeletedTopics,
-        reply: Callable[[DeletedTopics], None],
-    ) -> None:
-        def answered(errors: PartitionErrors) -> None:
-            failures: dict[bytes, KafkaError] = {}
-            for (topic_id, _), error in errors.items():
-                if error is not None:
-                    failures.setdefault(topic_id, error)
-            done = [topic_id for topic_id in names if topic_id not in failures]
-            answers = [_deleted(names[topic_id], topic_id) for topic_id in done]
-            failed = [_deleted(names[topic_id], topic_id, error) for topic_id, error in failures.items()]
-            if done:
-                self._forget_deleting(group_id, done)
-            reply([*answers, *refused, *failed])
-
-        self._initializing.delete(group_id, asked, answered)
+            return refused
+        lost = await self._gate.committed()
+        if lost is not None:
+            return [_deleted(name, topic_id, lost) for topic_id, name in answered_names.items()] + refused
+        failures: dict[bytes, KafkaError] = {}
+        for (topic_id, _), error in (await self._initializing.delete(group_id, asked)).items():
+            if error is not None:
+                failures.setdefault(topic_id, error)
+        done = [topic_id for topic_id in answered_names if topic_id not in failures]
+        if done:
+            self._forget_deleting(group_id, done)
+        answers = [_deleted(answered_names[topic_id], topic_id) for topic_id in done]
+        failed = [_deleted(answered_names[topic_id], topic_id, error) for topic_id, error in failures.items()]
+        return [*answers, *refused, *failed]
 
     def _forget_deleting(self, group_id: str, topic_ids: Sequence[bytes]) -> None:
         group: ShareGroup | None = self._store.share.get(group_id)
@@ -252,13 +225,6 @@ class ShareOffsets:
             self._journal.write([record])
         except KafkaError as error:
             log.warning("group %s: that offsets are deleted can't be recorded: %s", group_id, error)
-
-
-def _refuse(altered: AlteredTopics, lost: KafkaError, reply: Callable[[AlteredTopics], None]) -> None:
-    for topic in altered:
-        for result in topic.partitions:
-            result.error_code, result.error_message = lost.error, lost.message
-    reply(altered)
 
 
 def _deleted(
@@ -301,9 +267,9 @@ class ShareGroups:
         """Those of the groups that are share groups."""
         return [group_id for group_id in group_ids if group_id in self._store.share]
 
-    def delete_states(self, group_ids: Sequence[str], then: Callable[[dict[str, Error]], None]) -> None:
-        """The first half of deleting share groups: what the share coordinator knows of them goes. `then` is told those
-        that have to stay, each with its error.
+    async def delete_states(self, group_ids: Sequence[str]) -> dict[str, Error]:
+        """The first half of deleting share groups: what the share coordinator knows of them goes. Those that have to
+        stay, each with its error.
 
         Raises KafkaError where that can't be recorded: nothing is changed then.
         """
@@ -324,39 +290,15 @@ class ShareGroups:
             if topics:
                 wanted[group_id] = topics
         self._journal.write(records)
-
-        def committed(lost: KafkaError | None) -> None:
-            if lost is not None:
-                then(refused | dict.fromkeys(wanted, lost.error))
-            else:
-                self._delete(wanted, refused, then)
-
-        self._gate.when_committed(committed)
-
-    def _delete(
-        self,
-        wanted: dict[str, TopicsPartitions],
-        refused: dict[str, Error],
-        then: Callable[[dict[str, Error]], None],
-    ) -> None:
-        if not wanted:
-            then(refused)
-        left = {*wanted}
-
-        def answered(group_id: str, errors: PartitionErrors) -> None:
-            for error in errors.values():
-                if error is not None:
-                    refused[group_id] = error.error
-            left.discard(group_id)
-            if not left:
-                then(refused)
-
-        for group_id, topics in wanted.items():
-            self._initializing.delete(
-                group_id,
-                topics,
-                lambda errors, group_id=group_id: answered(group_id, errors),  # type: ignore[misc]
-            )
+        lost = await self._gate.committed()
+        if lost is not None:
+            return refused | dict.fromkeys(wanted, lost.error)
+        deleting = [self._initializing.delete(group_id, topics) for group_id, topics in wanted.items()]
+        for group_id, errors in zip(wanted, await together(deleting), strict=True):
+            for refusal in errors.values():
+                if refusal is not None:
+                    refused[group_id] = refusal.error
+        return refused
 
     # --- what the shard tells -------------------------------------------------------------------------------
 

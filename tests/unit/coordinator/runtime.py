@@ -30,7 +30,7 @@ from protocol.messages.groups import (
 )
 from protocol.waiting import Waiting
 from tests.support.staged_offsets import staged
-from tests.support.wishes import wishes
+from tests.support.wishes import drive, wishes
 
 START_MS = 1_700_000_000_000
 
@@ -108,6 +108,9 @@ class FakeRuntime:
             return
         for compute in wishes(steps):
             compute()
+
+    def begin(self, steps: Waiting[None]) -> None:
+        drive(steps, lambda _: None)
 
     def __del__(self) -> None:
         for steps in self.held:  # that a test has left

@@ -14,6 +14,7 @@ from protocol.messages.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from tests.support.wishes import drive
 from tests.unit.peers.several_brokers import OWN, SECOND, Channels, cluster
 
 
@@ -34,7 +35,7 @@ class Asking:
         def told(answer: int | KafkaError) -> None:
             self.answers[index] = answer.error if isinstance(answer, KafkaError) else answer
 
-        self.offsets.ask(name, index, told)
+        drive(self.offsets.ask(name, index), told)
 
 
 def answer(*parts: tuple[int, int, int]) -> ListOffsetsResponse:
@@ -59,19 +60,23 @@ def test_what_is_led_here_or_by_nobody_is_told_at_once() -> None:
 
 def test_leaders_elsewhere_are_asked_as_consumers_ask() -> None:
     node = Asking()
-    node.ask(1)
-    node.ask(2)
-    node.ask(1)
-    items = node.channels.items(SECOND)
+
+    def asked() -> Any:
+        node.channels.said.clear()
+        for index in (1, 2, 1):
+            node.ask(index)
+        return node.channels.items(SECOND)
+
+    items = asked()
     request = node.channels.request_of(items)
     assert (request.replica_id, request.isolation_level) == (-1, 0)
     (topic,) = request.topics
     assert [(part.partition_index, part.timestamp) for part in topic.partitions] == [(1, -1), (2, -1)]
     node.channels.answered(items, answer((1, 0, 5), (2, Error.NOT_LEADER_OR_FOLLOWER, -1)))
     assert node.answers == {1: 5, 2: Error.NOT_LEADER_OR_FOLLOWER}
-    node.channels.answered(items, answer((1, 0, 6)))
+    node.channels.answered(asked(), answer((1, 0, 6)))
     assert node.answers == {1: 6, 2: Error.UNKNOWN_TOPIC_OR_PARTITION}
-    node.channels.answered(items, KafkaError(Error.NETWORK_EXCEPTION))
+    node.channels.answered(asked(), KafkaError(Error.NETWORK_EXCEPTION))
     assert node.answers == {1: Error.NETWORK_EXCEPTION, 2: Error.NETWORK_EXCEPTION}
     node.stop()
     assert node.channels.is_stopped

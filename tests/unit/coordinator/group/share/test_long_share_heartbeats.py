@@ -15,6 +15,7 @@ from protocol.messages.groups_share import (
     ShareGroupHeartbeatRequest,
     ShareGroupHeartbeatResponse,
 )
+from tests.support.wishes import drive
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.share.sharers import Sharers
 from tests.unit.coordinator.runtime import asker
@@ -101,7 +102,7 @@ def test_a_group_that_has_changed_meanwhile_has_it_begin_again(change: str) -> N
     else:
         partition = AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=5)
         asked = AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=[partition])
-        sharers.shard.share_groups.offsets.alter("g", [asked], lambda answer: None)
+        drive(sharers.shard.share_groups.offsets.alter("g", [asked]), lambda answer: None)
     before = len(sharers.runtime.log)
     assert deferred.settle() is None
     assert len(sharers.runtime.log) == before

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from broker.coordination.groups import Groups
 from coordinator.group.share.initializing import MOST_ASKED_AT_ONCE
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups_share import (
     AlterShareGroupOffsetsRequestPartition,
     AlterShareGroupOffsetsRequestTopic,
 )
+from tests.support.wishes import drive
 from tests.unit.coordinator.group.consumer.consumers import FakeTopics
 from tests.unit.coordinator.group.share.sharers import Sharers
 
@@ -146,8 +149,10 @@ def test_who_waits_for_many_partitions_is_told_where_the_shard_is_given_up() -> 
         ],
     )
     answers: list[Any] = []
-    sharers.shard.ask_for_later(
-        lambda shard, answered: shard.share_groups.offsets.alter("g", [asked], answered), answers.append
+    asking: Any = SimpleNamespace(shard_of=lambda group_id: sharers.shard)
+    drive(
+        Groups.ask_waiting(asking, "g", lambda shard: shard.share_groups.offsets.alter("g", [asked])),
+        answers.append,
     )
     assert (len(sharers.persister.asked), answers) == (MOST_ASKED_AT_ONCE, [])
     sharers.shard.unload()
@@ -162,7 +167,7 @@ def test_who_waits_for_many_partitions_is_told_where_the_shard_is_given_up() -> 
 def delete(sharers: Sharers, *groups: str) -> list[Any]:
     """As DeleteGroups does."""
     refused: list[Any] = []
-    sharers.shard.share_groups.delete_states(groups, refused.append)
+    drive(sharers.shard.share_groups.delete_states(groups), refused.append)
     return refused
 
 
@@ -224,7 +229,7 @@ def alter(sharers: Sharers, **offsets: dict[int, int]) -> Any:
     ]
     told: list[Any] = []
     try:
-        sharers.shard.share_groups.offsets.alter("g", topics, told.append)
+        drive(sharers.shard.share_groups.offsets.alter("g", topics), told.append)
     except KafkaError as error:
         return error.error
     return [
@@ -296,7 +301,7 @@ def remove(sharers: Sharers, *names: str) -> Any:
     """The errors by topic, in their order, once they are told; the error of all."""
     told: list[Any] = []
     try:
-        sharers.shard.share_groups.offsets.delete("g", names, told.append)
+        drive(sharers.shard.share_groups.offsets.delete("g", names), told.append)
     except KafkaError as error:
         return error.error
     return [[(topic.topic_name, Error(topic.error_code)) for topic in answer] for answer in told]
