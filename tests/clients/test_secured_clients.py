@@ -19,6 +19,7 @@ import barnabas
 from tests.clients.confluent import PATIENCE_S
 from tests.clients.kafka_python import kafka
 from tests.support.requirements import need_program
+from tests.support.unclosed import collect_unclosed_sockets
 
 USERS = {"alice": 'se"cret\\ of=alice;', "bob": "bob's"}
 TOPIC, OTHER = "orders", "others"
@@ -80,17 +81,19 @@ def by_confluent(config: dict[str, Any], topic: str) -> str:
 
 def by_kafka_python(config: dict[str, Any], topic: str) -> str:
     producer = None
+    outcome = "written"
     try:
         producer = kafka.KafkaProducer(**config, bootstrap_timeout_ms=3_000, max_block_ms=60_000)
         producer.send(topic, b"v").get(PATIENCE_S)
     except kafka.errors.TopicAuthorizationFailedError:
-        return "TOPIC_AUTHORIZATION_FAILED"
+        outcome = "TOPIC_AUTHORIZATION_FAILED"
     except kafka.errors.KafkaError:
-        return "refused"
+        outcome = "refused"
     finally:
         if producer is not None:
             producer.close(timeout=0)
-    return "written"
+    collect_unclosed_sockets()  # while nobody holds what was raised: this may be the session's last test
+    return outcome
 
 
 def by_aiokafka(config: dict[str, Any], topic: str) -> str:
