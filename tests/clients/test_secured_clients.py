@@ -19,7 +19,6 @@ import barnabas
 from tests.clients.confluent import PATIENCE_S
 from tests.clients.kafka_python import kafka
 from tests.support.requirements import need_program
-from tests.support.unclosed import collect_unclosed_sockets
 
 USERS = {"alice": 'se"cret\\ of=alice;', "bob": "bob's"}
 TOPIC, OTHER = "orders", "others"
@@ -82,8 +81,16 @@ def by_confluent(config: dict[str, Any], topic: str) -> str:
 def by_kafka_python(config: dict[str, Any], topic: str) -> str:
     producer = None
     outcome = "written"
+    clients: list[Any] = []
+
+    def client(**settings: Any) -> Any:
+        clients.append(kafka.KafkaProducer.DEFAULT_CONFIG["kafka_client"](**settings))
+        return clients[-1]
+
     try:
-        producer = kafka.KafkaProducer(**config, bootstrap_timeout_ms=3_000, max_block_ms=60_000)
+        producer = kafka.KafkaProducer(
+            **config, bootstrap_timeout_ms=3_000, max_block_ms=60_000, kafka_client=client
+        )
         producer.send(topic, b"v").get(PATIENCE_S)
     except kafka.errors.TopicAuthorizationFailedError:
         outcome = "TOPIC_AUTHORIZATION_FAILED"
@@ -92,7 +99,9 @@ def by_kafka_python(config: dict[str, Any], topic: str) -> str:
     finally:
         if producer is not None:
             producer.close(timeout=0)
-    collect_unclosed_sockets()  # while nobody holds what was raised: this may be the session's last test
+        else:  # which kafka-python doesn't close itself where it is refused
+            for each in clients:
+                each.close()
     return outcome
 
 
