@@ -80,17 +80,29 @@ def by_confluent(config: dict[str, Any], topic: str) -> str:
 
 def by_kafka_python(config: dict[str, Any], topic: str) -> str:
     producer = None
+    outcome = "written"
+    clients: list[Any] = []
+
+    def client(**settings: Any) -> Any:
+        clients.append(kafka.KafkaProducer.DEFAULT_CONFIG["kafka_client"](**settings))
+        return clients[-1]
+
     try:
-        producer = kafka.KafkaProducer(**config, bootstrap_timeout_ms=3_000, max_block_ms=60_000)
+        producer = kafka.KafkaProducer(
+            **config, bootstrap_timeout_ms=3_000, max_block_ms=60_000, kafka_client=client
+        )
         producer.send(topic, b"v").get(PATIENCE_S)
     except kafka.errors.TopicAuthorizationFailedError:
-        return "TOPIC_AUTHORIZATION_FAILED"
+        outcome = "TOPIC_AUTHORIZATION_FAILED"
     except kafka.errors.KafkaError:
-        return "refused"
+        outcome = "refused"
     finally:
         if producer is not None:
             producer.close(timeout=0)
-    return "written"
+        else:  # which kafka-python doesn't close itself where it is refused
+            for each in clients:
+                each.close()
+    return outcome
 
 
 def by_aiokafka(config: dict[str, Any], topic: str) -> str:
