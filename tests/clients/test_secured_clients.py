@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
 from tests.clients.confluent import PATIENCE_S
-from tests.clients.kafka_python import kafka
+from tests.clients.kafka_python import outcome_of_sending
 from tests.support.requirements import need_program
 
 USERS = {"alice": 'se"cret\\ of=alice;', "bob": "bob's"}
@@ -79,30 +79,7 @@ def by_confluent(config: dict[str, Any], topic: str) -> str:
 
 
 def by_kafka_python(config: dict[str, Any], topic: str) -> str:
-    producer = None
-    outcome = "written"
-    clients: list[Any] = []
-
-    def client(**settings: Any) -> Any:
-        clients.append(kafka.KafkaProducer.DEFAULT_CONFIG["kafka_client"](**settings))
-        return clients[-1]
-
-    try:
-        producer = kafka.KafkaProducer(
-            **config, bootstrap_timeout_ms=3_000, max_block_ms=60_000, kafka_client=client
-        )
-        producer.send(topic, b"v").get(PATIENCE_S)
-    except kafka.errors.TopicAuthorizationFailedError:
-        outcome = "TOPIC_AUTHORIZATION_FAILED"
-    except kafka.errors.KafkaError:
-        outcome = "refused"
-    finally:
-        if producer is not None:
-            producer.close(timeout=0)
-        else:  # which kafka-python doesn't close itself where it is refused
-            for each in clients:
-                each.close()
-    return outcome
+    return outcome_of_sending(topic, PATIENCE_S, **config, bootstrap_timeout_ms=3_000, max_block_ms=60_000)
 
 
 def by_aiokafka(config: dict[str, Any], topic: str) -> str:

@@ -28,7 +28,7 @@ from confluent_kafka.admin import (
 
 import barnabas
 from tests.clients.confluent import PATIENCE_S
-from tests.clients.kafka_python import kafka
+from tests.clients.kafka_python import outcome_of_sending
 
 PASSWORDS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required " + " ".join(
@@ -105,25 +105,16 @@ def by_confluent(bootstrap: str, user: str, mechanism: str, topic: str, password
 def by_kafka_python(
     bootstrap: str, user: str, mechanism: str, topic: str, password: str | None = None
 ) -> str:
-    producer = None
-    try:
-        producer = kafka.KafkaProducer(
-            bootstrap_servers=bootstrap,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism=mechanism,
-            sasl_plain_username=user,
-            sasl_plain_password=PASSWORDS[user] if password is None else password,
-            bootstrap_timeout_ms=PATIENCE_S * 1000 if password is None else 1_000,
-        )
-        producer.send(topic, b"v").get(PATIENCE_S)
-    except kafka.errors.TopicAuthorizationFailedError:
-        return "TOPIC_AUTHORIZATION_FAILED"
-    except kafka.errors.KafkaError:
-        return "refused"
-    finally:
-        if producer is not None:
-            producer.close(timeout=0)
-    return "written"
+    return outcome_of_sending(
+        topic,
+        PATIENCE_S,
+        bootstrap_servers=bootstrap,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism=mechanism,
+        sasl_plain_username=user,
+        sasl_plain_password=PASSWORDS[user] if password is None else password,
+        bootstrap_timeout_ms=PATIENCE_S * 1000 if password is None else 1_000,
+    )
 
 
 def by_aiokafka(bootstrap: str, user: str, mechanism: str, topic: str, password: str | None = None) -> str:
