@@ -141,6 +141,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._body_bytes = 0
         self._later: Later[HttpAnswer] | None = None
         self._is_paused = False
+        self._is_sending = False
+        """An answer is on its way. The next request is looked at once the client has taken this one's answer."""
 
     # --- the transport's side -------------------------------------------------------------------------------
 
@@ -175,14 +177,22 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        if self._later is None and self._transport is not None and self._request is None:
-            self._within(KEEP_ALIVE_S)
+        if self._is_sending:
+            self._begin_next()
+            self._continue()
 
     # --- one request after the other ------------------------------------------------------------------------
 
     def _receive(self, data: bytes) -> None:
         try:
             self._http.receive_data(data)
+        except h11.RemoteProtocolError as error:
+            self._refuse(error)
+        else:
+            self._continue()
+
+    def _continue(self) -> None:
+        try:
             self._go_on()
         except h11.RemoteProtocolError as error:
             self._refuse(error)
@@ -204,7 +214,10 @@ class HttpConnection(asyncio.BufferedProtocol):
             elif isinstance(event, h11.ConnectionClosed):
                 self._transport.close()
                 return
-            else:  # NEED_DATA, or PAUSED: the answer comes first
+            elif event is h11.PAUSED:  # the next request is here, and the answer comes first
+                self._transport.pause_reading()  # else whoever asks and never reads fills the memory
+                return
+            else:  # NEED_DATA
                 return
 
     def _have_answered(self) -> None:
@@ -230,10 +243,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         except Exception as error:
             answer = self._server.failure(request, error)
         self._send(request, answer)
-        try:
-            self._go_on()  # the next request may be here
-        except h11.RemoteProtocolError as error:
-            self._refuse(error)
+        self._continue()  # the next request may be here
 
     def _send(self, request: HttpRequest, answer: HttpAnswer) -> None:
         transport = self._transport
@@ -244,9 +254,19 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._http.our_state is h11.MUST_CLOSE or self._http.their_state is h11.CLOSED:
             transport.close()
             return
-        self._http.start_next_cycle()
+        self._is_sending = True
         if not self._is_paused:
-            self._within(KEEP_ALIVE_S)
+            self._begin_next()
+
+    def _begin_next(self) -> None:
+        """The client has taken its answer, or as much of it as isn't worth waiting for."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._is_sending = False
+        self._http.start_next_cycle()
+        self._within(KEEP_ALIVE_S)
+        transport.resume_reading()
 
     def _encoded(self, answer: HttpAnswer, *, with_body: bool) -> bytes:
         headers = [

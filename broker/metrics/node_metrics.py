@@ -435,16 +435,28 @@ def _lag(node: WatchedBroker, topic: str, index: int, committed: int) -> int | N
 
 _KAFKAS = "org.apache.kafka."
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
+_LABEL = re.compile(r"(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 
 
 async def _clients(families: Families, node: WatchedBroker, pause: Pause) -> None:
     """By the names of OpenTelemetry, as Prometheus can have them: `org.apache.kafka.producer.record.send.rate` is
-    `kafka_client_producer_record_send_rate`."""
+    `kafka_client_producer_record_send_rate`.
+
+    The names are the clients': an attribute whose name can't be a label is left out, and of two series that have the
+    same name here the first stands. Else one client could spoil the page for all.
+    """
     for client, series in node.telemetry.pushed():
         labels = {name: client[name] for name in ("client_id", "client_instance_id", "client_software_name")}
+        told = set()
         for (name, attributes), value in [*series.items()]:
             if pause.is_due(3):
                 await turn()
             family = "kafka_client_" + _NO_NAME.sub("_", name.removeprefix(_KAFKAS))
-            said = {_NO_NAME.sub("_", key): text for key, text in attributes}
-            families.gauge(family, "As the client has pushed it", value, **{**said, **labels})
+            said = {
+                label: text for key, text in attributes if _LABEL.fullmatch(label := _NO_NAME.sub("_", key))
+            }
+            said |= labels
+            identity = (family, frozenset(said.items()))
+            if identity not in told:
+                told.add(identity)
+                families.gauge(family, "As the client has pushed it", value, **said)

@@ -21,7 +21,7 @@ from protocol.messages.configs import (
 )
 from protocol.messages.metadata import ApiVersionsRequest
 from tests.support.otlp import delta_sum, gauge, point, push
-from tests.support.scrape import scraped, value
+from tests.support.scrape import get, scraped, value
 from tests.support.straight import Straight
 from tests.support.whole_server import clock_of, started
 from tests.support.wire import Client
@@ -97,6 +97,30 @@ async def test_a_client_is_asked_for_what_the_subscriptions_say_that_match_it(tm
     java = asked(client_of(node, software="java"))
     assert (java.requested_metrics, java.push_interval_ms) == (["org.a", "org.b", "org.c"], 1_000)
     assert asked(client_of(node, "mine")).requested_metrics == ["*"]
+
+
+async def test_no_name_that_a_client_thinks_of_spoils_the_page(tmp_path: Path) -> None:
+    """Prometheus refuses a whole page for one label without a name, or for a series that is there twice."""
+    node, port = await watched(tmp_path)
+    subscribe(node, metrics="*", interval_ms=str(INTERVAL_MS))
+    client = client_of(node, "app")
+    told = asked(client)
+    odd = {"": "1", "__name__": "2", "0a": "3", "\n": "4", "a.b": "5"}
+    metrics = push(gauge("x.y", point(1, odd)), gauge("x_y", point(2, {" ": "4", "a_b": "5"})))
+    assert pushed(client, told, metrics) is Error.NONE
+    shown = [
+        (
+            name,
+            {each for each, _ in labels} - {"client_id", "client_instance_id", "client_software_name"},
+            number,
+        )
+        for (name, labels), number in (await scraped(port)).items()
+        if name.startswith("kafka_client_")
+    ]
+    assert shown == [("kafka_client_x_y", {"_", "a_b"}, 1)]
+    page = (await get(port, "/metrics")).body.decode()
+    lines = [line.rpartition(" ")[0] for line in page.splitlines() if not line.startswith("#")]
+    assert len(lines) == len({*lines})
 
 
 async def test_what_is_pushed_is_shown_until_the_client_goes(tmp_path: Path) -> None:

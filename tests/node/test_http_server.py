@@ -153,6 +153,37 @@ async def test_who_takes_no_answer_is_let_go(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.limit("broker.http.http_server.MOST_CONNECTIONS")
+async def test_who_asks_and_asks_and_takes_no_answer_is_read_no_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has sent, and what it would be answered, stay where they are: with the client."""
+    monkeypatch.setattr(http_server, "SEND_S", 3600)
+    _, server = await watched(tmp_path)
+    answered = 0
+
+    async def route(request: HttpRequest) -> HttpAnswer:
+        nonlocal answered
+        answered += 1
+        return HttpAnswer(bytes(100_000))
+
+    server._routes = {"/health": route}
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1)
+    writer.write(GET * 20_000)
+    before = -1
+    while answered != before or not answered:
+        before = answered
+        for _ in range(50):
+            await asyncio.sleep(0)
+    (connection,) = server.connections
+    assert answered < 200
+    assert len(connection._http.trailing_data[0]) < 1024 * 1024
+    taken = 0
+    while taken < 250 * 100_000:  # and it is served again while it takes what it asked for
+        taken += len(await reader.read(1024 * 1024))
+    assert answered >= 250
+    writer.transport.abort()
+
+
 async def test_one_connection_too_many_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _, server = await watched(tmp_path)
     monkeypatch.setattr(http_server, "MOST_CONNECTIONS", 2)
