@@ -120,7 +120,11 @@ def _parsed(tokens: list[str], path: str) -> dict[str, list[str]]:
 
 
 def _line(tokens: list[str]) -> str:
-    text = " ".join(tokens).replace(" = ", "=")
+    text = ""
+    previous = "="
+    for token in tokens:
+        text += token if "=" in (token, previous) else f" {token}"
+        previous = token
     return f"{text};"
 
 

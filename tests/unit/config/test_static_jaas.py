@@ -47,6 +47,13 @@ def test_an_entry_is_of_all_listeners_and_a_listeners_own_goes_before_it(tmp_pat
     }
 
 
+@pytest.mark.parametrize("password", ["x = y", " = ", "=", "a  b", "{ ; }", "// no comment"])
+def test_a_password_is_as_it_stands(tmp_path: Path, password: str) -> None:
+    made = found(tmp_path, f'KafkaServer {{ {PLAIN} required user_a = "{password}" user_b="b"; }};')
+    expected = f'{PLAIN} required user_a="{password}" user_b="b";'
+    assert made["listener.name.inside.plain.sasl.jaas.config"] == expected
+
+
 def test_what_is_set_is_left_as_it_is(tmp_path: Path) -> None:
     own = "listener.name.sasl_ssl.plain.sasl.jaas.config"
     made = found(tmp_path, f'KafkaServer {{ {PLAIN} required user_a="a"; }};', **{own: "mine"})
