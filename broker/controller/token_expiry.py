@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.controller.controller import ControllerResult
+from broker.controller.token_decisions import has_ended
 from protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from protocol.waiting import Pause, turn
 
@@ -50,7 +51,7 @@ class TokenExpiry:
             if pause.is_due():
                 await turn()
             assert isinstance(token, DelegationTokenRecord)
-            if token.max_timestamp < now_ms or token.expiration_timestamp < now_ms:
+            if has_ended(token, now_ms):
                 log.info("the delegation token %s of %s has expired", token.token_id, token.owner)
                 removed.append(RemoveDelegationTokenRecord(token_id=token.token_id))
                 if len(removed) == MOST_REMOVED:

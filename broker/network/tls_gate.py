@@ -169,11 +169,13 @@ class TlsGate(asyncio.BufferedProtocol):
         if self._is_shaking:
             self._early.append(data)
             return
-        self._hello += data
         raw = self._transport
-        if self._shaking is not None or raw is None or not self._connection.is_let_in:
+        if self._shaking is not None or raw is None:
             return
-        raw.pause_reading()
+        raw.pause_reading()  # one that isn't let in may send for as long as it is there
+        if not self._connection.is_let_in:
+            return
+        self._hello += data
         if self._hello.startswith(_HANDSHAKE):
             self._handshakes.begin(self)
         else:

@@ -261,6 +261,7 @@ class ControllerNode:
         )
         self.metadata = opened.metadata
         self.metadata.carry_out = partial(self.turns.carry_out, failed=self.stop_on_failure)
+        self.timers = LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog)
         self.listener_security = ListenerSecurity(
             config,
             self.metadata.image,
@@ -268,7 +269,7 @@ class ControllerNode:
             self.clock,
             opened.encryption,
             opened.tokens,
-            LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog),
+            self.timers,
         )
         self.controller = Controller(self.metadata)
         self.topics = TopicRequests(
@@ -347,6 +348,7 @@ class ControllerNode:
         if self.metrics is not None:
             self.metrics.close()
         self.upkeep.stop()
+        self.timers.stop()
         self.log_dirs.forget_failures()
         self.turns.stop()
         self.controller.stop()

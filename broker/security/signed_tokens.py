@@ -250,8 +250,10 @@ def fetched(url: str, monotonic_s: Callable[[], float]) -> bytes:
                 return _read(answer, place, lambda: monotonic_s() > ends_s)
         finally:
             connection.close()
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except OSError as error:
         raise JwksError(f"{place} can't be fetched: {type(error).__name__}: {error}") from None
+    except (http.client.HTTPException, ValueError) as error:  # whose text may have the whole URL in it
+        raise JwksError(f"{place} can't be fetched: {type(error).__name__}") from None
 
 
 def _read(answer: http.client.HTTPResponse, place: str, is_late: Callable[[], bool]) -> bytes:
