@@ -101,9 +101,10 @@ class Families:
 async def controller_metrics(node: Watched, requests: RequestMetrics) -> list[Metric]:
     """All families of a node that is a controller and no broker."""
     families = Families()
-    _count_requests(families, requests)
+    pause = Pause()
+    await _count_requests(families, requests, pause)
     _process(families, node)
-    await _cluster(families, node, Pause())
+    await _cluster(families, node, pause)
     return families.all()
 
 
@@ -111,9 +112,9 @@ async def broker_metrics(node: WatchedBroker, requests: RequestMetrics) -> list[
     """All families of this moment. Others are served while it goes on."""
     families = Families()
     pause = Pause()
-    _count_requests(families, requests)
+    await _count_requests(families, requests, pause)
     requests.forget_topics(node.metadata.image.topics.__contains__)
-    _count_topics(families, requests)
+    await _count_topics(families, requests, pause)
     _process(families, node)
     await _partitions(families, node, pause)
     await _cluster(families, node, pause)
@@ -126,21 +127,27 @@ async def broker_metrics(node: WatchedBroker, requests: RequestMetrics) -> list[
 # --- Requests (`RequestMetrics`, `BrokerTopicMetrics`) ------------------------------------------------------------
 
 
-def _count_requests(families: Families, requests: RequestMetrics) -> None:
+async def _count_requests(families: Families, requests: RequestMetrics, pause: Pause) -> None:
     of_api: Final = "kafka_network_requestmetrics_"
-    for (api, version), count in requests.requests.items():
+    for (api, version), count in [*requests.requests.items()]:
+        if pause.is_due():
+            await turn()
         families.counter(
             of_api + "requests", "Requests, by API and version", count, request=api, version=str(version)
         )
-    for (api, error), count in requests.errors.items():
+    for (api, error), count in [*requests.errors.items()]:
+        if pause.is_due():
+            await turn()
         families.counter(
             of_api + "errors", "Errors in answers, NONE among them", count, request=api, error=error
         )
-    for api, times in requests.times.items():
+    for api, times in [*requests.times.items()]:
+        if pause.is_due(3):
+            await turn()
         families.summary(
             of_api + "totaltimems", "Milliseconds from a request to its answer", times, request=api
         )
-    for api, count in requests.hung_up.items():
+    for api, count in [*requests.hung_up.items()]:
         families.counter("barnabas_requests_hung_up", "Requests whose client didn't wait", count, request=api)
 
 
@@ -156,14 +163,16 @@ _OF_TOPICS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def _count_topics(families: Families, requests: RequestMetrics) -> None:
+async def _count_topics(families: Families, requests: RequestMetrics, pause: Pause) -> None:
     def add(counts: TopicCounts, **labels: str) -> None:
         for attribute, (name, doc) in _OF_TOPICS.items():
             value = getattr(counts, attribute)
             families.counter("kafka_server_brokertopicmetrics_" + name, doc, value, **labels)
 
     add(requests.all_topics)
-    for topic, counts in requests.topics.items():
+    for topic, counts in [*requests.topics.items()]:
+        if pause.is_due(len(_OF_TOPICS)):
+            await turn()
         add(counts, topic=topic)
 
 
