@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from broker.controller.image import ClusterImage
 from broker.controller.metadata_versions import METADATA_VERSION, TOKENS_NEED
+from broker.controller.token_expiry import has_ended
 from broker.security.authorizer import USER_TYPE, Principal
 from broker.security.delegation_tokens import TokenSettings, principal_of_text
 from protocol.errors import Error
@@ -118,11 +119,6 @@ async def _found(
 def _may_renew(token: DelegationTokenRecord, asks: Principal) -> bool:
     """Who asked for the token may not, unless it is one of these."""
     return asks in map(principal_of_text, (token.owner, *token.renewers))
-
-
-def has_ended(token: DelegationTokenRecord, now_ms: int) -> bool:
-    """In the millisecond that it ends at it still is good."""
-    return token.max_timestamp < now_ms or token.expiration_timestamp < now_ms
 
 
 def _until(token: DelegationTokenRecord, expiry_ms: int) -> DelegationTokenRecord:

@@ -9,7 +9,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.controller.controller import ControllerResult
-from broker.controller.token_decisions import has_ended
 from protocol.messages.metadata_records import DelegationTokenRecord, RemoveDelegationTokenRecord
 from protocol.waiting import Pause, turn
 
@@ -24,6 +23,11 @@ log = logging.getLogger("barnabas.controller")
 
 MOST_REMOVED = 1_000
 """As in Kafka; the rest follows at once."""
+
+
+def has_ended(token: DelegationTokenRecord, now_ms: int) -> bool:
+    """In the millisecond that it ends at it still is good."""
+    return token.max_timestamp < now_ms or token.expiration_timestamp < now_ms
 
 
 class TokenExpiry:
