@@ -30,7 +30,7 @@ from broker.network.answers import (
 from broker.network.connection import most_produced
 from broker.network.context import RequestContext
 from broker.network.observed_requests import observed
-from broker.network.pieces import ENTRY_LISTS, LIST_BYTES, bounded, in_pieces, is_long, produced
+from broker.network.pieces import ENTRY_LISTS, LIST_BYTES, EntryList, bounded, in_pieces, is_long, produced
 from broker.network.turns import PER_TURN
 from broker.quotas import charge
 from protocol.apis import API_VERSIONS_KEY, APIS, decode_request_header
@@ -78,6 +78,7 @@ class Route:
         "encode",
         "entries",
         "handle",
+        "handle_in_pieces",
         "has_lists",
         "head",
         "internal_topic",
@@ -111,6 +112,8 @@ class Route:
             self.short_bytes = LIST_BYTES
         self.encode: Callable[[Any, list[Any]], None] = self._encode_first
         self.handle: Callable[..., Any] = module.handle
+        self.handle_in_pieces: Callable[[RequestContext, Any], Any] = module.handle
+        """For a request of many entries, which is one request to its observers, too."""
         self.needs(None)
         self.head = (
             SIZE_AND_CORRELATION_ID if api.response_header_version(api_version) == 0 else _FLEXIBLE_HEAD
@@ -561,8 +564,7 @@ class Dispatcher:
         if entries is None or frame_bytes <= LIST_BYTES or not is_long(request, entries):
             response = route.handle(context, request)
         else:
-            steps = in_pieces(request, entries, partial(route.handle, context))
-            response = self._turns.answer(steps, context, to_the_end=entries.changes)
+            response = route.handle_in_pieces(context, request)
         if quotas.enforced and (response is None or isinstance(response, route.response)):
             self._charge(context, response, frame_bytes, began_s)
         if response is None:
@@ -639,15 +641,29 @@ class Dispatcher:
             self._routes[api_key << 16 | api_version] = forwarded
             return forwarded
         route = Route(api_key, api_version, self._handlers)
-        route.handle = with_ports(route.handle, self._node)
+        route.handle = handle = with_ports(route.handle, self._node)
+        if (entries := route.entries) is not None:
+            route.handle_in_pieces = partial(self._in_pieces, handle, entries)
         if self._early_requests is not None:
             route.needs(self._early_requests.needs.get(api.name))
-        if request_log.enabled():
-            route.handle = observed(route.handle, request_log.logger(api.name, self.monotonic_s))
+        observers = [request_log.logger(api.name, self.monotonic_s)] if request_log.enabled() else []
         if self._observer_of is not None:
-            route.handle = observed(route.handle, self._observer_of(api.name))
+            observers.append(self._observer_of(api.name))
+        for observer in observers:
+            route.handle = observed(route.handle, observer)
+            route.handle_in_pieces = observed(route.handle_in_pieces, observer)
         self._routes[api_key << 16 | api_version] = route
         return route
+
+    def _in_pieces(
+        self,
+        handle: Callable[[RequestContext, Any], Any],
+        entries: EntryList,
+        context: RequestContext,
+        request: Any,
+    ) -> Any:
+        steps = in_pieces(request, entries, partial(handle, context))
+        return self._turns.answer(steps, context, to_the_end=entries.changes)
 
     def observe(self, observer_of: Callable[[str], Observer]) -> None:
         """Each request is observed from now on, by the observer of its API's name."""

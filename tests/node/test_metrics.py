@@ -8,9 +8,11 @@ import re
 from pathlib import Path
 
 from broker.server import Server
+from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.security import AclCreation, CreateAclsRequest
 from protocol.records.batch import build_batch
 from tests.node.transactional import Producer, coordinating, create, delete
 from tests.support.scrape import get, scraped, value
@@ -82,6 +84,34 @@ async def test_errors_are_counted_wherever_they_stand_in_an_answer(tmp_path: Pat
     assert value(series, errors, request="Metadata", error="UNKNOWN_TOPIC_OR_PARTITION") == 1
     assert value(series, errors, request="Metadata", error="INVALID_TOPIC_EXCEPTION") == 1
     assert value(series, errors, request="Metadata", error="NONE") >= 3  # the topic, its two partitions
+
+
+async def test_a_long_request_is_handled_in_pieces_and_counted_as_one(tmp_path: Path) -> None:
+    """Once its pieces were observed: those that had to wait were taken for their answers."""
+    node, port = await watched(tmp_path)
+    client = Client(Straight(node))
+    names = [f"topic-number-{number:03}" for number in range(300)]
+    resources = [DescribeConfigsResource(resource_type=2, resource_name=name) for name in names]
+    described = await client.answer(DescribeConfigsRequest(resources=resources), 4)
+    assert [each.resource_name for each in described.results] == names
+    pairs = [(f"resource-{number:03}", f"User:user-{number:03}") for number in range(500)]
+    creations = [
+        AclCreation(
+            resource_type=2,
+            resource_name=name,
+            resource_pattern_type=3,
+            principal=principal,
+            host="*",
+            operation=3,
+            permission_type=3,
+        )
+        for name, principal in pairs
+    ]
+    created = await client.answer(CreateAclsRequest(creations=creations), 3)
+    assert len(created.results) == 500
+    series = await scraped(port)
+    for api in ("DescribeConfigs", "CreateAcls"):
+        assert value(series, "kafka_network_requestmetrics_totaltimems_count", request=api) == 1
 
 
 async def test_an_open_transaction_shows_who_holds_the_readers_back(tmp_path: Path) -> None:
