@@ -246,6 +246,20 @@ class TokenConfig(NamedTuple):
     user_claim: str = ""
 
 
+def jaas_options(name: str, line: str, module: str) -> dict[str, str]:
+    """The options of this login module, as the line of JAAS under a name has them. Raises ConfigError, with nothing of
+    a password in it."""
+    from broker.security import sasl  # here: most listeners are such that nobody signs in at them
+
+    try:
+        given, options = sasl.jaas_options(line)
+    except sasl.JaasError as error:
+        raise ConfigError(f"{name} makes no sense: {error}", name) from None
+    if given != module:
+        raise ConfigError(f"{name}: no Java class can be loaded; {module} is built in", name)
+    return options
+
+
 def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:
     """Raises ConfigError, with nothing of a password in it."""
     from broker.security import sasl  # here: most listeners are such that nobody signs in at them
@@ -270,13 +284,7 @@ def sasl_config(config: BrokerConfig, listener_name: str) -> SaslConfig:
                 f'{name} has to say who may sign in: {sasl.PLAIN_MODULE} required user_alice="her password";',
                 MECHANISMS_ENABLED,
             )
-        try:
-            module, options = sasl.jaas_options(line)
-        except sasl.JaasError as error:
-            raise ConfigError(f"{name} makes no sense: {error}", name) from None
-        if module != sasl.PLAIN_MODULE:
-            raise ConfigError(f"{name}: no Java class can be loaded; {sasl.PLAIN_MODULE} is built in", name)
-        passwords = sasl.passwords_of(options)
+        passwords = sasl.passwords_of(jaas_options(name, line, sasl.PLAIN_MODULE))
     lifetimes = {}
     for mechanism in mechanisms:
         own = config.text_given(f"{prefix}{mechanism.lower()}.{MAX_REAUTH}")

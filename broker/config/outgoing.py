@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.config.broker_config import JAAS, MECHANISMS_ENABLED, Outgoing
+from broker.config.broker_config import JAAS, MECHANISMS_ENABLED, Outgoing, jaas_options
 from broker.config.broker_definitions import listener_prefix
 from broker.config.definitions import ConfigError, trimmed
 from broker.config.listeners import SASL, ListenerSettings, way_to_brokers, way_to_controllers
@@ -49,7 +49,6 @@ def _outgoing(config: BrokerConfig, listener_name: str, protocol: str, mechanism
 
 def _credentials(config: BrokerConfig, listener_name: str, mechanism_setting: str) -> Credentials:
     # Here, so that no node waits for it that signs in nowhere.
-    from broker.security.sasl import JaasError, jaas_options
     from broker.security.sasl_client import MODULES, Credentials
 
     mechanism = config.get_string(mechanism_setting) or ""
@@ -68,12 +67,7 @@ def _credentials(config: BrokerConfig, listener_name: str, mechanism_setting: st
             'password="its password";',
             mechanism_setting,
         )
-    try:
-        given, options = jaas_options(line)
-    except JaasError as error:
-        raise ConfigError(f"{name} makes no sense: {error}", name) from None
-    if given != module:
-        raise ConfigError(f"{name}: no Java class can be loaded; {module} is built in", name)
+    options = jaas_options(name, line, module)
     missing = [each for each in ("username", "password") if not options.get(each)]
     if missing:
         raise ConfigError(

@@ -15,19 +15,22 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping
 
+from broker.config.broker_config import JAAS
 from broker.config.broker_definitions import listener_prefix
 from broker.config.definitions import UsageError
 from broker.config.given_settings import Layer, Setting
 from broker.config.listeners import SASL
+from broker.security import oauthbearer, sasl
 
 OPTIONS = "KAFKA_OPTS"
 _PROPERTY = "-Djava.security.auth.login.config="
 _ALL = "KafkaServer"
 _MODULES = {
-    "org.apache.kafka.common.security.plain.PlainLoginModule": ("plain",),
-    "org.apache.kafka.common.security.scram.ScramLoginModule": ("scram-sha-256", "scram-sha-512"),
-    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": ("oauthbearer",),
+    sasl.PLAIN_MODULE: (sasl.PLAIN,),
+    sasl.SCRAM_MODULE: (*sasl.SCRAM,),
+    oauthbearer.MODULE: (sasl.OAUTHBEARER,),
 }
+"""By login module the mechanisms that it is for."""
 _TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:[^"\\]|\\.)*"|[{};=]|[^\s{};="]+', re.DOTALL)
 _COMMENTS = ("//", "/*")
 LARGEST_FILE = 1024 * 1024
@@ -45,7 +48,7 @@ def static_jaas(environ: Mapping[str, str], below: Layer) -> Layer:
         modules = contexts.get(f"{listener.lower()}.{_ALL}", contexts.get(_ALL, []))
         for line in modules:
             for mechanism in _MODULES.get(line.split(" ", 1)[0], ()):
-                name = f"{listener_prefix(listener)}{mechanism}.sasl.jaas.config"
+                name = f"{listener_prefix(listener)}{mechanism.lower()}.{JAAS}"
                 if name not in below and name not in found:
                     found[name] = Setting(line, path)
     return found

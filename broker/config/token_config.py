@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from broker.config.broker_config import JAAS, BrokerConfig, TokenConfig
+from broker.config.broker_config import JAAS, BrokerConfig, TokenConfig, jaas_options
 from broker.config.broker_definitions import broker_definition, listener_prefix
 from broker.config.definitions import ConfigError, parse_int, trimmed
-from broker.security import sasl
 from broker.security.oauthbearer import MODULE, UnsecuredTokens
 
 _OF_KAFKA = "org.apache.kafka.common.security.oauthbearer."
@@ -49,15 +48,7 @@ def token_config(config: BrokerConfig, listener_name: str) -> TokenConfig:
 
 def _options(config: BrokerConfig, name: str) -> dict[str, str]:
     line = config.text_given(name)
-    if not line:
-        return {}
-    try:
-        module, options = sasl.jaas_options(line)
-    except sasl.JaasError as error:
-        raise ConfigError(f"{name} makes no sense: {error}", name) from None
-    if module != MODULE:
-        raise ConfigError(f"{name}: no Java class can be loaded; {MODULE} is built in", name)
-    return options
+    return jaas_options(name, line, MODULE) if line else {}
 
 
 class _Settings:

@@ -112,7 +112,8 @@ _FIRST = re.compile(
 _FINAL = re.compile(
     rf"(?P<without_proof>c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE})(?:{_EXTENSIONS})),p=(?P<proof>{_BASE64})"
 )
-_HASHES = {1: "sha256", 2: "sha512"}
+HASHES = {1: "sha256", 2: "sha512"}
+"""By the mechanism's code."""
 MIN_ITERATIONS = 4096
 LONGEST_MESSAGE = 8192
 """Bytes of a client's message: one as long as a frame may be takes a quarter of a second to read."""
@@ -132,8 +133,6 @@ def _is_of_token(extensions: str) -> bool:
 
 class ScramMechanism:
     """Two tokens: who it is, and the proof that it knows the password."""
-
-    expires_ms: int | None = None
 
     def __init__(
         self,
@@ -202,7 +201,7 @@ class ScramMechanism:
             raise InvalidCredentialsError("the client's final message has no format of SCRAM")
         if match["nonce"] != self._expected_nonce:
             raise InvalidCredentialsError("the nonce of the client's final message is another")
-        digest = _HASHES[self._code]
+        digest = HASHES[self._code]
         signed = f"{self._first},{self._challenge},{match['without_proof']}".encode()
         signature = hmac.digest(self._credential.stored_key, signed, digest)
         try:

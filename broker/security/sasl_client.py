@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from broker.security.sasl import MIN_ITERATIONS, PLAIN, PLAIN_MODULE, SCRAM, SCRAM_MODULE
+from broker.security.sasl import HASHES, MIN_ITERATIONS, PLAIN, PLAIN_MODULE, SCRAM, SCRAM_MODULE
 
 MODULES = {PLAIN: PLAIN_MODULE, **dict.fromkeys(SCRAM, SCRAM_MODULE)}
 """By mechanism the login module that has its credentials."""
@@ -23,7 +23,6 @@ MOST_ITERATIONS = 16_384
 """Of the hash, as the other node may ask for: Kafka's credentials have no more."""
 
 _CHALLENGE = re.compile(r"r=([\x21-\x2b\x2d-\x7e]+),s=([a-zA-Z0-9/+=]+),i=([1-9][0-9]{0,9})(?:,.*)?")
-_DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class UntrustedServerError(Exception):
@@ -57,7 +56,7 @@ class Credentials:
         """`nonce` draws one."""
         if self.mechanism == PLAIN:
             return _Plain(self.user, self._password)
-        return _Scram(self, _DIGESTS[self.mechanism], nonce())
+        return _Scram(self, HASHES[SCRAM[self.mechanism]], nonce())
 
     def salted(self, digest: str, salt: bytes, iterations: int) -> bytes:
         """The salted password. It is kept: each of a node's connections asks for the same one."""
