@@ -7,16 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.controller.controller import ControllerResult
 from broker.controller.token_decisions import renewed
-from broker.handlers.token_requests import is_at_controller, may_ask_for_tokens
+from broker.handlers.token_requests import end_changed
 from broker.network.turns import runs_to_its_end
-from broker.security.delegation_tokens import token_settings
-from protocol.errors import Error, KafkaError
 from protocol.messages.security import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 if TYPE_CHECKING:
-    from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
     from broker.network.context import RequestContext
     from protocol.wire.schema import Message
@@ -26,24 +22,4 @@ if TYPE_CHECKING:
 async def handle(
     node: ControllerPorts, context: RequestContext, request: RenewDelegationTokenRequest
 ) -> Message:
-    if not may_ask_for_tokens(node, context):
-        return RenewDelegationTokenResponse(
-            error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1
-        )
-    if node.forwarding is not None and not is_at_controller(node, context):
-        return await node.forwarding.ask(context, request)
-
-    async def decide(image: ClusterImage) -> ControllerResult[RenewDelegationTokenResponse | KafkaError]:
-        decided, answer = await renewed(
-            image,
-            token_settings(node.config),
-            request,
-            asks=context.principal,
-            now_ms=node.clock.now_ms(),
-        )
-        return ControllerResult(decided, lambda failure: failure or answer)
-
-    answer = await node.controller.submit(decide)
-    if isinstance(answer, KafkaError):
-        return RenewDelegationTokenResponse(error_code=answer.error)
-    return answer
+    return await end_changed(node, context, request, RenewDelegationTokenResponse, renewed)

@@ -1,17 +1,28 @@
-"""Who may ask for delegation tokens at all, and who is asked.
+"""Who may ask for delegation tokens at all, who is asked, and how it is decided when a token ends.
 
-Source: `allowTokenRequests` of `KafkaApis` and `ControllerApis`.
+Sources: `allowTokenRequests` of `KafkaApis` and `ControllerApis`, and what they do with RenewDelegationToken and
+ExpireDelegationToken.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
+from broker.controller.controller import ControllerResult
 from broker.security.authorizer import ANONYMOUS
+from broker.security.delegation_tokens import token_settings
+from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
-    from broker.handlers.node_ports import NodePorts
+    from collections.abc import Callable
+
+    from broker.controller.image import ClusterImage
+    from broker.handlers.node_ports import ControllerPorts, NodePorts
     from broker.network.context import RequestContext
+    from broker.security.authorizer import Principal
+    from broker.security.delegation_tokens import TokenSettings
+    from protocol.waiting import Waiting
+    from protocol.wire.schema import Message
 
 
 def is_at_controller(node: NodePorts, context: RequestContext) -> bool:
@@ -31,3 +42,45 @@ def may_ask_for_tokens(node: NodePorts, context: RequestContext) -> bool:
     name = context.listener_name
     protocol = next((each.security_protocol for each in node.endpoints if each.name == name), "PLAINTEXT")
     return protocol != "PLAINTEXT" and not (protocol == "SSL" and context.principal == ANONYMOUS)
+
+
+class DecideEnd(Protocol):
+    """When a token ends: records, and the answer (`broker.controller.token_decisions`)."""
+
+    def __call__(
+        self,
+        image: ClusterImage,
+        settings: TokenSettings | None,
+        request: Any,
+        /,
+        *,
+        asks: Principal,
+        now_ms: int,
+    ) -> Waiting[tuple[list[Message], Message]]: ...
+
+
+async def end_changed(
+    node: ControllerPorts,
+    context: RequestContext,
+    request: Message,
+    response: Callable[..., Message],
+    decide_end: DecideEnd,
+) -> Message:
+    """The answer to a request that says when a token ends, decided here or by the controller."""
+    if not may_ask_for_tokens(node, context):
+        return response(error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1)
+    if node.forwarding is not None and not is_at_controller(node, context):
+        return await node.forwarding.ask(context, request)
+
+    async def decide(image: ClusterImage) -> ControllerResult[Message | KafkaError]:
+        decided, answer = await decide_end(
+            image,
+            token_settings(node.config),
+            request,
+            asks=context.principal,
+            now_ms=node.clock.now_ms(),
+        )
+        return ControllerResult(decided, lambda failure: failure or answer)
+
+    answer = await node.controller.submit(decide)
+    return response(error_code=answer.error) if isinstance(answer, KafkaError) else answer
