@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.network.observed_requests import HungUpError
@@ -19,17 +18,13 @@ from coordinator.transaction.statistics import Durations
 from protocol.errors import Error, error_name
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.records.batch import BATCH_LENGTH_POS, INT32, LAST_OFFSET_DELTA_POS, LOG_OVERHEAD
 from protocol.wire.schema import Struct, error_codes
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.network.context import RequestContext
     from broker.network.observed_requests import End, Observer
-
-_BATCH_HEAD = Layout(">8xi")  # base offset, then the length of what follows
-_BATCH_HEAD_BYTES = 12
-_LAST_OFFSET_DELTA = Layout(">i")
-_LAST_OFFSET_DELTA_AT = 23
 
 
 class TopicCounts:
@@ -188,13 +183,13 @@ def _size(records: memoryview | None) -> _Size:
         return _NOTHING
     size = len(records)
     at = messages = 0
-    while at + _LAST_OFFSET_DELTA_AT + _LAST_OFFSET_DELTA.size <= size:
-        (length,) = _BATCH_HEAD.unpack_from(records, at)
-        (last_offset_delta,) = _LAST_OFFSET_DELTA.unpack_from(records, at + _LAST_OFFSET_DELTA_AT)
+    while at + LAST_OFFSET_DELTA_POS + INT32.size <= size:
+        (length,) = INT32.unpack_from(records, at + BATCH_LENGTH_POS)
+        (last_offset_delta,) = INT32.unpack_from(records, at + LAST_OFFSET_DELTA_POS)
         if length <= 0 or last_offset_delta < 0:
             break
         messages += last_offset_delta + 1
-        at += _BATCH_HEAD_BYTES + length
+        at += LOG_OVERHEAD + length
     return _Size(size, messages)
 
 

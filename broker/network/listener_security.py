@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Chance, Clock, LoopTimers
     from broker.network.sasl_gate import SaslSettings
     from broker.network.tls_gate import Encryption
+    from broker.security.delegation_tokens import TokenCredentials
     from broker.security.token_source import TokenSource
 
 
@@ -39,6 +40,7 @@ class ListenerSecurity:
         self._encryption = encryption
         self._tokens = tokens
         self._timers = timers
+        self._token_credentials: TokenCredentials | None = None
 
     def of(self, listener_name: str) -> Security:
         """Of one of them."""
@@ -57,7 +59,10 @@ class ListenerSecurity:
         from broker.network.sasl_gate import sasl_settings
         from broker.security.delegation_tokens import TokenCredentials, token_settings
 
-        credentials = TokenCredentials(token_settings(self._config), self._chance.token_bytes)
+        credentials = self._token_credentials
+        if credentials is None:  # of a token the same at every listener
+            settings = token_settings(self._config)
+            credentials = self._token_credentials = TokenCredentials(settings, self._chance.token_bytes)
         tokens = self._tokens.get(listener_name)
         return sasl_settings(
             found,
