@@ -313,10 +313,6 @@ class Broker(InBlocks, Secured):
         """Whether its listener is as `security` says. (Those of a cluster's nodes are as their cluster says.)"""
         return self._security is not None
 
-    def _let_go_of_tokens(self) -> None:
-        if self._security is not None:
-            self._security.close()
-
     def _security_listener(self) -> str:
         assert self._security is not None
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -324,8 +320,8 @@ class Broker(InBlocks, Secured):
 
     def _secure(self) -> None:
         """What is asked of it before anybody knows where it is."""
-        if self._security is not None and self._is_first_start:
-            self._rights().add_users(self._security.passwords())
+        if self._is_first_start:
+            self._add_users()
 
     def _secret_settings(self) -> Mapping[str, str] | None:
         """What no list of processes is to have."""

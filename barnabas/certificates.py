@@ -66,7 +66,7 @@ class Certificates:
         all that makes one."""
         names = (*LOOPBACK, *sorted({*hosts} - {*LOOPBACK}))
         key, chain = self._made("localhost", names, is_expired=is_expired)
-        _write(file, key + chain)
+        write_file(file, key + chain)
 
     # --- how they are made ----------------------------------------------------------------------------------
 
@@ -78,9 +78,9 @@ class Certificates:
             with _locked(self.folder):
                 if not whole.exists():
                     key, chain = self._made(common_name, hosts, is_expired=is_expired)
-                    _write(self.folder / f"{name}.key", key)
-                    _write(self.folder / f"{name}.crt", chain)
-                    _write(whole, key + chain)  # last: who sees it finds the others
+                    write_file(self.folder / f"{name}.key", key)
+                    write_file(self.folder / f"{name}.crt", chain)
+                    write_file(whole, key + chain)  # last: who sees it finds the others
         return whole
 
     def _made(self, common_name: str, hosts: Sequence[str], *, is_expired: bool) -> tuple[bytes, bytes]:
@@ -230,8 +230,8 @@ def _new_authority(root: Path, kind: str, now_s: float) -> Path:
     key, certificate = _certificate(f"barnabas tests {kind} until {validity[1]:%Y-%m-%d}", (), validity, None)
     folder = root / f"{kind}-{end_s}"
     aside = Path(tempfile.mkdtemp(prefix="new-", dir=root))
-    _write(aside / "ca.key", _key_text(key))
-    _write(aside / "ca.pem", _text(certificate))
+    write_file(aside / "ca.key", _key_text(key))
+    write_file(aside / "ca.pem", _text(certificate))
     aside.rename(folder)
     return folder
 
@@ -288,7 +288,7 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _write(file: Path, content: bytes) -> None:
+def write_file(file: Path, content: bytes) -> None:
     """A file that is there whole, or not at all; mode 0600."""
     descriptor, aside = tempfile.mkstemp(dir=file.parent, prefix="new-")
     try:

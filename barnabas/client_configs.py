@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM_MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
 TOKEN_USED_S = 3_000
 """For how long librdkafka uses a token before it asks for another: less than it lasts."""
 
@@ -155,14 +158,17 @@ def aiokafka(access: Access) -> dict[str, Any]:
     return config
 
 
+def jaas_quoted(text: str) -> str:
+    """As a line of JAAS has it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
 def _jaas_line(access: Access) -> str:
     if not access.mechanism:
         return ""
-    module = "plain.PlainLoginModule" if access.mechanism == "PLAIN" else "scram.ScramLoginModule"
-    user, password = (
-        '"' + each.replace("\\", "\\\\").replace('"', '\\"') + '"' for each in (access.user, access.password)
-    )
-    return f"org.apache.kafka.common.security.{module} required username={user} password={password};"
+    module = PLAIN_MODULE if access.mechanism == "PLAIN" else SCRAM_MODULE
+    user, password = jaas_quoted(access.user), jaas_quoted(access.password)
+    return f"{module} required username={user} password={password};"
 
 
 def java(access: Access) -> dict[str, str]:

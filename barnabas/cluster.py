@@ -272,8 +272,8 @@ class Cluster(InBlocks, Secured):
             for node in starting:
                 node.wait_until_started()
             self._wait_until_all_see_all()
-            if is_first_start and self._security is not None:
-                self._rights().add_users(self._security.passwords())
+            if is_first_start:
+                self._add_users()
         except BaseException:
             for node in self._nodes:
                 node.kill()
@@ -509,8 +509,7 @@ class Cluster(InBlocks, Secured):
         children += [node.child for node in self._nodes]
 
     def _forget(self) -> None:
-        if self._security is not None:
-            self._security.close()
+        self._let_go_of_tokens()
         self._end()
         self._end = lambda: None
         self._nodes = []

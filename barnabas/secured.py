@@ -106,6 +106,15 @@ class Secured(abc.ABC):
             raise ValueError("who signs in by a token needs a broker with security=... and tokens=True")
         return self._security.issuer
 
+    def _add_users(self) -> None:
+        """Those that `security` says, by SCRAM: once, before anybody knows where it is."""
+        if self._security is not None:
+            self._rights().add_users(self._security.passwords())
+
+    def _let_go_of_tokens(self) -> None:
+        if self._security is not None:
+            self._security.close()
+
     # --- may do what ----------------------------------------------------------------------------------------
 
     def allow(

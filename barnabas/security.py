@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import stat
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from barnabas.certificates import Certificates, kept_certificates
-from barnabas.client_configs import LIBRARIES, Access
+from barnabas.certificates import Certificates, kept_certificates, write_file
+from barnabas.client_configs import LIBRARIES, PLAIN_MODULE, Access, jaas_quoted
 
 if TYPE_CHECKING:
     from barnabas.tokens import TokenIssuer
@@ -61,7 +60,6 @@ WRONGS = {
 """What a client config may have wrong."""
 
 _USER = re.compile(r"[A-Za-z0-9._@-]{1,64}")
-_PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _TOKEN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"  # noqa: S105
 _TOKEN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"  # noqa: S105
 _AUDIENCE, _ISSUER = "barnabas", "barnabas-tests"
@@ -167,22 +165,22 @@ class Security:
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             "sasl.mechanism.controller.protocol": "PLAIN",
         }
-        password = _quoted(self._node_password)
+        password = jaas_quoted(self._node_password)
         for each in listeners:
             told[f"listener.name.{each.lower()}.sasl.enabled.mechanisms"] = "PLAIN"
             told[f"listener.name.{each.lower()}.plain.sasl.jaas.config"] = (
-                f'{_PLAIN_MODULE} required username="{NODE}" password={password} user_{NODE}={password};'
+                f'{PLAIN_MODULE} required username="{NODE}" password={password} user_{NODE}={password};'
             )
         return told
 
     def _sign_in_settings(self, listener: str) -> dict[str, str]:
         options = "".join(
-            f" user_{user}={_quoted(password)}"
+            f" user_{user}={jaas_quoted(password)}"
             for user, password in {ADMIN: self._admin_password, **self.users}.items()
         )
         told = {
             "sasl.enabled.mechanisms": ",".join(self._mechanisms),
-            f"{listener}.plain.sasl.jaas.config": f"{_PLAIN_MODULE} required{options};",
+            f"{listener}.plain.sasl.jaas.config": f"{PLAIN_MODULE} required{options};",
         }
         if self._takes_tokens:
             prefix = f"{listener}.oauthbearer"
@@ -224,8 +222,7 @@ class Security:
         file = data / "server.pem"
         if not _is_own(file, self.certificates.authority):
             data.mkdir(parents=True, exist_ok=True)
-            content = self.certificates.server(self._hosts).read_bytes()
-            _write_key(file, content)
+            write_file(file, self.certificates.server(self._hosts).read_bytes())
         return file
 
     def rotate(self, data: Path, *, expired: bool) -> None:
@@ -329,11 +326,6 @@ def _end_issuer(issuer: TokenIssuer, maker_pid: int) -> None:
         issuer.close()
 
 
-def _quoted(text: str) -> str:
-    """As a line of JAAS has it."""
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
 def properties_text(settings: Mapping[str, str]) -> str:
     """As a .properties file."""
     return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
@@ -350,9 +342,3 @@ def _is_own(file: Path, authority: Path) -> bool:
         return file.read_bytes().endswith(authority.read_bytes())
     except OSError:
         return False
-
-
-def _write_key(file: Path, content: bytes) -> None:
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, stat.S_IRUSR | stat.S_IWUSR)
-    with open(descriptor, "wb") as written:
-        written.write(content)
