@@ -3,7 +3,6 @@ allowed; with anything wrong about it none does."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
 from tests.clients.confluent import PATIENCE_S
-from tests.clients.kafka_python import outcome_of_sending
+from tests.clients.sending import sent_by_aiokafka, sent_by_confluent, sent_by_kafka_python
 from tests.support.requirements import need_program
 
 USERS = {"alice": 'se"cret\\ of=alice;', "bob": "bob's"}
@@ -62,46 +60,18 @@ def brokers() -> Iterator[Brokers]:
 
 
 def by_confluent(config: dict[str, Any], topic: str) -> str:
-    """What comes of one record: "written", the name of the error, or "refused" where it can't come in."""
-    told: list[str] = []
-    errors: list[KafkaError] = []
     refusals = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._ALL_BROKERS_DOWN)
-    producer = Producer({**config, "error_cb": errors.append, "log_level": 0})
-    producer.produce(
-        topic, b"v", on_delivery=lambda error, _: told.append(error.name() if error else "written")
-    )
-    while not told and not any(error.code() in refusals for error in errors):
-        producer.poll(0.1)
-    if not told:
-        producer.purge()
-        return "refused"
-    return told[0]
+    return sent_by_confluent({**config, "log_level": 0}, topic, refusals)
 
 
 def by_kafka_python(config: dict[str, Any], topic: str) -> str:
-    return outcome_of_sending(topic, PATIENCE_S, **config, bootstrap_timeout_ms=3_000, max_block_ms=60_000)
-
-
-def by_aiokafka(config: dict[str, Any], topic: str) -> str:
-    async def send() -> str:
-        producer = AIOKafkaProducer(**config)
-        try:
-            await producer.start()
-            await producer.send_and_wait(topic, b"v")
-        except Exception as error:
-            denied = type(error).__name__ == "TopicAuthorizationFailedError"
-            return "TOPIC_AUTHORIZATION_FAILED" if denied else "refused"
-        finally:
-            await producer.stop()
-        return "written"
-
-    return asyncio.run(send())
+    return sent_by_kafka_python({**config, "bootstrap_timeout_ms": 3_000, "max_block_ms": 60_000}, topic)
 
 
 IN_PYTHON: dict[str, Callable[[dict[str, Any], str], str]] = {
     "confluent-kafka": by_confluent,
     "kafka-python": by_kafka_python,
-    "aiokafka": by_aiokafka,
+    "aiokafka": sent_by_aiokafka,
 }
 
 

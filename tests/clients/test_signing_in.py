@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import TopicAuthorizationFailedError as AiokafkaTopicDenied
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -28,7 +25,7 @@ from confluent_kafka.admin import (
 
 import barnabas
 from tests.clients.confluent import PATIENCE_S
-from tests.clients.kafka_python import outcome_of_sending
+from tests.clients.sending import sent_by_aiokafka, sent_by_confluent, sent_by_kafka_python
 
 PASSWORDS = {"admin": "admin-secret", "alice": "alice-secret", "bob": "bob-secret"}
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required " + " ".join(
@@ -87,57 +84,30 @@ def broker() -> Iterator[barnabas.Broker]:
 
 
 def by_confluent(bootstrap: str, user: str, mechanism: str, topic: str, password: str | None = None) -> str:
-    """What comes of one record: "written", or the name of the error."""
-    told: list[str] = []
-    errors: list[KafkaError] = []
-    producer = Producer({**settings(bootstrap, user, mechanism, password), "error_cb": errors.append})
-    producer.produce(
-        topic, b"v", on_delivery=lambda error, _: told.append(error.name() if error else "written")
-    )
-    while not told and not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
-        producer.poll(0.1)
-    if not told:
-        producer.purge()
-        return "refused"
-    return told[0]
+    return sent_by_confluent(settings(bootstrap, user, mechanism, password), topic)
+
+
+def in_python(bootstrap: str, user: str, mechanism: str, password: str | None) -> dict[str, Any]:
+    """Of kafka-python and aiokafka."""
+    return {
+        "bootstrap_servers": bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": user,
+        "sasl_plain_password": PASSWORDS[user] if password is None else password,
+    }
 
 
 def by_kafka_python(
     bootstrap: str, user: str, mechanism: str, topic: str, password: str | None = None
 ) -> str:
-    return outcome_of_sending(
-        topic,
-        PATIENCE_S,
-        bootstrap_servers=bootstrap,
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism=mechanism,
-        sasl_plain_username=user,
-        sasl_plain_password=PASSWORDS[user] if password is None else password,
-        bootstrap_timeout_ms=PATIENCE_S * 1000 if password is None else 1_000,
-    )
+    within_ms = PATIENCE_S * 1000 if password is None else 1_000
+    config = {**in_python(bootstrap, user, mechanism, password), "bootstrap_timeout_ms": within_ms}
+    return sent_by_kafka_python(config, topic)
 
 
 def by_aiokafka(bootstrap: str, user: str, mechanism: str, topic: str, password: str | None = None) -> str:
-    async def send() -> str:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism=mechanism,
-            sasl_plain_username=user,
-            sasl_plain_password=PASSWORDS[user] if password is None else password,
-        )
-        try:
-            await producer.start()
-            await producer.send_and_wait(topic, b"v")
-        except AiokafkaTopicDenied:
-            return "TOPIC_AUTHORIZATION_FAILED"
-        except Exception as error:
-            return "refused" if "onnect" in type(error).__name__ + str(error) else repr(error)
-        finally:
-            await producer.stop()
-        return "written"
-
-    return asyncio.run(send())
+    return sent_by_aiokafka(in_python(bootstrap, user, mechanism, password), topic)
 
 
 Send = Callable[..., str]

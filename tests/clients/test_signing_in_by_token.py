@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
-from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
 from barnabas.tokens import TokenIssuer, unsecured_token
 from tests.clients.confluent import PATIENCE_S
-from tests.clients.kafka_python import kafka
+from tests.clients.sending import sent_by_aiokafka, sent_by_confluent, sent_by_kafka_python
 
 OF_KAFKA = "org.apache.kafka.common.security.oauthbearer."
 PREFIX = "listener.name.sasl_plaintext.oauthbearer."
@@ -83,19 +80,17 @@ def secured(request: pytest.FixtureRequest) -> Iterator[Secured]:
 
 
 def by_confluent(bootstrap: str, token: str) -> str:
-    """What comes of one record: "written", or what was wrong."""
-    told: list[str] = []
-    errors: list[KafkaError] = []
-    producer = Producer({**librdkafka(bootstrap, token), "error_cb": errors.append})
-    producer.produce(
-        TOPIC, b"v", on_delivery=lambda error, _: told.append(error.name() if error else "written")
-    )
-    while not told and not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
-        producer.poll(0.1)
-    if not told:
-        producer.purge()
-        return "refused"
-    return told[0]
+    return sent_by_confluent(librdkafka(bootstrap, token), TOPIC)
+
+
+def in_python(bootstrap: str, provider: object) -> dict[str, object]:
+    """Of kafka-python and aiokafka."""
+    return {
+        "bootstrap_servers": bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": provider,
+    }
 
 
 def by_kafka_python(bootstrap: str, token: str) -> str:
@@ -105,24 +100,7 @@ def by_kafka_python(bootstrap: str, token: str) -> str:
         def token(self) -> str:
             return token
 
-    producer = None
-    try:
-        producer = kafka.KafkaProducer(
-            bootstrap_servers=bootstrap,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="OAUTHBEARER",
-            sasl_oauth_token_provider=Given(),
-            bootstrap_timeout_ms=5_000,
-        )
-        producer.send(TOPIC, b"v").get(PATIENCE_S)
-    except kafka.errors.TopicAuthorizationFailedError:
-        return "TOPIC_AUTHORIZATION_FAILED"
-    except kafka.errors.KafkaError:
-        return "refused"
-    finally:
-        if producer is not None:
-            producer.close(timeout=0)
-    return "written"
+    return sent_by_kafka_python({**in_python(bootstrap, Given()), "bootstrap_timeout_ms": 5_000}, TOPIC)
 
 
 class _Given(AbstractTokenProvider):  # type: ignore[misc]
@@ -134,25 +112,7 @@ class _Given(AbstractTokenProvider):  # type: ignore[misc]
 
 
 def by_aiokafka(bootstrap: str, token: str) -> str:
-    async def send() -> str:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="OAUTHBEARER",
-            sasl_oauth_token_provider=_Given(token),
-        )
-        try:
-            await producer.start()
-            await producer.send_and_wait(TOPIC, b"v")
-        except Exception as error:
-            if "TopicAuthorization" in type(error).__name__:
-                return "TOPIC_AUTHORIZATION_FAILED"
-            return "refused" if "onnect" in type(error).__name__ + str(error) else repr(error)
-        finally:
-            await producer.stop()
-        return "written"
-
-    return asyncio.run(send())
+    return sent_by_aiokafka(in_python(bootstrap, _Given(token)), TOPIC)
 
 
 CLIENTS = {"confluent": by_confluent, "kafka_python": by_kafka_python, "aiokafka": by_aiokafka}

@@ -202,15 +202,20 @@ async def test_what_a_group_has_not_consumed_is_its_lag(tmp_path: Path) -> None:
     assert value(series, "kafka_consumergroup_lag", **of) == 4
 
 
-async def test_what_public_dashboards_ask_for_is_there(tmp_path: Path) -> None:
-    """Except for series of the JVM, of Kafka's threads and of the container, which have nothing to stand for here."""
-    node, port = await watched(tmp_path)
-    client = Client(Straight(node))
-    produce(client, "t", 1)
+def in_use(node: Server) -> Producer:
+    """With records, and offsets of a group, in a transaction that has ended."""
+    produce(Client(Straight(node)), "t", 1)
     producer = Producer(node).begin()
     producer.add_offsets()
     producer.commit_offsets(1)
     producer.end()
+    return producer
+
+
+async def test_what_public_dashboards_ask_for_is_there(tmp_path: Path) -> None:
+    """Except for series of the JVM, of Kafka's threads and of the container, which have nothing to stand for here."""
+    node, port = await watched(tmp_path)
+    in_use(node)
     names = {name for name, _ in await scraped(port)}
     dashboards = json.loads((DATA / "dashboard_series.json").read_text())
     lacking = {title: {*series} - names for title, series in dashboards.items()}
@@ -219,13 +224,7 @@ async def test_what_public_dashboards_ask_for_is_there(tmp_path: Path) -> None:
 
 async def test_the_example_dashboard_and_its_alerts_ask_for_what_is_there(tmp_path: Path) -> None:
     node, port = await watched(tmp_path)
-    client = Client(Straight(node))
-    produce(client, "t", 1)
-    producer = Producer(node).begin()
-    producer.add_offsets()
-    producer.commit_offsets(1)
-    producer.end()
-    producer.send()
+    in_use(node).send()
     there = {name for name, _ in await scraped(port)}
     folder = Path(__file__).parents[2] / "examples" / "monitoring"
     asked = re.findall(
