@@ -6,13 +6,12 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.config.alterations import set_dynamic
-from broker.config.definitions import ConfigError
 from broker.controller.image import BROKER_RESOURCE
 from broker.coordination.imports import import_coordinators
 from protocol.waiting import Waiting, at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from broker.cleaner.log_cleaner import LogCleaner
     from broker.config.broker_config import BrokerConfig
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
     from broker.disks.log_dirs import LogDirs
     from broker.network.connection_limits import ConnectionLimits
-    from broker.network.tls_gate import Encryption
+    from broker.network.key_stores import KeyStores
     from broker.quotas import ClientQuotas, ReplicationQuotas
     from broker.replicas.partitions import Partitions
     from broker.security.authorizer import Authorizer
@@ -41,14 +40,14 @@ class SettingsPublisher:
         quotas: ClientQuotas,
         connection_limits: ConnectionLimits,
         authorizer: Authorizer,
-        encryption: Mapping[str, Encryption] | None = None,
+        key_stores: KeyStores,
     ) -> None:
         self._node_id = node_id
         self._config = config
         self._quotas = quotas
         self._connection_limits = connection_limits
         self._authorizer = authorizer
-        self._encryption = encryption or {}
+        self._key_stores = key_stores
 
     async def publish(self, image: ClusterImage) -> bool:
         """Returns whether settings of the node have changed."""
@@ -70,17 +69,8 @@ class SettingsPublisher:
             config.get_int("max.connections.per.ip"),
             config.max_connections_per_host,
         )
-        self._follow_files()
+        self._key_stores.follow(config)
         return True
-
-    def _follow_files(self) -> None:
-        """Keys and certificates of listeners, which may be others though the settings are as before."""
-        for name, encryption in self._encryption.items():
-            try:
-                if encryption.follow(self._config):
-                    log.info("listener %s has read its keys and certificates anew", name)
-            except ConfigError as error:
-                log.warning("listener %s keeps the keys and certificates that it has: %s", name, error)
 
 
 class ControllerMetadataPublisher:
@@ -119,10 +109,9 @@ class MetadataSubscribers(NamedTuple):
     cleaner: LogCleaner
     replication_quotas: ReplicationQuotas
     follow_share_version: Callable[[], Waiting[None]]
+    key_stores: KeyStores
     follow_leaders: Callable[[TopicChanges], None] = lambda changes: None
     """Of partitions that other nodes lead."""
-    encryption: Mapping[str, Encryption] | None = None
-    """By the names of listeners."""
 
 
 class BrokerMetadataPublisher:
@@ -137,7 +126,7 @@ class BrokerMetadataPublisher:
             subscribers.quotas,
             subscribers.connection_limits,
             subscribers.authorizer,
-            subscribers.encryption,
+            subscribers.key_stores,
         )
 
     def start(self) -> None:

@@ -30,6 +30,7 @@ from broker.housekeeping import Housekeeping
 from broker.metadata_publisher import BrokerMetadataPublisher, MetadataSubscribers
 from broker.network.dispatch import Dispatcher
 from broker.network.endpoints import HostNames
+from broker.network.key_stores import NO_KEY_STORES, KeyStores
 from broker.network.listener import Admission, Listener
 from broker.network.listener_security import ListenerSecurity
 from broker.network.memory import Memory
@@ -94,6 +95,7 @@ class Opened(NamedTuple):
     """That at which the node is watched over HTTP, if there is one."""
     encryption: Mapping[str, Encryption] = {}
     """By the names of its listeners that are encrypted."""
+    key_stores: KeyStores = NO_KEY_STORES
     to_brokers: Entrance = OPEN
     """How it comes in at other brokers."""
     tokens: Mapping[str, TokenSource] = {}
@@ -130,7 +132,7 @@ class Server:
         self.watchdog = Watchdog(self.clock.monotonic_s)
         self.timers = LoopTimers(self.clock, self.scheduler, self.stop_on_failure, self.watchdog)
         self.authorizer: Authorizer = authorizer_of(config.authorizer, config.closed_to_brokers)
-        self.encryption = opened.encryption
+        self.key_stores = opened.key_stores
         self.host_names = HostNames(environment.names, environment.computing)
         self.quotas = ClientQuotas(config, self.host_names)
         self.replication_quotas = ReplicationQuotas(self.node_id, config, self.clock)
@@ -290,8 +292,8 @@ class Server:
                 self.cleaner,
                 self.replication_quotas,
                 self.coordinators.follow_share_version,
+                self.key_stores,
                 self.cluster.following(self.partitions, self.replication_quotas.follower),
-                encryption=self.encryption,
             ),
         )
         self._make_listeners(opened)

@@ -36,6 +36,7 @@ from broker.disks.opening import find_folders, open_log_dirs, say_missing, settl
 from broker.fault_handler import FaultHandler
 from broker.network.connection_limits import ConnectionLimits
 from broker.network.endpoints import HostNames, bind_all
+from broker.network.key_stores import KeyStores
 from broker.peers.lifecycle import registration_request
 from broker.peers.opening import OPEN, Entrance
 from broker.replicas.partitions import FAULTS as LOG_FAULTS
@@ -57,7 +58,8 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.environment.environment import Environment
     from broker.network.endpoints import Endpoints
-    from broker.network.tls_gate import Encryption
+    from broker.network.key_stores import Renewable
+    from broker.network.tls import OutgoingTls, Tls
     from broker.peers.joined_cluster import JoinedCluster
     from broker.quorum.controller_server import ControllerNode
     from broker.security.token_source import TokenSource
@@ -360,6 +362,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
                 incarnation=found.incarnation,
                 folders=found.folders,
                 encryption=encryption,
+                key_stores=entrances.key_stores,
                 to_brokers=entrances.brokers,
                 tokens=tokens,
                 joined=found.joined,
@@ -378,7 +381,7 @@ async def start(config: BrokerConfig, environment: Environment) -> Server:
     return server
 
 
-def _encryption(config: BrokerConfig) -> Mapping[str, Encryption]:
+def _encryption(config: BrokerConfig) -> Mapping[str, Tls]:
     """By listener's name, of those that are encrypted. Raises StartError for a key or a certificate that can't be."""
     listeners = (*config.listeners, *config.controller_listeners)
     encrypted = [each for each in listeners if each.security_protocol in ENCRYPTED]
@@ -401,46 +404,49 @@ def _encryption(config: BrokerConfig) -> Mapping[str, Encryption]:
 
 
 class _Entrances(NamedTuple):
-    """How this node comes in at others."""
+    """How this node comes in at others. `key_stores`: all of the node."""
 
     brokers: Entrance
     controllers: Entrance
+    key_stores: KeyStores
 
 
-def _entrances(
-    config: BrokerConfig, environment: Environment, encryption: Mapping[str, Encryption]
-) -> _Entrances:
+def _entrances(config: BrokerConfig, environment: Environment, encryption: Mapping[str, Tls]) -> _Entrances:
     """`encryption`: of the own listeners. Raises StartError for a key or a certificate that can't be."""
+    followed: dict[str, Renewable] = {f"listener {name}": tls for name, tls in encryption.items()}
     try:
-        return _Entrances(
-            _entrance(config, config.to_brokers, environment, encryption),
-            _entrance(config, config.to_controllers, environment, {}),
-        )
+        to_brokers = _outgoing_tls(config, config.to_brokers)
+        to_controllers = _outgoing_tls(config, config.to_controllers)
+        if config.to_brokers is not None and to_brokers is not None:
+            encryption[config.to_brokers.listener_name].meet(to_brokers)
+        if to_controllers is not None:
+            followed["connections to controllers"] = to_controllers
     except ConfigError as error:
         raise StartError(str(usage_error(error, config.static)), exit_status=2) from None
+    return _Entrances(
+        _entrance(config.to_brokers, to_brokers, environment),
+        _entrance(config.to_controllers, to_controllers, environment),
+        KeyStores(followed),
+    )
 
 
-def _entrance(
-    config: BrokerConfig,
-    to: Outgoing | None,
-    environment: Environment,
-    encryption: Mapping[str, Encryption],
-) -> Entrance:
+def _outgoing_tls(config: BrokerConfig, to: Outgoing | None) -> OutgoingTls | None:
+    """None where nothing is encrypted. Raises ConfigError."""
+    if to is None or to.security_protocol not in ENCRYPTED:
+        return None
+    # Here, so that no start without encryption waits for it.
+    from broker.config.tls_config import TlsConfig
+    from broker.network.tls import OutgoingTls
+
+    is_sasl = to.security_protocol in SASL
+    return OutgoingTls(TlsConfig(config, to.listener_name, is_sasl=is_sasl, is_outgoing=True))
+
+
+def _entrance(to: Outgoing | None, tls: OutgoingTls | None, environment: Environment) -> Entrance:
     if to is None or to.security_protocol == PLAINTEXT:
         return OPEN
-    name = to.listener_name
-    encrypt = None
-    if to.security_protocol in ENCRYPTED:
-        # Here, so that no start without encryption waits for it.
-        from broker.config.tls_config import TlsConfig
-        from broker.network.tls import OutgoingTls, check_against_itself
-
-        is_sasl = to.security_protocol in SASL
-        outgoing = OutgoingTls(TlsConfig(config, name, is_sasl=is_sasl, is_outgoing=True))
-        if name in encryption:
-            check_against_itself(encryption[name].context, outgoing.context, name)
-        encrypt = outgoing.begin
-    return Entrance(name, to.credentials, encrypt, environment.chance)
+    encrypt = None if tls is None else tls.begin
+    return Entrance(to.listener_name, to.credentials, encrypt, environment.chance)
 
 
 async def _tokens(config: BrokerConfig, environment: Environment) -> Mapping[str, TokenSource]:
@@ -664,6 +670,7 @@ async def start_controller(config: BrokerConfig, environment: Environment) -> Co
                 log_dirs,
                 metadata,
                 encryption,
+                KeyStores({f"listener {name}": tls for name, tls in encryption.items()}),
                 tokens,
             )
         )

@@ -65,6 +65,8 @@ class TlsConfig:
         "checks_host",
         "ciphers",
         "client_auth",
+        "is_outgoing",
+        "is_sasl",
         "keys",
         "listener",
         "names",
@@ -82,6 +84,7 @@ class TlsConfig:
         self.names = given.names
         self.values = given.values
         self.listener = listener_name
+        self.is_sasl, self.is_outgoing = is_sasl, is_outgoing
         self.client_auth = str(given.get(CLIENT_AUTH))
         if is_sasl and not given.is_own(CLIENT_AUTH):
             self.client_auth = (
@@ -99,6 +102,10 @@ class TlsConfig:
             self.rules = parse_rules(_text(given.get(MAPPING_RULES)))
         except RuleError as error:
             raise ConfigError(f"{given.name(MAPPING_RULES)}: {error}", given.name(MAPPING_RULES)) from None
+
+    def anew(self, config: BrokerConfig) -> TlsConfig:
+        """Of the same listener, by other settings. Raises ConfigError."""
+        return TlsConfig(config, self.listener, is_sasl=self.is_sasl, is_outgoing=self.is_outgoing)
 
 
 class _Given:

@@ -41,7 +41,7 @@ async def handle(
             wanted = _wanted(resource)
             replace_broker(node.config, stored, wanted, per_broker=bool(name), elr_enabled=False)
             if name:
-                check_files(node.encryption, node.config, wanted)
+                check_files(node.key_stores, node.config, wanted)
         return True
 
     asked = ConfigRequest(request.resources)

@@ -14,24 +14,21 @@ if TYPE_CHECKING:
     from broker.controller.config_decisions import ConfigRequest, R
     from broker.controller.image import ClusterImage
     from broker.handlers.node_ports import ControllerPorts
-    from broker.network.tls_gate import Encryption
+    from broker.network.key_stores import KeyStores
     from broker.security.authorizer import ConfigRights
     from protocol.wire.schema import Message
 
 
-def check_files(
-    encryption: Mapping[str, Encryption], config: BrokerConfig, wanted: Mapping[str, str | None]
-) -> None:
-    """Of this broker's listeners that have `encryption`: whether the keys and certificates that its settings would
-    name can take the place of those that it has. Raises KafkaError(INVALID_REQUEST)."""
-    if not encryption:
+def check_files(key_stores: KeyStores, config: BrokerConfig, wanted: Mapping[str, str | None]) -> None:
+    """Of this broker: whether the keys and certificates that its settings would name can take the place of those that
+    it has. Raises KafkaError(INVALID_REQUEST)."""
+    if not key_stores:
         return
     after = config.altered(broker={name: text for name, text in wanted.items() if text is not None})
-    for each in encryption.values():
-        try:
-            each.check(after)
-        except ConfigError as error:
-            raise KafkaError(Error.INVALID_REQUEST, str(error)) from None
+    try:
+        key_stores.check(after)
+    except ConfigError as error:
+        raise KafkaError(Error.INVALID_REQUEST, str(error)) from None
 
 
 async def alter_remaining(

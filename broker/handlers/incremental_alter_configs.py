@@ -56,7 +56,7 @@ async def handle(
             stored = node.metadata.image.configs.get((kind, name), {})
             changes = alter_broker(node.config, stored, alterations, per_broker=bool(name), elr_enabled=False)
             if name:
-                check_files(node.encryption, node.config, {**stored, **changes})
+                check_files(node.key_stores, node.config, {**stored, **changes})
         return True
 
     asked = ConfigRequest(request.resources)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from broker.network.connection import Connection
     from broker.network.context import RequestContext
     from broker.network.endpoints import Endpoints, HostNames
-    from broker.network.tls_gate import Encryption
+    from broker.network.key_stores import KeyStores
     from broker.network.turns import Turns
     from broker.peers.controller_channel import Forwarding, Sender
     from broker.peers.own_cluster import Cluster
@@ -122,7 +122,7 @@ class ControllerPorts(NodePorts, Protocol):
     def topics(self) -> TopicRequests: ...
 
     @property
-    def encryption(self) -> Mapping[str, Encryption]: ...
+    def key_stores(self) -> KeyStores: ...
 
     @property
     def cluster_control(self) -> ClusterControl: ...

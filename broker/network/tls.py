@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from broker.config.definitions import ConfigError
@@ -30,6 +31,7 @@ from broker.security.principal_mapping import RuleError, mapped_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
 
     from broker.config.broker_config import BrokerConfig
     from broker.config.tls_config import Store
@@ -290,10 +292,82 @@ class ListenerContext(ssl.SSLContext):
         return made
 
 
-class Tls:
+class _Stores:
+    """Keys and certificates in use, which others may take the place of while the node runs (Kafka: `SslFactory`).
+
+    `context` is made of them, and so is each later one: a connection keeps the one that it began with."""
+
+    __slots__ = ("_certificate", "_config", "_modified", "context")
+
+    def __init__(self, config: TlsConfig) -> None:
+        """Raises ConfigError for files that aren't what they should be."""
+        self._config = config
+        self._modified = _modified(config)
+        self.context, self._certificate = self._made(config)
+
+    def _made(self, config: TlsConfig) -> tuple[ssl.SSLContext, bytes]:
+        """A context, and the certificate that it shows (DER)."""
+        raise NotImplementedError
+
+    def check(self, after: BrokerConfig) -> None:
+        """Raises ConfigError where these can't be followed: other settings, or files that are there now."""
+        self._followed(after)
+
+    def follow(self, config: BrokerConfig) -> bool:
+        """Go over to the settings and files that are there now, where they are others. Returns whether they were.
+        Raises ConfigError, and nothing has changed then."""
+        followed = self._followed(config)
+        if followed is None:
+            return False
+        self._become(followed)
+        return True
+
+    def _become(self, other: Self) -> None:
+        self._config, self._modified = other._config, other._modified
+        self.context, self._certificate = other.context, other._certificate
+
+    def _followed(self, config: BrokerConfig) -> Self | None:
+        """What this would be; None where it is that already (SslFactory.createNewSslEngineFactory)."""
+        now = self._config
+        after = now.anew(config)
+        if after.values == now.values and _modified(after) == self._modified:
+            return None
+        for store in filter(None, (after.keys, after.trusted)):
+            if store.location is not None and not is_file(store.location):
+                raise _refused(store, "it is no file")
+        if now.trusted is None and after.trusted is not None:
+            raise _refused(after.trusted, "a listener that had no trust store gets one at a start alone")
+        if (now.keys is None) != (after.keys is None):
+            raise ConfigError(f"listener {now.listener}: it gets or loses a key store at a start alone", None)
+        followed = copy(self)
+        _Stores.__init__(followed, after)
+        if after.keys is not None:
+            _check_takes_place(after, self._certificate, followed._certificate)
+        return followed
+
+
+class OutgoingTls(_Stores):
+    """How this node encrypts its connections to one listener of others."""
+
+    __slots__ = ()
+
+    def _made(self, config: TlsConfig) -> tuple[ssl.SSLContext, bytes]:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        certificate = _choose(context, config)
+        context.check_hostname = config.checks_host
+        trusted = None if config.trusted is None else _trusted_of(config.trusted)
+        _trust(context, config, trusted, ssl.Purpose.SERVER_AUTH)
+        return context, certificate
+
+    def begin(self, host: str) -> TlsChannel:
+        """Of a connection to the host. Raises ValueError for one that can't be."""
+        return TlsChannel(self.context, host)
+
+
+class Tls(_Stores):
     """How one listener is encrypted, and who its clients are by their certificates."""
 
-    __slots__ = ("_certificate", "_config", "_modified", "context", "is_for_principals")
+    __slots__ = ("_outgoing", "is_for_principals")
 
     no_name: tuple[type[Exception], ...] = (RuleError, DerError)
     """What `principal` raises."""
@@ -302,38 +376,36 @@ class Tls:
         """Raises ConfigError for files that aren't what they should be. `is_for_principals`: nobody signs in there
         otherwise."""
         self.is_for_principals = is_for_principals
-        self._config = config
-        self._modified = _modified(config)
-        self.context, self._certificate = _context(config)
+        self._outgoing: OutgoingTls | None = None
+        super().__init__(config)
 
-    def check(self, after: BrokerConfig) -> None:
-        """Raises ConfigError where the listener couldn't go over to other settings, or to files that are there now."""
-        self._followed(after)
+    def _made(self, config: TlsConfig) -> tuple[ssl.SSLContext, bytes]:
+        return _listener_context(config)
 
-    def follow(self, config: BrokerConfig) -> bool:
-        """Go over to the settings and files that are there now, where they are others: who connects from now on sees
-        them, and connections stay. Returns whether they were. Raises ConfigError, and nothing has changed then."""
-        followed = self._followed(config)
-        if followed is None:
-            return False
-        self._config, self._modified = followed._config, followed._modified
-        self.context, self._certificate = followed.context, followed._certificate
-        return True
+    def meet(self, outgoing: OutgoingTls) -> None:
+        """It is by these that brokers, this one among them, connect to the listener: from now on the two go over to
+        others together, and only to such by which those that were restarted understand those that weren't. Raises
+        ConfigError where they don't understand each other as they are."""
+        self._outgoing = outgoing
+        check_against_each_other(self.context, outgoing.context, self._config.listener)
 
-    def _followed(self, config: BrokerConfig) -> Tls | None:
-        """What this would be; None where it is that already (SslFactory.createNewSslEngineFactory)."""
-        now = self._config
-        after = TlsConfig(config, now.listener, is_sasl=not self.is_for_principals)
-        if after.values == now.values and _modified(after) == self._modified:
+    def _followed(self, config: BrokerConfig) -> Self | None:
+        followed, before = super()._followed(config), self._outgoing
+        if before is None:
+            return followed
+        outgoing = before._followed(config)
+        if followed is None and outgoing is None:
             return None
-        for store in filter(None, (after.keys, after.trusted)):
-            if store.location is not None and not is_file(store.location):
-                raise _refused(store, "it is no file")
-        if now.trusted is None and after.trusted is not None:
-            raise _refused(after.trusted, "a listener that had no trust store gets one at a start alone")
-        followed = Tls(after, is_for_principals=self.is_for_principals)
-        _check_takes_place(after, self._certificate, followed._certificate)
+        followed = followed or copy(self)
+        followed._outgoing = outgoing or before
+        check_against_each_other(self.context, followed._outgoing.context, self._config.listener)
+        check_against_each_other(followed.context, before.context, self._config.listener)
         return followed
+
+    def _become(self, other: Self) -> None:
+        super()._become(other)
+        if self._outgoing is not None and other._outgoing is not None:
+            self._outgoing._become(other._outgoing)
 
     def principal(self, transport: Any) -> Principal:
         """Whose connection it is. Raises RuleError or DerError where its certificate's owner is nobody."""
@@ -343,21 +415,7 @@ class Tls:
         return Principal(USER_TYPE, mapped_name(self._config.rules, subject_name(certificate)))
 
 
-class OutgoingTls:
-    """How this node encrypts its connections to one listener of others."""
-
-    __slots__ = ("context",)
-
-    def __init__(self, config: TlsConfig) -> None:
-        """Raises ConfigError for files that aren't what they should be."""
-        self.context = _outgoing_context(config)
-
-    def begin(self, host: str) -> TlsChannel:
-        """Of a connection to the host. Raises ValueError for one that can't be."""
-        return TlsChannel(self.context, host)
-
-
-def check_against_itself(listener: ssl.SSLContext, outgoing: ssl.SSLContext, listener_name: str) -> None:
+def check_against_each_other(listener: ssl.SSLContext, outgoing: ssl.SSLContext, listener_name: str) -> None:
     """Raises ConfigError where brokers with these settings couldn't speak to each other, whatever their hosts (Kafka:
     `SslFactory`, `keystoreVerifiableUsingTruststore`)."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -421,8 +479,7 @@ def _shown(value: bytes) -> str:
     return value.decode("ascii") if value.isascii() and value.decode("ascii").isprintable() else value.hex()
 
 
-def _context(config: TlsConfig) -> tuple[ListenerContext, bytes]:
-    """With the certificate that the listener shows (DER)."""
+def _listener_context(config: TlsConfig) -> tuple[ListenerContext, bytes]:
     context = ListenerContext(ssl.PROTOCOL_TLS_SERVER)
     certificate = _choose(context, config)
     trusted = None if config.trusted is None else _trusted_of(config.trusted)
@@ -431,15 +488,6 @@ def _context(config: TlsConfig) -> tuple[ListenerContext, bytes]:
     context.verify_mode = ssl.CERT_REQUIRED if config.client_auth == REQUIRED else ssl.CERT_OPTIONAL
     _trust(context, config, trusted, ssl.Purpose.CLIENT_AUTH)
     return context, certificate
-
-
-def _outgoing_context(config: TlsConfig) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    _choose(context, config)
-    context.check_hostname = config.checks_host
-    trusted = None if config.trusted is None else _trusted_of(config.trusted)
-    _trust(context, config, trusted, ssl.Purpose.SERVER_AUTH)
-    return context
 
 
 def _choose(context: ssl.SSLContext, config: TlsConfig) -> bytes:

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.config.definitions import ConfigError
 from broker.controller.image import NO_LEADER
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
@@ -32,7 +31,6 @@ from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
     from broker.environment.cut_network import CuttableNetwork
-    from broker.network.tls_gate import Encryption
     from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
 
@@ -296,18 +294,10 @@ def _add_users(node: AnyNode, question: Question, reply: TellAnswer) -> None:
 
 
 def _renew_certificates(node: AnyNode, question: Question, reply: TellAnswer) -> None:
-    """Files with keys and certificates are others → names of the listeners that show them from now on."""
-    renewed: list[str] = []
-    encrypted: Mapping[str, Encryption] = getattr(
-        node, "encryption", {}
-    )  # a controller's own are as it started
-    for name, encryption in encrypted.items():
-        try:
-            if encryption.follow(node.config):
-                renewed.append(name)
-        except ConfigError as error:
-            raise QuestionError(str(error)) from error
-    reply(renewed)
+    """Files with keys and certificates are others → null, once they are in use."""
+    for failure in node.key_stores.follow(node.config):
+        raise QuestionError(str(failure)) from failure
+    reply(None)
 
 
 def _users_known(node: AnyNode, question: Question, reply: TellAnswer) -> None:

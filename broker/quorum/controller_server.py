@@ -33,6 +33,7 @@ from broker.housekeeping import DELETED_CHECK_MS, MAKE_UP_MS, METADATA_CLEANING_
 from broker.metadata_publisher import ControllerMetadataPublisher, SettingsPublisher
 from broker.network.dispatch import Dispatcher
 from broker.network.endpoints import HostNames
+from broker.network.key_stores import NO_KEY_STORES, KeyStores
 from broker.network.listener import Admission, Listener
 from broker.network.listener_security import ListenerSecurity
 from broker.network.memory import Memory
@@ -228,6 +229,7 @@ class OpenedController(NamedTuple):
     metadata: MetadataLog
     encryption: Mapping[str, Encryption] = {}
     """By the names of its listeners that are encrypted."""
+    key_stores: KeyStores = NO_KEY_STORES
     tokens: Mapping[str, TokenSource] = {}
     """By the names of its listeners with OAUTHBEARER."""
 
@@ -246,6 +248,7 @@ class ControllerNode:
         self.node_id = config.node_id
         self.cluster_id = opened.log_dirs.cluster_id
         self.own_settings = OwnSettings.of(config)
+        self.key_stores = opened.key_stores
         self.log_dirs = opened.log_dirs
         self.endpoints = opened.endpoints
         self.watchdog = Watchdog(self.clock.monotonic_s)
@@ -276,10 +279,11 @@ class ControllerNode:
             self.controller, config, StripedReplicaPlacer(self.chance.randrange), self.chance.uuid
         )
         self.controller_server = ControllerServer(self, self.endpoints, None)
-        self.publisher = ControllerMetadataPublisher(
-            self.metadata,
-            SettingsPublisher(self.node_id, config, self.quotas, opened.connection_limits, self.authorizer),
+        limits = opened.connection_limits
+        settings = SettingsPublisher(
+            self.node_id, config, self.quotas, limits, self.authorizer, self.key_stores
         )
+        self.publisher = ControllerMetadataPublisher(self.metadata, settings)
         self.upkeep = ControllerUpkeep(
             config,
             self.clock,

@@ -146,9 +146,18 @@ class SecuredNodes:
             of_broker["controller.quorum.bootstrap.servers"] = self.address_of_controller
         config = self._config(str(node_id), of_broker, node_id)
         node = await start(config, Environment.of_this_machine(files=files))
+        if node_id not in self.brokers:
+            self._stack.push_async_callback(self._stop_broker, node_id)
         self.brokers[node_id] = node
-        self._stack.push_async_callback(node.stop, leave=False)
         return node
+
+    async def _stop_broker(self, node_id: int) -> None:
+        await self.brokers[node_id].stop(leave=False)
+
+    async def restart_broker(self, node_id: int) -> None:
+        """It has left the cluster in between."""
+        await self.brokers[node_id].stop()
+        await self.start_broker(node_id)
 
     def _format(self, credential: str) -> None:
         file = self._folder / "controller.properties"

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import ssl
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from broker.server import Server
 from protocol.errors import Error
 from tests.node.test_altered_settings import BROKER, DELETE, SET, alter, described
 from tests.node.test_tls_listeners import GOOD, VERSIONS, asked, client_context, node_of, refused
-from tests.support.certificates import KEPT, Certificates
+from tests.support.certificates import KEPT, Certificates, renew
 from tests.support.whole_server import started
 
 OURS, STRANGER = Certificates(KEPT), Certificates(KEPT / "stranger")
@@ -31,13 +30,6 @@ def keys(tmp_path: Path) -> Path:
     file = tmp_path / "keys.pem"
     renew(file, OURS.folder / "server.pem")
     return file
-
-
-def renew(file: Path, by: Path) -> None:
-    """A later time than it had, whatever the clock of the disk makes of it."""
-    before_ns = file.stat().st_mtime_ns if file.exists() else 0
-    shutil.copy(by, file)
-    os.utime(file, ns=(before_ns + 10**9, before_ns + 10**9))
 
 
 async def node_with(tmp_path: Path, keys: Path, **given: str) -> Server:
@@ -197,7 +189,7 @@ async def test_a_file_that_is_broken_meanwhile_leaves_the_listener_as_it_is(
     with caplog.at_level(logging.WARNING, "barnabas.server"):
         assert alter(node, BROKER, "", ("log.retention.ms", SET, "77")) is Error.NONE
 
-    assert "listener A keeps the keys and certificates that it has" in caplog.text
+    assert "listener A: the keys and certificates stay as they are" in caplog.text
     assert await is_shown(node, OURS)
 
 

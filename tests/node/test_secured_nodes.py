@@ -14,6 +14,11 @@ from broker.replicas.leader import Leader
 from broker.security.authorizer import Principal
 from protocol.errors import Error
 from protocol.messages.cluster_admin import DescribeQuorumRequest, DescribeQuorumTopic
+from protocol.messages.configs import (
+    IncrementalAlterableConfig,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResource,
+)
 from protocol.messages.metadata import FindCoordinatorRequest
 from protocol.messages.metadata_records import AccessControlEntryRecord
 from protocol.messages.security import SaslAuthenticateRequest, SaslHandshakeRequest
@@ -29,7 +34,7 @@ from tests.node.secured_nodes import (
     secured,
     until,
 )
-from tests.support.certificates import KEPT, Certificates
+from tests.support.certificates import KEPT, Certificates, renew
 from tests.support.transactional_client import Broker, Producer, eventually, worst
 from tests.support.wire import Client
 
@@ -104,6 +109,42 @@ async def test_nodes_are_known_by_their_certificates(tmp_path: Path) -> None:
         await until(
             lambda: principals(nodes) == {Principal("User", "CN=localhost")}
         )  # who signs in yet is nobody
+
+
+async def test_certificates_of_all_nodes_give_way_to_another_authoritys(tmp_path: Path) -> None:
+    """In three steps, each at all nodes, which stay: both authorities are trusted, the keys are the new one's, the new
+    one alone is trusted. What connects from then on, in any direction, shows and trusts the new ones."""
+    keys, trusted = tmp_path / "keys.pem", tmp_path / "trusted.pem"
+    both = tmp_path / "both.pem"
+    both.write_text(KEYS.certificate.read_text() + STRANGER.certificate.read_text())
+    renew(keys, KEYS.folder / "server.pem")
+    renew(trusted, KEYS.certificate)
+    settings = {
+        **KEYS.settings(),
+        "ssl.keystore.location": str(keys),
+        "ssl.truststore.location": str(trusted),
+        "ssl.client.auth": "required",
+        "broker.session.timeout.ms": "1000",  # so that a broker that left may come back soon
+        "super.users": "User:CN=localhost;User:ANONYMOUS",
+    }
+    async with secured(tmp_path, protocols("SSL"), {**AUTHORIZED, **settings}) as nodes:
+        for number, (file, by) in enumerate(
+            ((trusted, both), (keys, STRANGER.folder / "server.pem"), (trusted, STRANGER.certificate)), 1
+        ):
+            renew(file, by)
+            await alter_all(nodes, "log.retention.ms", str(number))
+        await nodes.restart_broker(BROKER_IDS[-1])
+        await play(nodes)
+
+
+async def alter_all(nodes: SecuredNodes, name: str, value: str) -> None:
+    """A setting of all brokers, in force at each node when this returns."""
+    change = IncrementalAlterableConfig(name=name, config_operation=0, value=value)
+    of_all = IncrementalAlterConfigsResource(resource_type=4, resource_name="", configs=[change])
+    answer = await nodes.ask(BROKER_IDS[0], IncrementalAlterConfigsRequest(resources=[of_all]), 1)
+    assert [each.error_code for each in answer.responses] == [Error.NONE], answer
+    everyone = [nodes.controller, *nodes.brokers.values()]
+    await until(lambda: all(node.config.text_given(name) == value for node in everyone))
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])

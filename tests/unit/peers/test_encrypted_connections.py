@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.config.assembly import assemble, settings_of
+from broker.config.broker_config import BrokerConfig
 from broker.config.definitions import ConfigError
 from broker.config.tls_config import TlsConfig
-from broker.network.tls import OutgoingTls, Tls, check_against_itself
+from broker.network.tls import OutgoingTls, Tls, check_against_each_other
 from broker.peers.peer import PeerConnection
-from tests.support.certificates import KEPT, Certificates
+from tests.support.certificates import KEPT, Certificates, renew
 
 KEYS = Certificates(KEPT)
 STRANGER = Certificates(KEPT / "stranger")
@@ -21,9 +23,12 @@ FRAME = b"\0\0\0\x08\0\0\0\x01abcd"
 
 
 def tls_config(*, is_outgoing: bool = False, **settings: str) -> TlsConfig:
+    return TlsConfig(config_of(**settings), "SSL", is_sasl=False, is_outgoing=is_outgoing)
+
+
+def config_of(**settings: str) -> BrokerConfig:
     given = {**KEYS.settings(), **{name.replace("_", "."): value for name, value in settings.items()}}
-    config = assemble([settings_of({"listeners": "SSL://127.0.0.1:1", **given})])
-    return TlsConfig(config, "SSL", is_sasl=False, is_outgoing=is_outgoing)
+    return assemble([settings_of({"listeners": "SSL://127.0.0.1:1", **given})])
 
 
 def outgoing(**settings: str) -> OutgoingTls:
@@ -231,8 +236,8 @@ def test_a_name_that_no_certificate_has_is_no_host(host: str) -> None:
 
 
 def test_brokers_have_to_understand_each_other_by_the_settings() -> None:
-    check_against_itself(server_context(), outgoing().context, "SSL")
-    check_against_itself(server_context(ssl_client_auth="required"), outgoing().context, "SSL")
+    check_against_each_other(server_context(), outgoing().context, "SSL")
+    check_against_each_other(server_context(ssl_client_auth="required"), outgoing().context, "SSL")
     context = outgoing().context
     assert context.check_hostname
     for server, client in (
@@ -243,7 +248,40 @@ def test_brokers_have_to_understand_each_other_by_the_settings() -> None:
         ),
     ):
         with pytest.raises(ConfigError, match="a client with its settings can't connect to a server"):
-            check_against_itself(server, client.context, "SSL")
+            check_against_each_other(server, client.context, "SSL")
+
+
+def test_a_listener_between_brokers_goes_over_only_to_what_those_before_understand(tmp_path: Path) -> None:
+    """Brokers read their files anew one by one. Another authority takes over in three steps."""
+    keys, trusted, both = (tmp_path / name for name in ("keys.pem", "trusted.pem", "both.pem"))
+    both.write_text(KEYS.certificate.read_text() + STRANGER.certificate.read_text())
+    renew(keys, KEYS.folder / "server.pem")
+    renew(trusted, KEYS.certificate)
+    config = config_of(ssl_keystore_location=str(keys), ssl_truststore_location=str(trusted))
+    listener = Tls(TlsConfig(config, "SSL", is_sasl=False), is_for_principals=True)
+    own = OutgoingTls(TlsConfig(config, "SSL", is_sasl=False, is_outgoing=True))
+    listener.meet(own)
+
+    for file, by in ((keys, STRANGER.folder / "server.pem"), (trusted, STRANGER.certificate)):
+        before = tmp_path / "before.pem"
+        renew(before, file)
+        renew(file, by)
+        with pytest.raises(ConfigError, match="a client with its settings can't connect to a server"):
+            listener.follow(config)
+        renew(file, before)
+
+    for file, by in (
+        (trusted, both),
+        (keys, STRANGER.folder / "server.pem"),
+        (trusted, STRANGER.certificate),
+    ):
+        contexts = listener.context, own.context
+        renew(file, by)
+        listener.check(config)
+        assert (listener.context, own.context) == contexts
+        assert listener.follow(config)
+        assert not {*contexts} & {listener.context, own.context}
+    assert not listener.follow(config)
 
 
 @pytest.mark.parametrize(
