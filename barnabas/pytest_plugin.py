@@ -103,6 +103,14 @@ def _marked(mark: pytest.Mark, known: frozenset[str]) -> Mapping[str, Any]:
         raise pytest.UsageError(
             f"barnabas: the mark kafka takes {', '.join(sorted(known))}, each by its name, and not {what}"
         )
+    security = mark.kwargs.get("security")
+    if security is not None:
+        from barnabas.security import protocol_of
+
+        try:
+            protocol_of(security)
+        except ValueError as error:
+            raise pytest.UsageError(f"barnabas: the mark kafka: {error}") from None
     return mark.kwargs
 
 

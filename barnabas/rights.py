@@ -277,7 +277,8 @@ class Denial(NamedTuple):
             if self.acl is None
             else f"a rule denies it, which goes before all that allow: {rule_text(self.acl)}"
         )
-        ways = [f"  broker.{self.line}"] if self.line else []
+        whose = "cluster" if self.node else "broker"
+        ways = [f"  {whose}.{self.line}"] if self.line else []
         return "\n".join(
             (
                 f"{self.request} of {self.principal} from {self.host} was denied{at}: it needs "

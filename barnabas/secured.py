@@ -140,7 +140,8 @@ class Secured(abc.ABC):
         prefix: the names are beginnings of names.
         host: an address, or a range of them ("10.0.0.0/8").
 
-        Raises ValueError for a word that there isn't, naming those that there are.
+        Raises ValueError for a word or a user that there isn't, naming those that there are. `User:...` is a principal
+        as ACLs have it, and not looked up.
         """
         from barnabas.rights import ALLOW
 
@@ -205,6 +206,8 @@ class Secured(abc.ABC):
     ) -> None:
         from barnabas.rights import acls
 
+        if self._security is not None:
+            self._security.check_user(user)
         made: list[Acl] = acls(user, operation, permission, given, prefix=prefix, host=host)
         self._rights().allow(made)
 

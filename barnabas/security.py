@@ -128,6 +128,18 @@ class Security:
                 raise ValueError(f"the password of {user} has to be a text without control characters")
         return given
 
+    def check_user(self, user: str) -> None:
+        """Raises ValueError for one that can't come in: a rule for it would have no effect. By a token anybody can."""
+        known = [*self.users, "ANONYMOUS", "*"]
+        if isinstance(user, str) and user and user not in known and not user.startswith("User:"):
+            if self._takes_tokens:
+                return
+            among = ", ".join(self.users) or "none"
+            raise ValueError(
+                f"{user!r} is no user of this broker, whose users={{...}} are {among}; one that was made otherwise is "
+                f"meant by {'User:' + user!r}"
+            )
+
     @property
     def certificates(self) -> Certificates:
         """Those of its brokers and users."""

@@ -254,6 +254,35 @@ def other_controllers(config: BrokerConfig) -> Iterator[str]:
             )
 
 
+# --- Classes, which would decide who is let in, and as whom ---------------------------------------------------
+
+_SECURITY = "org.apache.kafka.common.security."
+_HANDLER = "sasl.server.callback.handler.class"
+
+_CLASSES_AT_THE_DOOR: dict[str, tuple[str, ...]] = {
+    "principal.builder.class": (_SECURITY + "authenticator.DefaultKafkaPrincipalBuilder",),
+    "ssl.engine.factory.class": (_SECURITY + "ssl.DefaultSslEngineFactory",),
+    "plain." + _HANDLER: (_SECURITY + "plain.internals.PlainServerCallbackHandler",),
+    "scram-sha-256." + _HANDLER: (),
+    "scram-sha-512." + _HANDLER: (),
+}
+"""Those that are built in, by the setting, without the listener that it may be for."""
+
+
+def check_classes(config: BrokerConfig) -> None:
+    """Raises ConfigError for a class of a user's own. Passed over, it would let in whom it refuses."""
+    for name in config.static:
+        own = name.removeprefix("listener.name.")
+        setting = name if own == name else own.partition(".")[2]
+        built_in = _CLASSES_AT_THE_DOOR.get(setting)
+        given = trimmed(config.text_given(name) or "")
+        if built_in is not None and given and given not in built_in:
+            known = f"{built_in[0]} is" if built_in else "none is, and none is needed"
+            raise ConfigError(
+                f"{name}={given} is refused: no Java class can be loaded; {known} built in", name
+            )
+
+
 # --- Which checks are asked on which occasion, and in which order -------------------------------------------
 
 
@@ -337,6 +366,10 @@ def _have_each_tag_once(proposal: Proposal) -> None:
         raise ConfigError(f"{_TAGS} must not contain duplicate tag keys.", _TAGS)
 
 
+def _let_nobody_in_by_others(proposal: Proposal) -> None:
+    check_classes(proposal.config)
+
+
 def _find_their_controllers(proposal: Proposal) -> None:
     check_quorum(proposal.config)
 
@@ -387,7 +420,7 @@ def _suit_a_subscription(proposal: Proposal) -> None:
 
 
 CHECKS: dict[Occasion, tuple[Callable[[Proposal], None], ...]] = {
-    Occasion.START: (_agree, _have_each_tag_once, _find_their_controllers),
+    Occasion.START: (_agree, _have_each_tag_once, _let_nobody_in_by_others, _find_their_controllers),
     Occasion.REPLAY: (_can_be_altered, _are_hosts, _are_legal_by_now),
     Occasion.ALTER_BROKER: (
         _can_be_altered,

@@ -30,8 +30,16 @@ def token_config(config: BrokerConfig, listener_name: str) -> TokenConfig:
     """Raises ConfigError."""
     prefix = f"{listener_prefix(listener_name)}oauthbearer."
     options = _options(config, f"{prefix}{JAAS}")
+    settings = _Settings(config, listener_name)
     name = f"{prefix}{HANDLER}"
-    handler = trimmed(config.text_given(name) or UNSECURED_HANDLER)
+    given = trimmed(config.text_given(name) or "")
+    if not given and settings.text(_URL):
+        raise ConfigError(
+            f"{settings.name(_URL)} has no effect at listener {listener_name}, where unsigned tokens would be let in: "
+            f"{name}={SIGNED_HANDLERS[0]} has them verified by its keys, {UNSECURED_HANDLER} lets them in",
+            name,
+        )
+    handler = given or UNSECURED_HANDLER
     if handler == UNSECURED_HANDLER:
         try:
             UnsecuredTokens(options)
@@ -43,7 +51,7 @@ def token_config(config: BrokerConfig, listener_name: str) -> TokenConfig:
             f"{name}: no Java class can be loaded; {SIGNED_HANDLERS[0]} and {UNSECURED_HANDLER} are built in",
             name,
         )
-    return _signed(_Settings(config, listener_name), options)
+    return _signed(settings, options)
 
 
 def _options(config: BrokerConfig, name: str) -> dict[str, str]:

@@ -107,6 +107,7 @@ class Listener:
 
             gate = SaslGate(sasl, self._dispatcher, self._scheduler)
             connection.pass_through(gate, sasl.max_receive_bytes)
+            gate.begin(connection)
         return connection
 
     def admit(self, connection: Connection) -> str | None:
@@ -155,6 +156,8 @@ class Listener:
         self._quiet_until_s[kind] = now_s + QUIET_S
 
     def forget(self, connection: Connection) -> None:
+        if connection.gate is not None:
+            connection.gate.end()
         if connection in self.connections:
             del self.connections[connection]
             self._admission.limits.forget(connection.peer_host)

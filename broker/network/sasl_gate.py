@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 HANDSHAKE_KEY, AUTHENTICATE_KEY = 17, 36
 MIN_BETWEEN_MS = 1_000
 """A client can't sign in again more than once a second (`KafkaChannel`)."""
+LONGEST_SIGN_IN_S = 60.0
+"""For a client from its connection on until it has signed in. Until then it may hold a frame of
+`sasl.server.max.receive.size`, and nobody knows whose it is."""
 _SIZE_BYTES = 4
 
 
@@ -88,6 +91,10 @@ class Guarded(Protocol):
 
     def answer_and_hang_up(self, answer: list[Chunk]) -> None:
         """The last answer that it gets."""
+        ...
+
+    def hang_up(self) -> None:
+        """Close behind what is answered already."""
         ...
 
 
@@ -187,6 +194,24 @@ class SaslGate(Requests):
         self._expires_s: float | None = None
         self._began_again_s: float | None = None
         self._why = ""
+        self._deadline: Scheduled | None = None
+
+    # --- the time that signing in may take ------------------------------------------------------------------
+
+    def begin(self, connection: Guarded) -> None:
+        """It is accepted."""
+        self._deadline = self._scheduler.call_later(LONGEST_SIGN_IN_S, partial(self._is_too_slow, connection))
+
+    def end(self) -> None:
+        """Its client has signed in, or is gone."""
+        deadline, self._deadline = self._deadline, None
+        if deadline is not None:
+            deadline.cancel()
+
+    def _is_too_slow(self, connection: Guarded) -> None:
+        self._deadline = None
+        connection.listener.not_signed_in(str(connection), f"it hasn't done so in {LONGEST_SIGN_IN_S:.0f} s")
+        connection.hang_up()
 
     # --- requests -------------------------------------------------------------------------------------------
 
@@ -309,6 +334,7 @@ class SaslGate(Requests):
         or where it has ended, which a clock's skew allows."""
         self._mechanism = None
         self.state = SignIn.DONE
+        self.end()
         most_ms = self._settings.max_reauth_ms.get(self._mechanism_name, 0)
         ends = [] if expires_ms is None else [max(0, expires_ms - self._settings.now_ms())]
         lifetime_ms = min([*ends, most_ms] if most_ms > 0 else ends, default=None)

@@ -115,6 +115,14 @@ async def test_who_signs_in_by_a_token_is_its_owner_until_the_token_ends(tmp_pat
             await client.answer(MetadataRequest(topics=[]), 12)
 
 
+async def test_a_token_of_another_broker_lets_nobody_in(tmp_path: Path) -> None:
+    """Even with the same key: it is in that one's metadata alone."""
+    token = await made(await serving(tmp_path / "other"))
+    node = await serving(tmp_path / "this", "connection.failed.authentication.delay.ms=0")
+    with connected(node) as client:
+        assert (await signed_in(client, token)).error_code == Error.SASL_AUTHENTICATION_FAILED
+
+
 @pytest.mark.parametrize(("reauth_ms", "lifetime_ms"), [(20_000, 20_000), (90_000, 60_000)])
 async def test_the_sooner_of_two_ends_counts(tmp_path: Path, reauth_ms: int, lifetime_ms: int) -> None:
     node = await serving(tmp_path, f"connections.max.reauth.ms={reauth_ms}")

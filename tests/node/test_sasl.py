@@ -129,6 +129,33 @@ class _NeverScheduler:
         """Its time never comes."""
 
 
+@pytest.mark.limit("broker.network.sasl_gate.LONGEST_SIGN_IN_S")
+async def test_who_doesnt_sign_in_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = await serving(tmp_path)
+    monkeypatch.setattr("broker.network.sasl_gate.LONGEST_SIGN_IN_S", 0.0)
+    with connected(node) as client:
+        assert await asyncio.to_thread(client.receive_frame) is Outcome.CLOSED
+    await _nobody_is_connected(node)
+    assert node.listeners["SASL_PLAINTEXT"].failed_authentications == 1
+
+
+async def test_who_has_signed_in_or_is_gone_is_waited_for_no_longer(tmp_path: Path) -> None:
+    node = await serving(tmp_path)
+    with connected(node) as client:
+        await shaken(client)
+        [connection] = node.listeners["SASL_PLAINTEXT"].connections
+        assert connection.gate is not None
+        assert connection.gate._deadline is not None
+        await told(client, ALICE)
+        assert connection.gate._deadline is None
+    with connected(node) as client:
+        await shaken(client)
+        [connection] = {*node.listeners["SASL_PLAINTEXT"].connections} - {connection}
+        assert connection.gate is not None
+    await _nobody_is_connected(node)
+    assert connection.gate._deadline is None
+
+
 async def test_who_fails_is_told_after_a_while_and_hung_up(tmp_path: Path) -> None:
     node = await serving(tmp_path, "connection.failed.authentication.delay.ms=1")
     with connected(node) as client:

@@ -120,6 +120,7 @@ async def test_who_signs_in_again_stays_and_is_nobody_else(tmp_path: Path) -> No
             ],
             "unsecuredValidatorAllowableClockSkewMs is milliseconds",
         ),
+        ([f"{URL}http://topsecret/"], "has no effect at listener SASL_PLAINTEXT"),
         ([HANDLER, ISSUER, f"{URL}http://a/"], "sasl.oauthbearer.allow.unverified.audience=true"),
         ([HANDLER, AUDIENCE, f"{URL}http://a/"], "sasl.oauthbearer.allow.unverified.issuer=true"),
         ([HANDLER, AUDIENCE, ISSUER], "where the keys are"),

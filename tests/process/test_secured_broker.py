@@ -145,6 +145,17 @@ def test_where_nothing_decides_rules_are_refused() -> None:
         }
 
 
+def test_rules_are_for_users_that_there_are(broker: barnabas.Broker) -> None:
+    for rule in (broker.allow, broker.deny):
+        with pytest.raises(
+            ValueError, match=r"'alcie' is no user of this broker, whose users=.* 'User:alcie'"
+        ):
+            rule("alcie", "read", topic="orders")
+    for user in ("*", "ANONYMOUS", "User:alcie"):
+        broker.allow(user, "read", topic="misspelled")
+        broker.revoke(user, "read", topic="misspelled")
+
+
 def test_users_sign_in_again_after_a_crash_and_rules_hold(tmp_path: Path) -> None:
     pytest.importorskip("confluent_kafka")
     from confluent_kafka.admin import AdminClient

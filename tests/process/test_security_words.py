@@ -161,7 +161,7 @@ def test_a_denial_by_a_rule_is_explained_with_what_takes_that_back() -> None:
         "Produce of User:alice from 127.0.0.1 was denied at broker 2: it needs WRITE on topic 'orders', and a rule "
         'denies it, which goes before all that allow: deny("*", "all", topic="ord", prefix=True).\n'
         "It is no longer denied with\n"
-        '  broker.revoke("*", "all", topic="ord", prefix=True, denied=True)\n'
+        '  cluster.revoke("*", "all", topic="ord", prefix=True, denied=True)\n'
         "  kafka-acls.sh --bootstrap-server h:1 --command-config admin.properties --remove --force --deny-principal "
         "'User:*' --operation All --topic ord --resource-pattern-type prefixed"
     )

@@ -28,6 +28,9 @@ def layer(origin: str, **values: str) -> Layer:
     return settings_of({name.replace("_", "."): value for name, value in values.items()}, origin)
 
 
+SECURITY, HANDLER = "org.apache.kafka.common.security.", "sasl.server.callback.handler.class"
+
+
 # --- layers -------------------------------------------------------------------------------------------------
 
 
@@ -184,6 +187,13 @@ def test_a_bad_value_is_told_with_its_place() -> None:
         ("authorizer.class.name", "com.example.Authorizer"),
         ("remote.log.storage.system.enable", "TRUE"),
         ("config.providers", "file"),
+        ("principal.builder.class", "com.example.Builder"),
+        ("listener.name.sasl_ssl.principal.builder.class", "com.example.Builder"),
+        ("ssl.engine.factory.class", "com.example.Engines"),
+        ("listener.name.ssl.ssl.engine.factory.class", "com.example.Engines"),
+        (f"listener.name.a.plain.{HANDLER}", "com.example.Handler"),
+        (f"listener.name.a.scram-sha-256.{HANDLER}", "com.example.Handler"),
+        (f"listener.name.a.scram-sha-512.{HANDLER}", "com.example.Handler"),
     ],
 )
 def test_what_somebody_would_rely_on_in_vain_is_refused(name: str, value: str) -> None:
@@ -198,6 +208,10 @@ def test_what_somebody_would_rely_on_in_vain_is_refused(name: str, value: str) -
         {"remote.log.storage.system.enable": "false"},
         {"process.roles": "controller,broker"},
         {"config.providers": ""},
+        {"principal.builder.class": f"{SECURITY}authenticator.DefaultKafkaPrincipalBuilder"},
+        {"listener.name.ssl.ssl.engine.factory.class": f"{SECURITY}ssl.DefaultSslEngineFactory"},
+        {f"listener.name.a.plain.{HANDLER}": f"{SECURITY}plain.internals.PlainServerCallbackHandler"},
+        {f"listener.name.a.scram-sha-256.{HANDLER}": ""},
     ],
 )
 def test_what_asks_for_nothing_special_is_not_refused(values: dict[str, str]) -> None:
