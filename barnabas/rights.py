@@ -115,7 +115,7 @@ def _operations(operation: str, kind: str) -> Sequence[str]:
     word = operation.strip().lower().replace("-", "_").replace(" ", "_") if isinstance(operation, str) else ""
     if word in TOGETHER:
         return TOGETHER[word].get(kind, ())
-    # WriteTxn… as Kafka's tools write them: ClusterAction, IdempotentWrite
+    # Kafka's tools write ClusterAction and IdempotentWrite.
     squeezed = {name.replace("_", ""): name for name in OPERATIONS}
     word = squeezed.get(word.replace("_", ""), word)
     if word not in OPERATIONS:

@@ -230,6 +230,9 @@ class SaslConfig(NamedTuple):
     max_reauth_ms: Mapping[str, int]
     tokens: TokenConfig | None = None
 
+    def __repr__(self) -> str:
+        return f"SaslConfig({', '.join(self.mechanisms)})"  # without passwords
+
 
 class TokenConfig(NamedTuple):
     """Of a listener with OAUTHBEARER. Without a URL of keys, tokens aren't signed, and `options` of JAAS say more."""
@@ -244,6 +247,9 @@ class TokenConfig(NamedTuple):
     skew_s: int = 0
     scope_claim: str = ""
     user_claim: str = ""
+
+    def __repr__(self) -> str:
+        return "TokenConfig(...)"  # a URL or an option may have a secret in it
 
 
 def jaas_options(name: str, line: str, module: str) -> dict[str, str]:

@@ -330,8 +330,8 @@ class SaslGate(Requests):
         )
 
     def _signed_in(self, connection: Guarded, principal: Principal, expires_ms: int | None) -> int:
-        """For how long, in ms: until what it has shown ends, or what the settings say, whichever is less. 0 for ever,
-        or where it has ended, which a clock's skew allows."""
+        """The session's lifetime in ms: until the credential expires or `connections.max.reauth.ms` is over, whichever
+        comes first. 0: it has no end, or the credential has expired within the skew that clocks are allowed."""
         self._mechanism = None
         self.state = SignIn.DONE
         self.end()

@@ -198,8 +198,8 @@ class TlsGate(asyncio.BufferedProtocol):
     async def _shake(self, raw: asyncio.Transport) -> None:
         context = self._encryption.context
         loop = asyncio.get_running_loop()
-        # asyncio asks the context for what encrypts at once; uvloop in a later turn, behind what is called here, with
-        # nothing between.
+        # asyncio makes the encryption object inside `start_tls`. uvloop makes it in a later turn of the loop, right
+        # behind the callback that is registered here, so that no other connection can come between.
         context.next_begins = begins = self._hello, self._say
         loop.call_soon(setattr, context, "next_begins", begins)
         self._hello, self._is_shaking = b"", True

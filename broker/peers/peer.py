@@ -393,8 +393,8 @@ class Peer:
         self._go_on(None)
 
     def _limit_opening(self) -> None:
-        """It serves who asks next, should it take longer than who asks now can wait: else a request that may take less
-        than the opening would never come through."""
+        """The opening has a time limit of its own, and goes on for whoever asks next when a request has waited for as
+        long as it may: else one that waits less than an opening takes would never come through."""
         self._cancel_timer()
         if self._settings.entrance.is_guarded:
             reason = f"it hasn't let this node in within {OPENING_S:g} s"
@@ -424,6 +424,7 @@ class Peer:
             self._rest()
             return
         version = self._common_version(type(request)) if self._version is None else self._version
+        self.state = PeerState.ASKED  # before it is sent, which may be the connection's end
         try:
             if version is None:
                 raise CodecError("there is no version in common")
@@ -433,8 +434,6 @@ class Peer:
             self.state = PeerState.FREE
             self._rest()
             self._scheduler.call_soon(self._has_no_version, request)
-        else:
-            self.state = PeerState.ASKED
 
     def _send_frame(self, request: Message, version: int) -> None:
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF

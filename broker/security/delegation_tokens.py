@@ -93,12 +93,12 @@ class TokenCredentials:
         record = image.kept.find(DelegationTokenRecord, token_id)
         if self._settings is None or not isinstance(record, DelegationTokenRecord):
             return None
-        derived = self._derived.get((mechanism, token_id))
+        derived = self._derived.pop((mechanism, token_id), None)
         if derived is None:
             derived = self._derive(self._settings.hmac_of(token_id), mechanism)
             if len(self._derived) >= MOST_CREDENTIALS:
                 del self._derived[next(iter(self._derived))]
-            self._derived[mechanism, token_id] = derived
+        self._derived[mechanism, token_id] = derived  # the last one: those that nobody asks for go first
         return TokenCredential(
             principal_of_text(record.owner).name,
             record.expiration_timestamp,

@@ -292,9 +292,10 @@ class StandardAuthorizer:
             return False
         if WILDCARD in allowed[LITERAL]:
             return True
+        lengths = {len(prefix) for prefix in denied[PREFIXED]}
         return any(
             (pattern_type == PREFIXED or name not in denied[LITERAL])
-            and not any(name[:length] in denied[PREFIXED] for length in range(1, len(name) + 1))
+            and not any(length <= len(name) and name[:length] in denied[PREFIXED] for length in lengths)
             for pattern_type, names in allowed.items()
             for name in names
         )
