@@ -285,7 +285,7 @@ def _pkcs12(read: Any) -> Callable[[bytes], None]:
 
 
 def doors() -> list[Door]:
-    """All that can be tried here: PKCS12 needs a package."""
+    """All that can be tried here: PKCS12 and tokens need packages."""
     found = [
         Door("JAAS", _JAAS, _jaas),
         Door("PLAIN", [_PLAIN_TOKEN, b"alice" + _PLAIN_TOKEN, b"\0\0"], _plain),
@@ -304,8 +304,17 @@ def doors() -> list[Door]:
         ),
         Door("PEM", [(KEPT / name).read_bytes() for name in ("server.pem", "locked.pem", "ca.pem")], _pem),
     ]
-    try:
+    with suppress(ImportError):
         from tests.fuzz.key_stores import key_store
-    except ImportError:
-        return found
-    return [*found, Door("PKCS12", [key_store(b"open", 1)], _pkcs12(tls._opened_pkcs12), 0.05)]
+
+        found.append(Door("PKCS12", [key_store(b"open", 1)], _pkcs12(tls._opened_pkcs12), 0.05))
+    with suppress(ImportError):
+        from tests.fuzz import tokens
+
+        found += [
+            Door("OAUTHBEARER", tokens.messages(), tokens.message),
+            Door("unsecured token", tokens.unsecured_parts(), tokens.unsecured),
+            Door("signed token", tokens.signed_parts(), tokens.signed, 0.5),
+            Door("JWKS", tokens.key_sets(), tokens.key_set, 0.2),
+        ]
+    return found
