@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from barnabas.child import BrokerError, Child, InBlocks
+from barnabas.faults import WithFaults
 from barnabas.secured import Secured
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ _FREE_PORT = re.compile(r"((?:[^:/]+://)?)(.*):0+")
 _NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
-class Broker(InBlocks, Secured):
+class Broker(InBlocks, Secured, WithFaults):
     """One broker on loopback; use it in `with` or `async with`, or call `start()` and `close()`.
 
     data: the folder of its topics, kept when the broker is closed. Without one it works in a temporary

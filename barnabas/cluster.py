@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from barnabas.broker import HeldPorts, made_security
 from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
 from barnabas.cluster_node import BETWEEN_NODES, ClusterNode, Network
+from barnabas.faults import WithFaults
 from barnabas.secured import Secured
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ def _found_cluster_id(root: Path) -> str | None:
 POLL_S = 0.01
 
 
-class Cluster(InBlocks, Secured):
+class Cluster(InBlocks, Secured, WithFaults):
     """Brokers 1 to `brokers` and a controller on loopback; use it in `with` or `async with`, or call `start()` and
     `close()`.
 

@@ -183,6 +183,19 @@ def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Result[None], None]:
+    """No fault stays armed behind its test, which fails where one had to fire and didn't."""
+    outcome = yield
+    for name in FIXTURES:
+        broker = getattr(item, "funcargs", {}).get(name)
+        if broker is None:
+            continue
+        for fault in broker.disarm_faults():
+            if fault.has_to_fire and outcome.excinfo is None:
+                outcome.force_exception(fault.never_fired())
+
+
 @pytest.hookimpl(hookwrapper=True)  # not `wrapper`, which a user's older pytest would not know
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytest.TestReport], None]:
     """A failed test's report has the end of what its brokers printed."""

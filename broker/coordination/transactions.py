@@ -70,7 +70,7 @@ class Transactions:
         """`next_producer_id` may raise KafkaError."""
         self.statistics = TransactionStatistics()
         self.settings = transaction_settings(config)
-        self._markers = markers
+        self._markers = self._own_markers = markers
         self._next_producer_id = next_producer_id
         self._image = image
         self.hosted = HostedShards(
@@ -107,6 +107,28 @@ class Transactions:
             coordinator_epoch=leader_epoch,
             statistics=self.statistics,
         )
+
+    def interpose(self, interposed: Callable[[Markers], Markers]) -> None:
+        """From now on markers go by what this makes of their way."""
+        self._markers = interposed(self._own_markers)
+
+        def go_by_it(shard: TransactionShard) -> None:
+            shard.markers = self._markers
+
+        self.hosted.tell(go_by_it)
+
+    def id_of(self, producer_id: int) -> str:
+        """The transactional id that has the producer id now, or an empty one."""
+        found = ""
+
+        def look(shard: TransactionShard) -> None:
+            nonlocal found
+            for transactional_id, metadata in shard.transactions.items():
+                if metadata.producer_id == producer_id:
+                    found = transactional_id
+
+        self.hosted.tell(look)
+        return found
 
     def check_timeout(self, timeout_ms: int) -> None:
         """Before anybody asks whose the transactional id is. Raises KafkaError (INVALID_TRANSACTION_TIMEOUT)."""

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
 from inspect import iscoroutinefunction
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from broker.environment.scheduler import LONGEST_HOLD_S
@@ -36,8 +37,9 @@ from broker.quotas import charge
 from protocol.apis import API_VERSIONS_KEY, APIS, decode_request_header
 from protocol.errors import CodecError, KafkaError, stops_the_broker
 from protocol.waiting import Later, Waiting, turn
-from protocol.wire.codec import decoder, decoder_in_steps, encoder, encoder_in_steps
+from protocol.wire.codec import decoder, decoder_in_steps, encode, encoder, encoder_in_steps
 from protocol.wire.schema import LATEST
+from storage.files import FileRange
 
 if TYPE_CHECKING:
     from broker.early_requests import EarlyRequests, Need
@@ -431,6 +433,12 @@ class EncodingAnswer:
         return self._later.result()
 
 
+Interposing = Callable[
+    [int, Callable[[RequestContext, Any], Any], "Dispatcher"], Callable[[RequestContext, Any], Any]
+]
+"""By api key and handler, the handler that stands in its place."""
+
+
 class Dispatcher:
     """Serves requests of any connection."""
 
@@ -461,6 +469,7 @@ class Dispatcher:
         self._early_requests = early_requests
         self._handlers = handlers
         self._observer_of: Callable[[str], Observer] | None = None
+        self._interposed: Interposing | None = None
         self._routes: dict[int, Route] = {}
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
@@ -636,6 +645,8 @@ class Dispatcher:
         forwarding = self._forwarding
         if forwarding is not None and forwarding.forwards(api_key):
             forwarded = ForwardedRoute(api_version, forwarding.forward, forwarding.answer_type)
+            if self._interposed is not None:
+                forwarded.handle = self._interposed(api_key, forwarded.handle, self)
             if self._observer_of is not None:
                 forwarded.handle = observed(forwarded.handle, self._observer_of(api.name))
             self._routes[api_key << 16 | api_version] = forwarded
@@ -646,6 +657,9 @@ class Dispatcher:
             route.handle_in_pieces = partial(self._in_pieces, handle, entries)
         if self._early_requests is not None:
             route.needs(self._early_requests.needs.get(api.name))
+        if self._interposed is not None:
+            route.handle = self._interposed(api_key, route.handle, self)
+            route.handle_in_pieces = self._interposed(api_key, route.handle_in_pieces, self)
         observers = [request_log.logger(api.name, self.monotonic_s)] if request_log.enabled() else []
         if self._observer_of is not None:
             observers.append(self._observer_of(api.name))
@@ -669,6 +683,25 @@ class Dispatcher:
         """Each request is observed from now on, by the observer of its API's name."""
         self._observer_of = observer_of
         self._routes.clear()
+
+    def interpose(self, interposed: Interposing | None) -> None:
+        """From now on each handler is what this makes of it, below those that observe it."""
+        self._interposed = interposed
+        self._routes.clear()
+
+    def frame(self, context: RequestContext, response: Any) -> bytes:
+        """The bytes of an answer up to the first that lie in a file."""
+        route = self._routes[context.api_key << 16 | context.api_version]
+        chunks = frame_answer(route, context.correlation_id, response) or []
+        return b"".join(takewhile(lambda chunk: not isinstance(chunk, FileRange), chunks))  # type: ignore[arg-type]
+
+    def forwarded(self, context: RequestContext, response: Any) -> Any:
+        """The answer as one that the controller has made."""
+        assert self._forwarding is not None
+        version = context.api_version
+        tags = b"\0" if APIS[context.api_key].response_header_version(version) else b""
+        head = context.correlation_id.to_bytes(_CORRELATION_ID_BYTES, signed=True) + tags
+        return self._forwarding.answer_type(head + bytes(encode(response, version)))
 
     def log_levels_altered(self) -> None:
         """Requests are logged from now on, or aren't any more."""

@@ -17,6 +17,7 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -31,6 +32,7 @@ from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
     from broker.environment.cut_network import CuttableNetwork
+    from broker.faults.faults import Faults
     from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
 
@@ -350,6 +352,7 @@ class Control:
         `network`: the node's, where ways to others can be cut."""
         self.node: Server | ControllerNode | None = None
         """Once it has started."""
+        self.faults: Faults | None = None
         self.stop = stop
         self.network = network
         self._tell = tell
@@ -425,5 +428,73 @@ def _stop(control: Control, question: Question, reply: TellAnswer) -> None:
     control.stop(bool(question.get("leave", True)))
 
 
-QUESTIONS: dict[str, Callable[[Control, Question, TellAnswer], None]] = {"cut": _cut, "stop": _stop}
+# --- Faults ---------------------------------------------------------------------------------------------------
+
+
+def _faults(control: Control) -> Faults:
+    """The node's, which has none until somebody asks for one. Raises QuestionError."""
+    if control.node is None:
+        raise QuestionError("the node hasn't started yet")
+    if control.faults is None:
+        from broker.faults.node_faults import faults_of
+
+        control.faults = faults_of(control.node, _crash)
+    return control.faults
+
+
+def _crash() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _arm_fault(control: Control, question: Question, reply: TellAnswer) -> None:
+    """`fault`: what goes wrong, with which requests, and when (`broker.faults.faults`) → its number."""
+    from broker.faults.faults import FaultError
+
+    said = question.get("fault")
+    if not isinstance(said, Mapping):
+        raise QuestionError("fault: an object is wanted")
+    try:
+        reply(_faults(control).arm(said))
+    except FaultError as error:
+        raise QuestionError(str(error)) from None
+
+
+def _disarm_fault(control: Control, question: Question, reply: TellAnswer) -> None:
+    """`number`: what it holds goes on → its last state."""
+    reply(_faults(control).disarm(_number_of(control, question)))
+
+
+def _release_fault(control: Control, question: Question, reply: TellAnswer) -> None:
+    """`number`: what it holds goes on → how many requests those were."""
+    reply(_faults(control).release(_number_of(control, question)))
+
+
+def _fault(control: Control, question: Question, reply: TellAnswer) -> None:
+    """`number` → `seen`, `fired` and `standing`: for how many requests it was there, on how many it was carried out,
+    and how many it holds."""
+    reply(_faults(control).state(_number_of(control, question)))
+
+
+def _all_faults(control: Control, question: Question, reply: TellAnswer) -> None:
+    """→ the same of all that are armed, with their numbers as `fault`."""
+    reply(_faults(control).states())
+
+
+def _number_of(control: Control, question: Question) -> int:
+    number = question.get("number")
+    known = [state["fault"] for state in _faults(control).states()]
+    if isinstance(number, int) and number in known:
+        return number
+    raise QuestionError(f"there is no fault {number!r}; there are {', '.join(map(str, known)) or 'none'}")
+
+
+QUESTIONS: dict[str, Callable[[Control, Question, TellAnswer], None]] = {
+    "arm_fault": _arm_fault,
+    "cut": _cut,
+    "disarm_fault": _disarm_fault,
+    "fault": _fault,
+    "faults": _all_faults,
+    "release_fault": _release_fault,
+    "stop": _stop,
+}
 """By name: what is asked of the process."""

@@ -145,7 +145,8 @@ class TransactionShard:
         self.runtime = runtime
         self.coordinator_epoch = coordinator_epoch
         self._manager = TransactionStateManager(runtime, transaction_version)
-        self._markers = markers
+        self.markers = markers
+        """The way to the partitions' leaders."""
         self._next_producer_id = next_producer_id
         self._settings = settings
         self.completions: dict[str, Completion] = {}
@@ -434,7 +435,7 @@ class TransactionShard:
         # 4. Each partition gets its marker.
         partitions = [*completion.metadata.partitions]
         if partitions:
-            self._markers.write(completion.marker, partitions, partial(self._on_answers, completion))
+            self.markers.write(completion.marker, partitions, partial(self._on_answers, completion))
         else:
             self._finish(completion)
 
@@ -485,7 +486,7 @@ class TransactionShard:
         completion.to_retry = {}
         if partitions:
             self.statistics.retried_markers += len(partitions)
-            self._markers.write(completion.marker, partitions, partial(self._on_answers, completion))
+            self.markers.write(completion.marker, partitions, partial(self._on_answers, completion))
 
     # ---- the end
 

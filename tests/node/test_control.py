@@ -56,8 +56,9 @@ def test_a_question_that_there_is_not_is_told_with_those_that_there_are() -> Non
     answer = Asked().ask(ask="leaders")
     assert answer["id"] == 7
     assert answer["error"] == (
-        "there is no question 'leaders'; there are acls, acls_in_force, add_users, alter_acls, brokers, coordinator, "
-        "cut, denials, elect, out_of_sync, partition, reassign, renew_certificates, stop, users_known"
+        "there is no question 'leaders'; there are acls, acls_in_force, add_users, alter_acls, arm_fault, brokers, "
+        "coordinator, cut, denials, disarm_fault, elect, fault, faults, out_of_sync, partition, reassign, "
+        "release_fault, renew_certificates, stop, users_known"
     )
 
 
