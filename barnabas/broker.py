@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from barnabas.child import BrokerError, Child, InBlocks
+from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
 from barnabas.faults import WithFaults
 from barnabas.secured import Secured
 
@@ -86,6 +87,19 @@ _FREE_PORT = re.compile(r"((?:[^:/]+://)?)(.*):0+")
 _NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
+class Snapshot:
+    """What a broker held at a moment, as a folder at `path`, which goes with this object, or with `remove()`."""
+
+    def __init__(self) -> None:
+        root = Path(tempfile.mkdtemp(prefix="barnabas-snapshot-"))
+        self.path = root / "data"
+        self._end = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
+
+    def remove(self) -> None:
+        """The folder goes now."""
+        self._end()
+
+
 class Broker(InBlocks, Secured, WithFaults):
     """One broker on loopback; use it in `with` or `async with`, or call `start()` and `close()`.
 
@@ -127,6 +141,17 @@ class Broker(InBlocks, Secured, WithFaults):
         users: Mapping[str, str] | Iterable[str] | None = None,
         tokens: bool = False,
     ) -> None:
+        self._arguments: dict[str, Any] = {
+            "host": host,
+            "config": config,
+            "properties": properties,
+            "kafka_version": kafka_version,
+            "log_level": log_level,
+            "startup_timeout_s": startup_timeout_s,
+            "security": security,
+            "users": users,
+            "tokens": tokens,
+        }
         self._host = host
         self._port = port or 0
         self._ports: dict[str, int] = {}  # by the address, as it is written
@@ -223,6 +248,53 @@ class Broker(InBlocks, Secured, WithFaults):
         with contextlib.suppress(BrokerError):
             self.stop()
         self.start()
+
+    # --- what it holds, at another moment ---------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Empty, as when it was first started: in milliseconds, in the same process and on the same port. Connections
+        end, and no fault is armed any more. Its users are there again, and no rule is.
+
+        Raises BrokerError where it doesn't run.
+        """
+        self._begin_anew(None)
+
+    def snapshot(self) -> Snapshot:
+        """A copy of all that it holds now, open transactions and groups among it, for `restore` and `fork`. It is what
+        a crash at this moment would leave, and barnabas and Apache Kafka start on it as on such a folder."""
+        found = Snapshot()
+        self._ask({"ask": "copy", "to": str(found.path)})
+        return found
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """As it was at that moment: as `reset`, with what the snapshot has."""
+        self._begin_anew(snapshot)
+
+    def fork(self, snapshot: Snapshot | None = None) -> Broker:
+        """A second broker that goes on from here, or from that moment, on ports of its own. It is started, has this
+        one's settings and users, and is to be closed as any other."""
+        taken = snapshot or self.snapshot()
+        arguments = dict(self._arguments)
+        if self._security is not None:
+            arguments["users"] = self._security.users  # with the passwords that were drawn
+        other = type(self)(**arguments)
+        other._child.temporary_folder = Path(tempfile.mkdtemp(prefix="barnabas-"))
+        shutil.copytree(taken.path, other._child.temporary_folder, dirs_exist_ok=True)
+        return other.start()
+
+    def _begin_anew(self, snapshot: Snapshot | None) -> None:
+        self._ask({"ask": "begin_anew", "copy": None if snapshot is None else str(snapshot.path)})
+        self._armed_faults().clear()
+        self._add_users()
+
+    def _ask(self, question: Mapping[str, object]) -> Any:
+        """Raises BrokerError."""
+        if not self.running:
+            raise BrokerError("the broker doesn't run")
+        try:
+            return self._child.ask(question)
+        except QuestionRefusedError as refusal:
+            raise BrokerError(str(refusal)) from None
 
     def pause(self) -> None:
         """SIGSTOP: it does nothing, and its connections stay, as where a machine hangs. Nothing if it is paused."""

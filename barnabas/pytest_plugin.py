@@ -31,7 +31,10 @@ MARK = "kafka"
 OF_A_BROKER = frozenset(("config", "kafka_version", "security", "tokens", "users"))
 OF_A_CLUSTER = OF_A_BROKER | {"brokers", "racks"}
 
-FIXTURES = frozenset(("kafka_broker", "fresh_kafka_broker", "barnabas_cluster"))
+FIXTURES = frozenset(("barnabas_broker", "kafka_broker", "fresh_kafka_broker", "barnabas_cluster"))
+
+MOST_RESET_BROKERS = 4
+"""Of `barnabas_broker`, by what marks say: each is a process. The one that was not used for longest gives way."""
 
 _shared: list[tuple[Broker, int]] = []
 """`kafka_broker` while there is one, and the process that started it."""
@@ -150,6 +153,38 @@ def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
             _shared.remove(shared)
 
 
+@pytest.fixture(scope="session")
+def _reset_brokers() -> Iterator[dict[str, Broker]]:
+    """Those of `barnabas_broker`, by what marks say of them, the one used last at the end."""
+    brokers: dict[str, Broker] = {}
+    try:
+        yield brokers
+    finally:
+        for broker in brokers.values():
+            broker.close()
+
+
+@pytest.fixture
+def barnabas_broker(request: pytest.FixtureRequest, _reset_brokers: dict[str, Broker]) -> Broker:
+    """A broker that is empty when the test begins: one of the session, which is reset for each test in milliseconds. A
+    test may stop, kill and restart it. An indirect parameter is a dict of further settings."""
+    said = _said_by_mark(request, OF_A_BROKER)
+    wanted = {**said, "config": {**said.get("config", {}), **_parameter(request)}}
+    key = repr(sorted(wanted.items()))
+    broker = _reset_brokers.pop(key, None)
+    if broker is None or not broker.running or broker.paused:
+        if broker is not None:
+            broker.kill()
+            broker.close()
+        while len(_reset_brokers) >= MOST_RESET_BROKERS:
+            _reset_brokers.pop(next(iter(_reset_brokers))).close()
+        broker = _broker(request, wanted).start()
+    else:
+        broker.reset()
+    _reset_brokers[key] = broker
+    return broker
+
+
 @pytest.fixture
 def fresh_kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker of this test alone, empty, which it may stop, kill and restart. An indirect parameter is a dict of
@@ -203,7 +238,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytes
     if not report.failed:
         return
     arguments = getattr(item, "funcargs", {})
-    for name in ("kafka_broker", "fresh_kafka_broker"):
+    for name in ("barnabas_broker", "kafka_broker", "fresh_kafka_broker"):
         if name in arguments:
             report.sections.append((f"what {name} printed", _tail(arguments[name])))
     if "barnabas_cluster" in arguments:

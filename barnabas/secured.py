@@ -107,7 +107,7 @@ class Secured(abc.ABC):
         return self._security.issuer
 
     def _add_users(self) -> None:
-        """Those that `security` says, by SCRAM: once, before anybody knows where it is."""
+        """Those that `security` says, by SCRAM: where it has begun, and before anybody knows where it is."""
         if self._security is not None:
             self._rights().add_users(self._security.passwords())
 

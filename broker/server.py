@@ -474,9 +474,10 @@ class Server:
         for listener in self.listeners.values():
             listener.close_connections()
 
-    async def stop(self, *, leave: bool = True) -> None:
+    async def stop(self, *, leave: bool = True, keeps: bool = True) -> None:
         """Stop cleanly: nothing that was acknowledged needs recovery at the next start. `leave`: once others lead what
-        this node leads, where there are any.
+        this node leads, where there are any. Without `keeps` nobody wants what is in its folder any more, and nothing
+        is synced.
 
         Whatever fails on the way is logged, is the node's `failure`, and keeps the mark from being written.
         """
@@ -492,14 +493,16 @@ class Server:
             self.coordinators.unload()
         except Exception as error:
             faults.failed_to_stop("the coordinators can't be unloaded", error)
-        if faults.failure is None:
+        if keeps and faults.failure is None:
             try:
                 self._give_up_leadership()
             except Exception as error:
                 faults.failed_to_stop("the end can't be recorded in the metadata log", error)
         await self.background.finish()
         unclean = self.log_dirs.close(
-            clean=faults.failure is None, broker_epoch=self.broker_epoch, run_all=self.background.run_all
+            clean=keeps and faults.failure is None,
+            broker_epoch=self.broker_epoch,
+            run_all=self.background.run_all,
         )
         faults.end(unclean)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
     from broker.environment.cut_network import CuttableNetwork
     from broker.faults.faults import Faults
+    from broker.process.renewal import Renewal
     from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
 
@@ -346,16 +347,30 @@ class Control:
     """Of one process."""
 
     def __init__(
-        self, tell: Callable[[str], None], stop: Callable[[bool], None], network: CuttableNetwork | None
+        self,
+        tell: Callable[[str], None],
+        stop: Callable[[bool], None],
+        begin_anew: Callable[[Renewal], None],
+        network: CuttableNetwork | None,
     ) -> None:
         """`tell` writes a line. `stop` has the node stop: True where others are to take over what it leads before.
-        `network`: the node's, where ways to others can be cut."""
+        `begin_anew`: has another one take its place. `network`: the node's, where ways to others can be cut."""
         self.node: Server | ControllerNode | None = None
         """Once it has started."""
+        self.begin_anew = begin_anew
         self.faults: Faults | None = None
         self.stop = stop
         self.network = network
         self._tell = tell
+
+    def began(self, node: Server | ControllerNode) -> None:
+        """This is the node that is asked from now on. No fault is armed at it."""
+        self.node = node
+        self.faults = None
+        if node.config.authorizer is not None:
+            from broker.process.security_questions import keep_denials
+
+            keep_denials(node)
 
     def asked(self, line: bytes) -> None:
         """One line that came. What it asks for is answered in this call or a later one. What goes wrong meanwhile is
@@ -428,6 +443,35 @@ def _stop(control: Control, question: Question, reply: TellAnswer) -> None:
     control.stop(bool(question.get("leave", True)))
 
 
+# --- Beginning anew -------------------------------------------------------------------------------------------
+
+
+def _begin_anew(control: Control, question: Question, reply: TellAnswer) -> None:
+    """`copy`: a folder, or nothing for an empty one → where it listens, once it serves (`broker.process.renewal`)."""
+    from broker.process.renewal import Renewal, RenewalError, check_can_begin_anew
+
+    if control.node is None:
+        raise QuestionError("the node hasn't started yet")
+    copy = question.get("copy")
+    try:
+        check_can_begin_anew(control.node.config, copy)
+    except RenewalError as error:
+        raise QuestionError(str(error)) from None
+    control.begin_anew(Renewal(copy, reply))
+
+
+def _copy(control: Control, question: Question, reply: TellAnswer) -> None:
+    """`to`: a folder that isn't there → how many bytes of the node's there are in it now."""
+    from broker.process.renewal import RenewalError, copied
+
+    if control.node is None:
+        raise QuestionError("the node hasn't started yet")
+    try:
+        reply(copied(control.node.config.log_dirs, question["to"]))
+    except (RenewalError, OSError) as error:
+        raise QuestionError(str(error)) from None
+
+
 # --- Faults ---------------------------------------------------------------------------------------------------
 
 
@@ -490,6 +534,8 @@ def _number_of(control: Control, question: Question) -> int:
 
 QUESTIONS: dict[str, Callable[[Control, Question, TellAnswer], None]] = {
     "arm_fault": _arm_fault,
+    "begin_anew": _begin_anew,
+    "copy": _copy,
     "cut": _cut,
     "disarm_fault": _disarm_fault,
     "fault": _fault,

@@ -10,8 +10,9 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.config.definitions import StartError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from broker.config.given_settings import FirstTopic
     from broker.process.command_line import LogOptions, Options
     from broker.process.control import Control, ParentTie
+    from broker.process.renewal import Renewal
     from broker.quorum.controller_server import ControllerNode
 
 
@@ -69,6 +71,9 @@ over all there are: by Python's thresholds a few times while one large request i
 What has outlived that once is gone over every third time, when it is 30,000 objects: 110,000, as by Python's threshold,
 took 20 ms and more. For what is old it comes about never, and nothing that comes and goes may be in a cycle: neither
 connections nor requests nor topics."""
+
+RENEWALS_PER_COLLECTION = 50
+"""So often may a test have its node begin anew before what is left of those before is looked for, some 20 ms each."""
 
 STOPPING_SWITCH_INTERVAL_S = 0.1
 """At a stop nobody is served any more, and the threads that sync let go of the interpreter at each call to the disk: to
@@ -116,30 +121,47 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
     control = None
     if parent is not None:
         environment, control = _under_control(options, environment, parent, asked_to_stop)
-    server = await _started(options, environment, asked_to_stop)
-    if server is None:
-        _say(options, f"stopped before it had started: {asked_to_stop.reason}")
-        return 0
-    if control is not None:
-        control.node = server
-        if options.config.authorizer is not None:
-            from broker.process.security_questions import keep_denials
-
-            keep_denials(server)
-    gc.freeze()  # what a start made is there to stay
-    gc.set_threshold(*GARBAGE_THRESHOLDS)
-    gc.enable()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     # A parent may have a service manager of its own, which isn't ours to talk to.
     manager = os.environ if parent is None else {}
-    try:
-        async with _first_topics(server, options.topics, asked_to_stop):
-            await _serve(server, options, parent, asked_to_stop, manager)
-    finally:
-        _say(options, f"stopping: {asked_to_stop.reason or 'it failed'}")
-        notify(manager, STOPPING)
-        sys.setswitchinterval(STOPPING_SWITCH_INTERVAL_S)
-        await server.stop(leave=asked_to_stop.leaves)
+    ready = partial(_tell_ready, parent)
+    renewals = 0
+    while True:
+        server = await _started(options, environment, asked_to_stop)
+        if server is None:
+            _say(options, f"stopped before it had started: {asked_to_stop.reason}")
+            return 0
+        if control is not None:
+            control.began(server)
+        gc.freeze()  # what a start made is there to stay
+        gc.set_threshold(*GARBAGE_THRESHOLDS)
+        gc.enable()
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        renewal = None
+        try:
+            async with _first_topics(server, options.topics, asked_to_stop):
+                await _serve(server, options, ready, asked_to_stop, manager)
+        finally:
+            renewal = asked_to_stop.taken_renewal()
+            why = "to begin anew" if renewal is not None else asked_to_stop.reason or "it failed"
+            _say(options, f"stopping: {why}")
+            notify(manager, STOPPING)
+            sys.setswitchinterval(STOPPING_SWITCH_INTERVAL_S)
+            if renewal is None:
+                await server.stop(leave=asked_to_stop.leaves)
+            else:
+                assert isinstance(server, Server)
+                await server.stop(leave=False, keeps=False)
+        if renewal is None or server.failure is not None:
+            break
+        from broker.process.renewal import begin_anew
+
+        begin_anew(options.config, server.cluster_id, renewal.copy)
+        ready = partial(_tell_renewed, renewal)
+        del server
+        gc.unfreeze()  # the node that has ended is garbage, in cycles, of some 60 KB
+        renewals += 1
+        if renewals % RENEWALS_PER_COLLECTION == 0:
+            gc.collect()
     if server.failure is None:
         _say(options, "stopped")
         return 0
@@ -171,7 +193,7 @@ def _under_control(
     def stop(leaves: bool) -> None:
         asked_to_stop.by("the program that started it asks for it", leaves=leaves)
 
-    control = Control(parent.tell, stop, network)
+    control = Control(parent.tell, stop, asked_to_stop.begin_anew, network)
     parent.watch(gone, control.asked)
     return environment, control
 
@@ -214,6 +236,7 @@ class _Asked:
         self.leaves = True
         """Whether others are to take over what it leads, before it stops."""
         self.event = asyncio.Event()
+        self.renewal: Renewal | None = None
         for number, name in (
             (signal.SIGTERM, "SIGTERM"),
             (signal.SIGINT, "Ctrl-C (SIGINT)"),
@@ -226,6 +249,19 @@ class _Asked:
         if not self.reason:
             self.reason, self.leaves = reason, leaves
         self.event.set()
+
+    def begin_anew(self, renewal: Renewal) -> None:
+        """The node stops, and another one takes its place in this process."""
+        self.renewal = renewal
+        self.event.set()
+
+    def taken_renewal(self) -> Renewal | None:
+        """Where that is why it stops. Who has asked for the end meanwhile is heard first."""
+        renewal, self.renewal = self.renewal, None
+        if renewal is None or self.reason:
+            return None
+        self.event.clear()
+        return renewal
 
 
 @contextlib.asynccontextmanager
@@ -251,14 +287,13 @@ async def _first_topics(
 async def _serve(
     server: Server | ControllerNode,
     options: Options,
-    parent: ParentTie | None,
+    ready: Callable[[str, Mapping[str, str]], None],
     asked_to_stop: _Asked,
     manager: Mapping[str, str],
 ) -> None:
     """Say where the server is, and wait for the signal, the parent's end or a failure."""
     endpoints = {endpoint.name: endpoint.text for endpoint in server.endpoints}
-    if parent is not None:
-        parent.tell_ready(server.bootstrap, endpoints)
+    ready(server.bootstrap, endpoints)
     # Testcontainers waits for "[KafkaServer id=N] started".
     whose = "brokers connect to" if options.config.is_only_controller else "connect to"
     where = f"{whose} {', '.join(endpoints.values())}"
@@ -266,6 +301,15 @@ async def _serve(
     _say(options, f"[KafkaServer id={server.node_id}] started, {where}; data in {folder}")
     notify(manager, READY, printable(f"STATUS={where}"))
     await either(server.stopped, asked_to_stop.event)
+
+
+def _tell_ready(parent: ParentTie | None, bootstrap: str, listeners: Mapping[str, str]) -> None:
+    if parent is not None:
+        parent.tell_ready(bootstrap, listeners)
+
+
+def _tell_renewed(renewal: Renewal, bootstrap: str, listeners: Mapping[str, str]) -> None:
+    renewal.told({"bootstrap": bootstrap, "listeners": dict(listeners)})
 
 
 def _hold_standard_descriptors() -> None:

@@ -16,9 +16,12 @@ pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "testing.md"
 
 
-def test_the_tests_of_the_document_pass(tmp_path: Path) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
-    (tmp_path / "test_it.py").write_text(program)
+PROGRAMS = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_the_tests_of_the_document_pass(tmp_path: Path, number: int) -> None:
+    (tmp_path / "test_it.py").write_text(PROGRAMS[number])
     command = [sys.executable, "-m", "pytest", "-q", *PLUGIN, "test_it.py"]
     ended = subprocess.run(
         command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=240

@@ -41,9 +41,11 @@ class Asked:
     def __init__(self, network: Cuts | FailingCuts | None = None) -> None:
         self.told: list[dict[str, Any]] = []
         self.stops: list[bool] = []
+        self.renewals: list[Any] = []
         self.control = Control(
             lambda line: self.told.append(json.loads(line)),
             self.stops.append,
+            self.renewals.append,
             network,  # type: ignore[arg-type]
         )
 
@@ -56,9 +58,9 @@ def test_a_question_that_there_is_not_is_told_with_those_that_there_are() -> Non
     answer = Asked().ask(ask="leaders")
     assert answer["id"] == 7
     assert answer["error"] == (
-        "there is no question 'leaders'; there are acls, acls_in_force, add_users, alter_acls, arm_fault, brokers, "
-        "coordinator, cut, denials, disarm_fault, elect, fault, faults, out_of_sync, partition, reassign, "
-        "release_fault, renew_certificates, stop, users_known"
+        "there is no question 'leaders'; there are acls, acls_in_force, add_users, alter_acls, arm_fault, begin_anew, "
+        "brokers, coordinator, copy, cut, denials, disarm_fault, elect, fault, faults, out_of_sync, partition, "
+        "reassign, release_fault, renew_certificates, stop, users_known"
     )
 
 

@@ -1,0 +1,150 @@
+"""A broker that is emptied, copied, put back and forked while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import barnabas
+from protocol.errors import Error
+from protocol.messages.metadata import MetadataRequest
+from tests.support.transactional_client import Broker, Producer, eventually, worst
+from tests.support.wire import Client, Outcome
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[barnabas.Broker]:
+    with barnabas.Broker() as running:
+        yield running
+
+
+@pytest.fixture
+def broker(shared: barnabas.Broker) -> barnabas.Broker:
+    shared.reset()
+    return shared
+
+
+def topics(broker: barnabas.Broker) -> list[str]:
+    with Client.of(broker.bootstrap) as client:
+        return sorted(each.name for each in client.ask(MetadataRequest(topics=None), 12).topics)
+
+
+def with_topic(broker: barnabas.Broker, name: str) -> None:
+    with Client.of(broker.bootstrap) as client:
+        Broker(client.ask).create_topic(name, 1)
+
+
+def ends(broker: barnabas.Broker, topic: str) -> tuple[int, int]:
+    """The log's end, and the last stable offset."""
+    with Client.of(broker.bootstrap) as client:
+        asked = Broker(client.ask)
+        return asked.end(topic, 0), asked.end(topic, 0, isolation_level=1)
+
+
+def test_it_is_empty_again_in_the_same_process_at_the_same_place(broker: barnabas.Broker) -> None:
+    with_topic(broker, "orders")
+    pid, bootstrap = broker.pid, broker.bootstrap
+    with Client.of(broker.bootstrap) as client:
+        broker.reset()
+        assert client.receive_frame() is Outcome.CLOSED
+    assert (broker.pid, broker.bootstrap) == (pid, bootstrap)
+    assert topics(broker) == []
+    with_topic(broker, "orders")
+
+
+def test_no_fault_is_armed_behind_it(broker: barnabas.Broker) -> None:
+    broker.fault("Metadata", error="UNKNOWN_SERVER_ERROR", times=None)
+    broker.reset()
+    assert topics(broker) == []
+    assert broker.disarm_faults() == []
+
+
+def test_settings_that_were_altered_are_as_they_were(broker: barnabas.Broker) -> None:
+    from protocol.messages.configs import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+        IncrementalAlterableConfig,
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResource,
+    )
+
+    change = IncrementalAlterableConfig(name="log.retention.ms", config_operation=0, value="77")
+    of_all = IncrementalAlterConfigsResource(resource_type=4, resource_name="", configs=[change])
+    shown = DescribeConfigsResource(
+        resource_type=4, resource_name="1", configuration_keys=["log.retention.ms"]
+    )
+    with Client.of(broker.bootstrap) as client:
+        client.ask(IncrementalAlterConfigsRequest(resources=[of_all]), 1)
+        [result] = client.ask(DescribeConfigsRequest(resources=[shown]), 4).results
+        assert [each.value for each in result.configs] == ["77"]
+    broker.reset()
+    with Client.of(broker.bootstrap) as client:
+        [result] = client.ask(DescribeConfigsRequest(resources=[shown]), 4).results
+        assert [each.value for each in result.configs] == [None]
+
+
+def test_an_open_transaction_goes_on_from_a_snapshot_here_and_elsewhere(broker: barnabas.Broker) -> None:
+    with Client.of(broker.bootstrap) as client:
+        asked = Broker(client.ask)
+        asked.create_topic("orders", 1)
+        asked.find_coordinators("t", "g")
+        producer = Producer(asked, "t", 1)
+        eventually(producer.init)
+        eventually(lambda: worst(producer.add("orders", (0,))))
+        eventually(lambda: worst(producer.produce("orders", {0: b"x"})))
+        taken = broker.snapshot()
+        assert producer.end(commit=True) is Error.NONE
+    assert ends(broker, "orders") == (2, 2)
+
+    broker.restore(taken)
+    assert ends(broker, "orders") == (1, 0)
+    with broker.fork(taken) as other, Client.of(other.bootstrap) as client:
+        producer.broker = Broker(client.ask)
+        eventually(lambda: producer.end(commit=False))
+        assert ends(other, "orders") == (2, 2)
+        assert other.bootstrap != broker.bootstrap
+    assert ends(broker, "orders") == (1, 0)
+
+
+def test_a_fork_leaves_nothing_behind(broker: barnabas.Broker) -> None:
+    with_topic(broker, "orders")
+    with broker.fork() as other:
+        folder = other.data
+        assert topics(other) == ["orders"]
+        with_topic(other, "more")
+    assert not folder.exists()
+    assert topics(broker) == ["orders"]
+
+
+def test_a_snapshot_goes_when_it_isnt_wanted_any_more(broker: barnabas.Broker) -> None:
+    taken = broker.snapshot()
+    assert (taken.path / "meta.properties").exists()
+    assert not (taken.path / ".lock").exists()
+    taken.remove()
+    assert not taken.path.parent.exists()
+    with pytest.raises(barnabas.BrokerError, match="there is no folder"):
+        broker.restore(taken)
+
+
+def test_users_are_there_again_and_rules_arent() -> None:
+    with barnabas.Broker(security="sasl_plaintext", users=["alice"]) as broker:
+        pytest.importorskip("confluent_kafka")
+        from confluent_kafka.admin import AdminClient
+
+        broker.allow("alice", "describe", topic="orders")
+        broker.reset()
+        with pytest.raises(LookupError):
+            broker.revoke("alice")
+        admin = AdminClient(broker.client_config("alice", mechanism="SCRAM-SHA-256"))
+        assert admin.list_topics(timeout=30).topics == {}
+        with broker.fork() as other:
+            admin = AdminClient({**broker.client_config("alice"), "bootstrap.servers": other.bootstrap})
+            assert admin.list_topics(timeout=30).topics == {}
+
+
+def test_one_that_doesnt_run_cant_be_reset(tmp_path: Path) -> None:
+    broker = barnabas.Broker(data=tmp_path / "data")
+    with pytest.raises(barnabas.BrokerError, match="doesn't run"):
+        broker.reset()
