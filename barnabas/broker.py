@@ -12,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
@@ -85,6 +86,40 @@ LAUNCHER = Path(__file__).with_name("launcher.py")
 _FREE_PORT = re.compile(r"((?:[^:/]+://)?)(.*):0+")
 
 _NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+class Clock:
+    """A broker's time: the machine's, unless a test moves it on, or has it stand still. Sessions, timeouts of
+    transactions, retention, delayed answers and all else of the broker's go by it; the timers of clients don't."""
+
+    def __init__(self, ask: Callable[[Mapping[str, object]], Any]) -> None:
+        self._ask = ask
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return float(self._told()["now_ms"]) / 1000
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it stands still."""
+        return bool(self._told()["stands"])
+
+    def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
+        """So much later it is when this returns. All that was due meanwhile has come, in its order."""
+        late = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        self._told(do="advance", ms=round(late.total_seconds() * 1000))
+
+    def freeze(self) -> None:
+        """It stands still from now on, and goes on by `advance` alone, until `run()`."""
+        self._told(do="freeze")
+
+    def run(self) -> None:
+        """It goes on by itself again, from where it stands."""
+        self._told(do="run")
+
+    def _told(self, **how: object) -> Any:
+        return self._ask({"ask": "clock", **how})
 
 
 class Snapshot:
@@ -281,6 +316,11 @@ class Broker(InBlocks, Secured, WithFaults):
         other._child.temporary_folder = Path(tempfile.mkdtemp(prefix="barnabas-"))
         shutil.copytree(taken.path, other._child.temporary_folder, dirs_exist_ok=True)
         return other.start()
+
+    @property
+    def clock(self) -> Clock:
+        """The broker's time, which a test moves."""
+        return Clock(self._ask)
 
     def _begin_anew(self, snapshot: Snapshot | None) -> None:
         self._ask({"ask": "begin_anew", "copy": None if snapshot is None else str(snapshot.path)})

@@ -32,6 +32,7 @@ from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
     from broker.environment.cut_network import CuttableNetwork
+    from broker.environment.movable_time import MovableTime
     from broker.faults.faults import Faults
     from broker.process.renewal import Renewal
     from broker.quorum.controller_server import ControllerNode
@@ -351,13 +352,16 @@ class Control:
         tell: Callable[[str], None],
         stop: Callable[[bool], None],
         begin_anew: Callable[[Renewal], None],
+        time: MovableTime,
         network: CuttableNetwork | None,
     ) -> None:
         """`tell` writes a line. `stop` has the node stop: True where others are to take over what it leads before.
-        `begin_anew`: has another one take its place. `network`: the node's, where ways to others can be cut."""
+        `begin_anew`: has another one take its place. `time`: the node's. `network`: the node's, where ways to others
+        can be cut."""
         self.node: Server | ControllerNode | None = None
         """Once it has started."""
         self.begin_anew = begin_anew
+        self.time = time
         self.faults: Faults | None = None
         self.stop = stop
         self.network = network
@@ -472,6 +476,33 @@ def _copy(control: Control, question: Question, reply: TellAnswer) -> None:
         raise QuestionError(str(error)) from None
 
 
+# --- Time -----------------------------------------------------------------------------------------------------
+
+_MOST_MS = 10 * 365 * 24 * 3_600_000
+
+
+def _clock(control: Control, question: Question, reply: TellAnswer) -> None:
+    """`do`: `advance` by `ms`, `freeze`, `run`, or nothing of it → `now_ms`, and whether it `stands`."""
+    moved, do = control.time, question.get("do")
+
+    def told() -> None:
+        reply({"now_ms": moved.now_ms(), "stands": moved.stands})
+
+    if do == "advance":
+        by_ms = question.get("ms")
+        if isinstance(by_ms, bool) or not isinstance(by_ms, int) or not 0 <= by_ms <= _MOST_MS:
+            raise QuestionError(f"ms={by_ms!r}: milliseconds, from 0 to ten years")
+        moved.advance(by_ms * 1_000_000, told)
+        return
+    if do == "freeze":
+        moved.freeze()
+    elif do == "run":
+        moved.run()
+    elif do is not None:
+        raise QuestionError(f"do={do!r}: it can be advance, freeze or run")
+    told()
+
+
 # --- Faults ---------------------------------------------------------------------------------------------------
 
 
@@ -535,6 +566,7 @@ def _number_of(control: Control, question: Question) -> int:
 QUESTIONS: dict[str, Callable[[Control, Question, TellAnswer], None]] = {
     "arm_fault": _arm_fault,
     "begin_anew": _begin_anew,
+    "clock": _clock,
     "copy": _copy,
     "cut": _cut,
     "disarm_fault": _disarm_fault,

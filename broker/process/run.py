@@ -156,6 +156,8 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
         from broker.process.renewal import begin_anew
 
         begin_anew(options.config, server.cluster_id, renewal.copy)
+        assert control is not None
+        control.time.reset()
         ready = partial(_tell_renewed, renewal)
         del server
         gc.unfreeze()  # the node that has ended is garbage, in cycles, of some 60 KB
@@ -176,8 +178,11 @@ def _under_control(
     options: Options, environment: Environment, parent: ParentTie, asked_to_stop: _Asked
 ) -> tuple[Environment, Control]:
     """What the parent asks is answered, and its end is ours."""
+    from broker.environment.movable_time import MovableTime
     from broker.process.control import Control
 
+    moved = MovableTime()
+    environment = replace(environment, clock=moved, scheduler=moved)
     network = None
     if options.config.joins:
         # Here, so that no other start waits for it.
@@ -193,7 +198,7 @@ def _under_control(
     def stop(leaves: bool) -> None:
         asked_to_stop.by("the program that started it asks for it", leaves=leaves)
 
-    control = Control(parent.tell, stop, asked_to_stop.begin_anew, network)
+    control = Control(parent.tell, stop, asked_to_stop.begin_anew, moved, network)
     parent.watch(gone, control.asked)
     return environment, control
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.environment.cut_network import Cut
+from broker.environment.movable_time import MovableTime
 from broker.process.control import LONGEST_LINE_BYTES, Control, ParentTie
 from protocol.errors import BrokenInvariantError
 
@@ -46,6 +47,7 @@ class Asked:
             lambda line: self.told.append(json.loads(line)),
             self.stops.append,
             self.renewals.append,
+            MovableTime.__new__(MovableTime),  # nobody asks it here
             network,  # type: ignore[arg-type]
         )
 
@@ -59,7 +61,7 @@ def test_a_question_that_there_is_not_is_told_with_those_that_there_are() -> Non
     assert answer["id"] == 7
     assert answer["error"] == (
         "there is no question 'leaders'; there are acls, acls_in_force, add_users, alter_acls, arm_fault, begin_anew, "
-        "brokers, coordinator, copy, cut, denials, disarm_fault, elect, fault, faults, out_of_sync, partition, "
+        "brokers, clock, coordinator, copy, cut, denials, disarm_fault, elect, fault, faults, out_of_sync, partition, "
         "reassign, release_fault, renew_certificates, stop, users_known"
     )
 

@@ -1,0 +1,170 @@
+"""Time that a test moves: the machine's, and so much more. It may stand still, too.
+
+It is clock and scheduler at once, so that what is due and what the time is never disagree. To go an hour on it goes
+from one deadline to the next: whatever a timer brings about happens, and sets its own timers, before the next is due.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from broker.environment.scheduler import LoopScheduler, Scheduled, TaskFailed
+
+MOST_STEPS = 20_000
+"""Deadlines that one advance stops at. What is farther on is jumped to: a timer that comes each second has come 20,000
+times by then, and comes once more."""
+
+_TURNS_BETWEEN = 3
+"""Of the loop, for what a timer has brought about."""
+
+
+class _Timer:
+    """One that isn't due yet, or was cancelled."""
+
+    __slots__ = ("_time", "args", "callback", "deadline_s", "handle")
+
+    def __init__(
+        self, of: MovableTime, deadline_s: float, callback: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
+        self._time = of
+        self.deadline_s = deadline_s
+        self.callback = callback
+        self.args = args
+        self.handle: Scheduled | None = None
+
+    def cancel(self) -> None:
+        self._time.forget(self)
+
+
+class MovableTime:
+    """A `Clock` and a `Scheduler`, on the loop that runs."""
+
+    def __init__(self) -> None:
+        self._loop = LoopScheduler()
+        self._more_ns = 0
+        self._stands_at: tuple[float, float, int] | None = None  # loop's, monotonic, wall time: the machine's
+        self._timers: dict[_Timer, None] = {}
+
+    # --- the clock ------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Wall-clock time, milliseconds since the epoch."""
+        return self.time_ns() // 1_000_000
+
+    def time_ns(self) -> int:
+        """The same in nanoseconds."""
+        stands_at = self._stands_at
+        return (time.time_ns() if stands_at is None else stands_at[2]) + self._more_ns
+
+    def monotonic_s(self) -> float:
+        """Seconds on a clock that never goes back."""
+        stands_at = self._stands_at
+        return (time.monotonic() if stands_at is None else stands_at[1]) + self._more_ns / 1e9
+
+    # --- the scheduler --------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Seconds on the clock that delays are counted by."""
+        stands_at = self._stands_at
+        return (self._loop.time() if stands_at is None else stands_at[0]) + self._more_ns / 1e9
+
+    def call_soon(self, callback: Callable[..., object], /, *args: Any) -> Scheduled:
+        """Not within this call, and before any timer, whether time stands still or not."""
+        return self._loop.call_soon(callback, *args)
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Scheduled:
+        """Once so much time is over, by itself or because it was moved."""
+        timer = _Timer(self, self.time() + delay_s, callback, args)
+        self._timers[timer] = None
+        self._arm(timer)
+        return timer
+
+    def tell_failures(self, failed: TaskFailed) -> Callable[[], None]:
+        """As `LoopScheduler`."""
+        return self._loop.tell_failures(failed)
+
+    def _arm(self, timer: _Timer) -> None:
+        if self._stands_at is None:
+            timer.handle = self._loop.call_later(timer.deadline_s - self.time(), self._fire, timer)
+
+    def _fire(self, timer: _Timer) -> None:
+        if timer in self._timers:
+            self.forget(timer)
+            timer.callback(*timer.args)
+
+    def forget(self, timer: _Timer) -> None:
+        """It was cancelled, or is due."""
+        self._timers.pop(timer, None)
+        if timer.handle is not None:
+            timer.handle.cancel()
+            timer.handle = None
+
+    def _arm_all(self) -> None:
+        for timer in self._timers:
+            if timer.handle is not None:
+                timer.handle.cancel()
+                timer.handle = None
+            self._arm(timer)
+
+    # --- what a test does -----------------------------------------------------------------------------------
+
+    @property
+    def stands(self) -> bool:
+        """It moves only where somebody moves it."""
+        return self._stands_at is not None
+
+    def freeze(self) -> None:
+        """It stands still from now on, and nothing comes due by itself."""
+        if self._stands_at is None:
+            self._stands_at = self._loop.time(), time.monotonic(), time.time_ns()
+            for timer in self._timers:
+                if timer.handle is not None:
+                    timer.handle.cancel()
+                    timer.handle = None
+
+    def run(self) -> None:
+        """It goes on from where it stands."""
+        if self._stands_at is not None:
+            self._more_ns -= time.time_ns() - self._stands_at[2]
+            self._stands_at = None
+            self._arm_all()
+
+    def reset(self) -> None:
+        """It is the machine's again. To be called where no node runs."""
+        self._stands_at = None
+        self._more_ns = 0
+        self._arm_all()
+
+    def advance(self, by_ns: int, then: Callable[[], None]) -> None:
+        """So much later `then` is called, and all that was due on the way has come."""
+        self._go(self.time() + by_ns / 1e9, then, 0)
+
+    def _go(self, target_s: float, then: Callable[[], None], steps: int) -> None:
+        due_s = min((timer.deadline_s for timer in self._timers), default=target_s)
+        is_last = due_s >= target_s or steps >= MOST_STEPS
+        self._move_to(target_s if is_last else due_s)
+        now_s = self.time()
+        due = sorted(
+            (timer for timer in self._timers if timer.deadline_s <= now_s), key=lambda timer: timer.deadline_s
+        )
+        for timer in due:
+            self._loop.guard(self._fire, timer)
+        if is_last:
+            self._arm_all()
+            self._later(then)
+        else:
+            self._later(partial(self._go, target_s, then, steps + 1))
+
+    def _move_to(self, target_s: float) -> None:
+        left_s = target_s - self.time()
+        if left_s > 0:
+            self._more_ns += int(left_s * 1e9) + 1
+
+    def _later(self, then: Callable[[], None], turns: int = _TURNS_BETWEEN) -> None:
+        if turns:
+            self._loop.call_soon(self._later, then, turns - 1)
+        else:
+            then()
