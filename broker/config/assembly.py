@@ -24,6 +24,8 @@ from broker.config.broker_config import (
 )
 from broker.config.broker_definitions import (
     BROKER_ROWS,
+    CONTROL_LISTENER,
+    CONTROL_TOKEN,
     DYNAMIC_ONLY_ROWS,
     INTER_BROKER_REQUESTS,
     METRICS_LISTENER,
@@ -45,11 +47,12 @@ from broker.config.listeners import (
     ENCRYPTED,
     EVERY_INTERFACE,
     SASL,
+    ListenerConfig,
     ListenerSettings,
     broker_listeners,
     check_early_start,
     controller_listeners,
-    metrics_listener,
+    http_listener,
 )
 from broker.config.outgoing import to_brokers, to_controllers
 from broker.config.setting_checks import (
@@ -202,9 +205,10 @@ def assemble(
             config.controller_listeners = controller_listeners(
                 settings, host_name, only_controller=config.is_only_controller
             )
-        config.metrics_listener = metrics_listener(
-            config.get_string(METRICS_LISTENER) or "", METRICS_LISTENER
+        config.metrics_listener = http_listener(
+            "METRICS", config.get_string(METRICS_LISTENER) or "", METRICS_LISTENER
         )
+        config.control_listener = _control_listener(config)
         check_early_start(settings, config.get_list("early.start.listeners"))
         config.closed_to_brokers = closed_to_brokers(config)
         config.authorizer = authorizer_settings(config)
@@ -219,6 +223,20 @@ def assemble(
         raise usage_error(error, static) from None
     config.warnings += [*other_controllers(config), *_own_name_told(config, static)]
     return config
+
+
+def _control_listener(config: BrokerConfig) -> tuple[ListenerConfig, ...]:
+    """Raises ConfigError where anybody who reaches the machine could ask there."""
+    found = http_listener("CONTROL", config.get_string(CONTROL_LISTENER) or "", CONTROL_LISTENER)
+    if any(each.host not in _LOOPBACK for each in found) and not config.get_string(CONTROL_TOKEN):
+        raise ConfigError(
+            f"{CONTROL_LISTENER} is open to other machines: {CONTROL_TOKEN} has to say what who asks there has to know",
+            CONTROL_LISTENER,
+        )
+    return found
+
+
+_LOOPBACK = frozenset(("127.0.0.1", "::1", "localhost"))
 
 
 def _say_ways_to_others(config: BrokerConfig, settings: ListenerSettings) -> None:

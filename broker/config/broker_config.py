@@ -325,6 +325,7 @@ class BrokerConfig:
     - `listeners`: the broker's addresses to bind, none where the node is only a controller.
     - `controller_listeners`: the controller's.
     - `metrics_listener`: where the node is watched over HTTP, if anywhere.
+    - `control_listener`: where a test asks its process for faults and the like, over HTTP, if anywhere.
     - `closed_to_brokers`: the names of listeners that refuse what only brokers ask of each other.
     - `sasl`: by the names of its SASL listeners, the controller's too, how clients sign in.
     - `to_brokers`, `to_controllers`: how this node comes in at others, where there are any that it asks.
@@ -342,6 +343,7 @@ class BrokerConfig:
         "authorizer",
         "closed_to_brokers",
         "cluster_id",
+        "control_listener",
         "controller_listeners",
         "dynamic_broker",
         "dynamic_cluster",
@@ -371,6 +373,7 @@ class BrokerConfig:
         self.listeners = listeners
         self.controller_listeners: tuple[ListenerConfig, ...] = ()
         self.metrics_listener: tuple[ListenerConfig, ...] = ()
+        self.control_listener: tuple[ListenerConfig, ...] = ()
         self.closed_to_brokers: frozenset[str] = frozenset()
         self.authorizer: AuthorizerSettings | None = None
         self.sasl: dict[str, SaslConfig] = {}

@@ -612,8 +612,13 @@ INTER_BROKER_REQUESTS = "barnabas.inter.broker.requests"
 METRICS_LISTENER = "barnabas.metrics.listener"
 """HOST:PORT of the listener for `/metrics`, `/health` and `/ready`; none where it is empty."""
 
+CONTROL_LISTENER, CONTROL_TOKEN = "barnabas.control.listener", "barnabas.control.token"
+"""HOST:PORT at which a test asks for faults, another time, an empty broker; and what it has to say to be heard."""
+
 OWN_ROWS: dict[str, Row] = {
     INTER_BROKER_REQUESTS: ("BOOLEAN", "true", "", "MEDIUM", "read-only"),
+    CONTROL_LISTENER: ("STRING", "", "", "MEDIUM", "read-only"),
+    CONTROL_TOKEN: ("PASSWORD", None, "", "MEDIUM", "read-only"),
     METRICS_LISTENER: ("STRING", "", "", "MEDIUM", "read-only"),
 }
 """What Kafka doesn't have, and passes over in a file: described only where set."""

@@ -135,14 +135,14 @@ def way_to_controllers(settings: ListenerSettings) -> tuple[str, str]:
     return name, _checked(settings)[1][name]
 
 
-def metrics_listener(address: str, setting: str) -> tuple[ListenerConfig, ...]:
-    """The listener for metrics at HOST:PORT, if there is to be one. Raises ConfigError."""
+def http_listener(name: str, address: str, setting: str) -> tuple[ListenerConfig, ...]:
+    """The one for HTTP at HOST:PORT, if there is to be one. Raises ConfigError."""
     if not address:
         return ()
     if address.count(":") < 1 or "/" in address:
         raise ConfigError(f"{setting} is HOST:PORT, such as 127.0.0.1:9404, and not {address}", setting)
-    _, host, port = parse_endpoint(f"METRICS://{address}", setting)
-    return (ListenerConfig("METRICS", "PLAINTEXT", host, port, None),)
+    _, host, port = parse_endpoint(f"{name}://{address}", setting)
+    return (ListenerConfig(name, "PLAINTEXT", host, port, None),)
 
 
 def check_early_start(settings: ListenerSettings, names: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -59,6 +59,7 @@ class HttpRequest(NamedTuple):
     """What stands behind the question mark."""
     headers: Mapping[str, str]
     """By their names in lower case."""
+    body: bytes = b""
 
 
 class HttpAnswer(NamedTuple):
@@ -83,8 +84,10 @@ class HttpServer:
         turns: Turns,
         scheduler: Scheduler,
         failed: Callable[[BaseException], None],
+        methods: Sequence[str] = ("GET", "HEAD"),
     ) -> None:
-        """`routes`: by path. `failed` is told of a broken invariant."""
+        """`routes`: by path. `failed` is told of a broken invariant. `methods`: those that are served."""
+        self._methods = methods
         self._bound = bound
         self._routes = routes
         self._turns = turns
@@ -113,8 +116,9 @@ class HttpServer:
         if route is None:
             known = ", ".join(sorted(self._routes))
             return HttpAnswer(f"There is no {request.path} here; there is {known}.\n".encode(), status=404)
-        if request.method not in ("GET", "HEAD"):
-            return HttpAnswer(b"GET and HEAD are served.\n", status=405, headers=(("Allow", "GET, HEAD"),))
+        if request.method not in self._methods:
+            served = ", ".join(self._methods)
+            return HttpAnswer(f"Served are {served}.\n".encode(), status=405, headers=(("Allow", served),))
         try:
             return self._turns.answer(route(request))
         except Exception as error:
@@ -138,7 +142,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._timer: Scheduled | None = None
         self._request: HttpRequest | None = None
-        self._body_bytes = 0
+        self._body = bytearray()
         self._later: Later[HttpAnswer] | None = None
         self._is_paused = False
         self._is_sending = False
@@ -203,10 +207,11 @@ class HttpConnection(asyncio.BufferedProtocol):
             event = self._http.next_event()
             if isinstance(event, h11.Request):
                 self._within(REQUEST_S)
-                self._request, self._body_bytes = _request(event), 0
+                self._request = _request(event)
+                self._body.clear()
             elif isinstance(event, h11.Data):
-                self._body_bytes += len(event.data)
-                if self._body_bytes > MOST_BODY_BYTES:
+                self._body += event.data
+                if len(self._body) > MOST_BODY_BYTES:
                     self.abort()
             elif isinstance(event, h11.EndOfMessage):
                 self._stop_timer()
@@ -221,8 +226,8 @@ class HttpConnection(asyncio.BufferedProtocol):
                 return
 
     def _have_answered(self) -> None:
-        request = self._request
-        assert request is not None
+        assert self._request is not None
+        request = self._request._replace(body=bytes(self._body))
         answer = self._server.answer(request)
         if isinstance(answer, Later):
             self._later = answer

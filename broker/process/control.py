@@ -379,21 +379,25 @@ class Control:
     def asked(self, line: bytes) -> None:
         """One line that came. What it asks for is answered in this call or a later one. What goes wrong meanwhile is
         the answer: it's no reason for the node to end, but where an invariant is broken."""
-        asked_id: object = None
-        question: object = None
         try:
             question = json.loads(line)
             if not isinstance(question, dict):
-                raise QuestionError("a question is an object")
-            asked_id = question.get("id")
-            _answer(self, question, partial(self._reply, asked_id))
+                raise ValueError("a question is an object")
+        except ValueError as error:
+            self._reply(None, QuestionError(str(error)))
+            return
+        self.answer(question, partial(self._reply, question.get("id")))
+
+    def answer(self, question: Question, reply: TellAnswer) -> None:
+        """`reply` is called once, now or later."""
+        try:
+            _answer(self, question, reply)
         except (ValueError, QuestionError) as error:
-            self._reply(asked_id, QuestionError(str(error)))
+            reply(QuestionError(str(error)))
         except Exception as error:
             # Its name alone: there may be passwords in the rest.
-            name = question.get("ask") if isinstance(question, dict) else None
-            log.error("a question of the program that started this node failed: %r", name, exc_info=error)
-            self._reply(asked_id, QuestionError(repr(error)))
+            log.error("a question to this node failed: %r", question.get("ask"), exc_info=error)
+            reply(QuestionError(repr(error)))
             if stops_the_broker(error):
                 raise
 

@@ -119,8 +119,8 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
     asked_to_stop = _Asked(asyncio.get_running_loop())
     environment = Environment.of_this_machine()
     control = None
-    if parent is not None:
-        environment, control = _under_control(options, environment, parent, asked_to_stop)
+    if parent is not None or options.config.control_listener:
+        environment, control = await _under_control(options, environment, parent, asked_to_stop)
     # A parent may have a service manager of its own, which isn't ours to talk to.
     manager = os.environ if parent is None else {}
     ready = partial(_tell_ready, parent)
@@ -153,11 +153,8 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
                 await server.stop(leave=False, keeps=False)
         if renewal is None or server.failure is not None:
             break
-        from broker.process.renewal import begin_anew
-
-        begin_anew(options.config, server.cluster_id, renewal.copy)
         assert control is not None
-        control.time.reset()
+        _clear(options, control, server.cluster_id, renewal)
         ready = partial(_tell_renewed, renewal)
         del server
         gc.unfreeze()  # the node that has ended is garbage, in cycles, of some 60 KB
@@ -174,10 +171,19 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
     return 1
 
 
-def _under_control(
-    options: Options, environment: Environment, parent: ParentTie, asked_to_stop: _Asked
+def _clear(options: Options, control: Control, cluster_id: str, renewal: Renewal) -> None:
+    """For the next node in this process: its folder, its settings, and the time."""
+    from broker.process.renewal import begin_anew
+
+    begin_anew(options.config, cluster_id, renewal.copy)
+    control.time.reset()
+
+
+async def _under_control(
+    options: Options, environment: Environment, parent: ParentTie | None, asked_to_stop: _Asked
 ) -> tuple[Environment, Control]:
-    """What the parent asks is answered, and its end is ours."""
+    """What the parent asks, or whoever comes to the listener for it, is answered; and a parent's end is ours. Raises
+    StartError where there can't be such a listener."""
     from broker.environment.movable_time import MovableTime
     from broker.process.control import Control
 
@@ -198,8 +204,14 @@ def _under_control(
     def stop(leaves: bool) -> None:
         asked_to_stop.by("the program that started it asks for it", leaves=leaves)
 
-    control = Control(parent.tell, stop, asked_to_stop.begin_anew, moved, network)
-    parent.watch(gone, control.asked)
+    tell = (lambda line: None) if parent is None else parent.tell
+    control = Control(tell, stop, asked_to_stop.begin_anew, moved, network)
+    if parent is not None:
+        parent.watch(gone, control.asked)
+    if options.config.control_listener:
+        from broker.process.control_listener import control_listener_of
+
+        await control_listener_of(options.config, control, environment).listen()
     return environment, control
 
 

@@ -1,0 +1,118 @@
+"""What a test in another language asks a broker over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import barnabas
+from protocol.errors import Error
+from protocol.messages.metadata import MetadataRequest
+from tests.support.ports import free_ports
+from tests.support.transactional_client import Broker
+from tests.support.wire import Client
+
+pytest.importorskip("h11", reason="needs h11, of the extra `metrics`")
+
+TOKEN = "let me in"
+
+
+def asking(port: int, path: str, said: Any = None, method: str = "POST", **headers: str) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        body = said if isinstance(said, bytes) else json.dumps(said or {}).encode()
+        connection.request(method, path, body if method == "POST" else None, headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        return answer.status, json.loads(text) if text.startswith(b"{") else text
+    finally:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tuple[barnabas.Broker, int]]:
+    (port,) = free_ports(1)
+    with barnabas.Broker(config={"barnabas.control.listener": f"127.0.0.1:{port}"}) as running:
+        yield running, port
+
+
+def test_a_fault_is_armed_seen_and_disarmed(shared: tuple[barnabas.Broker, int]) -> None:
+    broker, port = shared
+    armed = asking(
+        port, "/v1/arm_fault", {"fault": {"api": "Metadata", "do": "error", "error": "UNKNOWN_SERVER_ERROR"}}
+    )
+    assert armed == (200, {"answer": 1})
+    with Client.of(broker.bootstrap) as client:
+        assert client.ask(MetadataRequest(topics=[]), 13).error_code == Error.UNKNOWN_SERVER_ERROR
+    state = {"fault": 1, "seen": 1, "fired": 1, "standing": 0}
+    assert asking(port, "/v1/fault", {"number": 1}) == (200, {"answer": state})
+    assert asking(port, "/v1/faults") == (200, {"answer": [state]})
+    assert asking(port, "/v1/disarm_fault", {"number": 1}) == (200, {"answer": state})
+    assert asking(port, "/v1/fault", {"number": 1}) == (400, {"error": "there is no fault 1; there are none"})
+
+
+def test_time_is_moved_and_the_broker_emptied(shared: tuple[barnabas.Broker, int]) -> None:
+    broker, port = shared
+    with Client.of(broker.bootstrap) as client:
+        Broker(client.ask).create_topic("orders", 1)
+    before = asking(port, "/v1/clock")[1]["answer"]["now_ms"]
+    after = asking(port, "/v1/clock", {"do": "advance", "ms": 3_600_000})[1]["answer"]["now_ms"]
+    assert after >= before + 3_600_000
+    status, answer = asking(port, "/v1/reset", {"copy": "/etc"})  # it takes no folder
+    assert (status, answer["answer"]["bootstrap"]) == (200, broker.bootstrap)
+    with Client.of(broker.bootstrap) as client:
+        assert client.ask(MetadataRequest(topics=None), 12).topics == []
+    assert asking(port, "/v1/clock")[1]["answer"]["now_ms"] < after
+
+
+@pytest.mark.parametrize(
+    ("path", "said", "status", "text"),
+    [
+        ("/v1/arm_fault", {"fault": {"do": "explode"}}, 400, "it can be error, delay"),
+        ("/v1/arm_fault", {}, 400, "an object is wanted"),
+        ("/v1/arm_fault", b"{", 400, "isn't JSON"),
+        ("/v1/arm_fault", b"[]", 400, "is an object"),
+        ("/v1/partition", {"topic": "none", "partition": 0}, 400, "there is no partition none-0"),
+        ("/v1/copy", {"to": "/tmp/x"}, 404, "There is no /v1/copy"),
+        ("/v1/stop", {}, 404, "There is no /v1/stop"),
+    ],
+)
+def test_what_cant_be_asked_is_told(
+    shared: tuple[barnabas.Broker, int], path: str, said: Any, status: int, text: str
+) -> None:
+    found, answer = asking(shared[1], path, said)
+    assert found == status
+    assert text in str(answer)
+
+
+def test_what_there_is_to_ask_is_described(shared: tuple[barnabas.Broker, int]) -> None:
+    status, described = asking(shared[1], "/v1", method="GET")
+    assert status == 200
+    assert described["openapi"] == "3.1.0"
+    assert "/v1/arm_fault" in described["paths"]
+    assert all(path["post"]["summary"] for path in described["paths"].values())
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "http://evil"}, {"Host": "evil:80"}])
+def test_a_page_in_a_browser_is_not_served(
+    shared: tuple[barnabas.Broker, int], headers: dict[str, str]
+) -> None:
+    assert asking(shared[1], "/v1/reset", **headers)[0] == 403
+
+
+def test_who_doesnt_know_the_token_is_not_served() -> None:
+    (port,) = free_ports(1)
+    settings = {"barnabas.control.listener": f"127.0.0.1:{port}", "barnabas.control.token": TOKEN}
+    with barnabas.Broker(config=settings):
+        assert asking(port, "/v1/faults")[0] == 401
+        assert asking(port, "/v1/faults", Authorization="Bearer no")[0] == 401
+        assert asking(port, "/v1/faults", Authorization=f"Bearer {TOKEN}") == (200, {"answer": []})
+
+
+def test_one_that_is_open_to_others_needs_a_token() -> None:
+    with pytest.raises(barnabas.BrokerError, match=r"barnabas\.control\.token has to say"):
+        barnabas.Broker(config={"barnabas.control.listener": "0.0.0.0:9095"}).start()
