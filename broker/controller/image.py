@@ -245,6 +245,8 @@ class KeptRecords:
 # --- The whole image ----------------------------------------------------------------------------------------
 
 NO_LEADER = -1
+RECOVERED, RECOVERING = 0, 1
+"""LeaderRecoveryState: after an unclean election the leader is RECOVERING until it says that it no longer is."""
 NO_LEADER_CHANGE = -2  # PartitionChangeRecord.leader where the leader stays
 
 TOPIC_RESOURCE = 2
@@ -376,6 +378,8 @@ class ClusterImage:
         self.brokers: dict[int, BrokerImage] = {}
         self.controllers: dict[int, records.RegisterControllerRecord] = {}
         self.next_producer_id = 0
+        self.unclean_elections = 0
+        """As far back as the log was replayed."""
         self.kept = KeptRecords()
         self._changes = TopicChanges({}, [], [])  # since the last `take_changes`
         self._created: set[bytes] = set()  # topics, by id, since then
@@ -394,6 +398,7 @@ class ClusterImage:
         other.brokers = {broker_id: broker.copy() for broker_id, broker in self.brokers.items()}
         other.controllers = {**self.controllers}
         other.next_producer_id = self.next_producer_id
+        other.unclean_elections = self.unclean_elections
         other.kept = self.kept.copy()
         return other
 
@@ -499,6 +504,7 @@ class ClusterImage:
         if self._shares_partitions:
             partition = topic.partitions[record.partition_id] = partition.copy()
         partition.change(record)
+        self.unclean_elections += record.leader_recovery_state == RECOVERING
         self._changes.touched[topic.name] = None
 
     def _remove_topic(self, record: records.RemoveTopicRecord) -> None:

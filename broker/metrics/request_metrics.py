@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker.metrics.idleness import Idleness
 from broker.network.observed_requests import HungUpError
 from coordinator.transaction.statistics import Durations
 from protocol.errors import Error, error_name
@@ -58,6 +59,7 @@ class RequestMetrics:
     def __init__(self, monotonic_s: Callable[[], float], image: ClusterImage) -> None:
         self._monotonic_s = monotonic_s
         self._image = image
+        self.idleness = Idleness(monotonic_s)
         self.requests: Counter[tuple[str, int]] = Counter()
         """By API and version."""
         self.errors: Counter[tuple[str, str]] = Counter()

@@ -117,7 +117,7 @@ class _NobodysConnection:
         name = "SASL_PLAINTEXT"
 
         @staticmethod
-        def not_signed_in(client: str, why: str) -> None:
+        def not_signed_in(client: str, mechanism: str, why: str) -> None:
             """It is told nobody."""
 
     def answer_and_hang_up(self, answer: Any) -> None:
