@@ -384,6 +384,8 @@ class ClusterImage:
         self._changes = TopicChanges({}, [], [])  # since the last `take_changes`
         self._created: set[bytes] = set()  # topics, by id, since then
         self.broker_configs_changed = False
+        self.client_metrics_changes = 0
+        """Of subscriptions to clients' metrics: who follows these looks at them when this is another number."""
 
     def copy(self) -> ClusterImage:
         """Another one that says the same, and that nobody follows."""
@@ -418,6 +420,7 @@ class ClusterImage:
         self.kept.follow_anew()
         self._changes = self._changes._replace(touched=dict.fromkeys(self.topics))
         self.broker_configs_changed = True
+        self.client_metrics_changes += 1
 
     def apply(self, record: Message) -> None:
         """Change the image by one record of the log."""
@@ -553,6 +556,8 @@ class ClusterImage:
             self.configs.pop(key, None)
         if record.resource_type == BROKER_RESOURCE:
             self.broker_configs_changed = True
+        elif record.resource_type == CLIENT_METRICS_RESOURCE:
+            self.client_metrics_changes += 1
         elif record.resource_type == TOPIC_RESOURCE and record.resource_name in self.topics:
             self._changes.touched[record.resource_name] = None
 
