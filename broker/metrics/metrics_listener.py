@@ -16,10 +16,10 @@ from protocol.waiting import compute
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
-    from broker.environment.network import Bound
     from broker.environment.scheduler import Clock, Scheduler
     from broker.fault_handler import FaultHandler
     from broker.network.dispatch import Dispatcher
+    from broker.network.endpoints import BoundEndpoint
     from broker.network.turns import Turns
     from protocol.waiting import Waiting
 
@@ -42,7 +42,7 @@ class MetricsListener:
 
     def __init__(
         self,
-        bound: Bound,
+        endpoint: BoundEndpoint,
         node: Observed,
         dispatchers: Sequence[Dispatcher],
         collect: Collect,
@@ -56,8 +56,10 @@ class MetricsListener:
         self._collect = collect
         self._is_ready = is_ready
         self._faults = node.faults
+        self.address = endpoint.text if endpoint.host else f"0.0.0.0:{endpoint.port}"
+        """As the part of a URL."""
         self._server = HttpServer(
-            bound,
+            endpoint.bound,
             {"/metrics": self._metrics, "/health": self._health, "/ready": self._ready},
             node.turns,
             node.scheduler,
