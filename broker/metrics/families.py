@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from prometheus_client.metrics_core import Metric
+from prometheus_client.samples import Sample
 
 if TYPE_CHECKING:
     from coordinator.transaction.statistics import Durations
@@ -27,6 +28,10 @@ class Families:
 
     def gauge(self, name: str, doc: str, value: float, **labels: str) -> None:
         self._family(name, doc, "gauge").add_sample(name, labels, value)
+
+    def gauge_of(self, labels: dict[str, str], name: str, doc: str, value: float) -> None:
+        """As `gauge`, of what has many: all have the same labels, which aren't copied."""
+        self._family(name, doc, "gauge").samples.append(Sample(name, labels, value))
 
     def counter(self, name: str, doc: str, value: float, **labels: str) -> None:
         """`name` without its ending `_total`."""

@@ -135,14 +135,14 @@ async def _offsets(
         if pause.is_due(5):
             await turn()
         labels = {"consumergroup": group_id, "topic": topic, "partition": str(index)}
-        families.gauge("kafka_consumergroup_current_offset", "What a group has committed", offset, **labels)
+        families.gauge_of(labels, "kafka_consumergroup_current_offset", "What a group has committed", offset)
         of_topic = sums[group_id, topic]
         of_topic[0] += offset
         end = ends.get((topic, index))
         if end is not None:
             lag = max(0, end - offset)
             of_topic[1] += lag
-            families.gauge("kafka_consumergroup_lag", "What it hasn't consumed yet", lag, **labels)
+            families.gauge_of(labels, "kafka_consumergroup_lag", "What it hasn't consumed yet", lag)
     for (group_id, topic), (offset, lag) in sums.items():
         if pause.is_due(2):
             await turn()

@@ -52,7 +52,7 @@ class MetricsListener:
         anything."""
         self._requests = RequestMetrics(node.clock.monotonic_s, node.metadata.image)
         for dispatcher in dispatchers:
-            dispatcher.observe(self._requests.observer)
+            dispatcher.count(self._requests.counted)
         self._collect = collect
         self._is_ready = is_ready
         self._faults = node.faults
@@ -82,9 +82,12 @@ class MetricsListener:
     async def _metrics(self, request: HttpRequest) -> HttpAnswer:
         from prometheus_client.exposition import choose_encoder
 
+        from broker.metrics.exposition import exposition
+
         families = await self._collect(self._requests)
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        body = await compute(lambda: encode(_Collected(families)))
+        _, content_type = choose_encoder(request.headers.get("accept", ""))
+        is_openmetrics = content_type.startswith("application/openmetrics-text")
+        body = await compute(lambda: exposition(families, is_openmetrics=is_openmetrics))
         return HttpAnswer(body, content_type)
 
     async def _health(self, request: HttpRequest) -> HttpAnswer:
@@ -98,13 +101,3 @@ class MetricsListener:
         return (
             HttpAnswer(f"waiting for {awaited}\n".encode(), status=503) if awaited else HttpAnswer(b"ready\n")
         )
-
-
-class _Collected:
-    """What was collected, as a registry that an encoder takes."""
-
-    def __init__(self, families: Sequence[Any]) -> None:
-        self._families = families
-
-    def collect(self) -> Sequence[Any]:
-        return self._families

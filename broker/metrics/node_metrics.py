@@ -21,10 +21,12 @@ from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.metrics.families import Families
 from broker.metrics.group_metrics import WatchedGroups, count_groups
+from broker.metrics.request_metrics import TopicCounts
 from broker.replicas.leader import Leader
 from broker.security.node_authorizer import denials_of
 from coordinator.transaction.states import STATE_NAMES
 from coordinator.transaction.statistics import EndedBy
+from protocol.errors import error_name
 from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from broker.disks.log_dirs import LogDirs
     from broker.environment.scheduler import Clock
     from broker.metrics.client_telemetry import ClientTelemetry
-    from broker.metrics.request_metrics import RequestMetrics, TopicCounts
+    from broker.metrics.request_metrics import RequestMetrics
     from broker.network.listener import Listener
     from broker.replicas.partition import Partition
     from broker.security.authorizer import Authorizer
@@ -97,26 +99,33 @@ async def broker_metrics(node: WatchedBroker, requests: RequestMetrics) -> list[
 
 async def _count_requests(families: Families, requests: RequestMetrics, pause: Pause) -> None:
     of_api: Final = "kafka_network_requestmetrics_"
-    for (api, version), count in [*requests.requests.items()]:
-        if pause.is_due():
+    for api, counts in [*requests.apis.items()]:
+        if pause.is_due(5):
             await turn()
-        families.counter(
-            of_api + "requests", "Requests, by API and version", count, request=api, version=str(version)
-        )
-    for (api, error), count in [*requests.errors.items()]:
-        if pause.is_due():
-            await turn()
-        families.counter(
-            of_api + "errors", "Errors in answers, NONE among them", count, request=api, error=error
-        )
-    for api, times in [*requests.times.items()]:
-        if pause.is_due(3):
-            await turn()
+        for version, count in counts.versions.items():
+            if count:
+                families.counter(
+                    of_api + "requests",
+                    "Requests, by API and version",
+                    count,
+                    request=api,
+                    version=str(version),
+                )
+        for code, count in counts.errors.items():
+            families.counter(
+                of_api + "errors",
+                "Errors in answers, NONE among them",
+                count,
+                request=api,
+                error=error_name(code),
+            )
         families.summary(
-            of_api + "totaltimems", "Milliseconds from a request to its answer", times, request=api
+            of_api + "totaltimems", "Milliseconds from a request to its answer", counts.times, request=api
         )
-    for api, count in [*requests.hung_up.items()]:
-        families.counter("barnabas_requests_hung_up", "Requests whose client didn't wait", count, request=api)
+        if counts.hung_up:
+            families.counter(
+                "barnabas_requests_hung_up", "Requests whose client didn't wait", counts.hung_up, request=api
+            )
 
 
 _OF_TOPICS: Mapping[str, tuple[str, str]] = {
@@ -137,11 +146,14 @@ async def _count_topics(families: Families, requests: RequestMetrics, pause: Pau
             value = getattr(counts, attribute)
             families.counter("kafka_server_brokertopicmetrics_" + name, doc, value, **labels)
 
-    add(requests.all_topics)
+    together = TopicCounts()
+    together.add(requests.others)
     for topic, counts in [*requests.topics.items()]:
         if pause.is_due(len(_OF_TOPICS)):
             await turn()
         add(counts, topic=topic)
+        together.add(counts)
+    add(together)
 
 
 # --- The process (`KafkaServer`, `SocketServer`, `KafkaRequestHandlerPool`) ---------------------------------------
@@ -259,20 +271,20 @@ async def _partitions(families: Families, node: WatchedBroker, pause: Pause) -> 
         families.gauge("kafka_server_replicamanager_" + name, doc, totals[name])
 
 
-def _log(families: Families, partition: Partition, labels: Mapping[str, str]) -> None:
+def _log(families: Families, partition: Partition, labels: dict[str, str]) -> None:
     log = partition.log
     of_log: Final = "kafka_log_log_"
-    families.gauge(of_log + "size", "Bytes of a partition's log", log.size, **labels)
-    families.gauge(of_log + "logstartoffset", "Its first offset", log.log_start_offset, **labels)
-    families.gauge(of_log + "logendoffset", "The offset after its last", log.log_end_offset, **labels)
-    families.gauge(of_log + "numlogsegments", "Its segments", len(log.base_offsets), **labels)
+    families.gauge_of(labels, of_log + "size", "Bytes of a partition's log", log.size)
+    families.gauge_of(labels, of_log + "logstartoffset", "Its first offset", log.log_start_offset)
+    families.gauge_of(labels, of_log + "logendoffset", "The offset after its last", log.log_end_offset)
+    families.gauge_of(labels, of_log + "numlogsegments", "Its segments", len(log.base_offsets))
 
 
 def _led(
     families: Families,
     role: Leader,
     totals: Counter[str],
-    labels: Mapping[str, str],
+    labels: dict[str, str],
     now_ms: int,
     *,
     is_preferred: bool,
@@ -296,7 +308,7 @@ def _led(
             log.high_watermark - log.last_stable_offset,
         ),
     ):
-        families.gauge(of_partition + name, doc, value, **labels)
+        families.gauge_of(labels, of_partition + name, doc, value)
     oldest = log.producers.oldest_open()
     if oldest is not None:
         age_s = max(0, now_ms - oldest.last_timestamp_ms) / 1000
@@ -317,7 +329,7 @@ def _led(
         ("in_sync_replica", "Replicas in sync", in_sync),
         ("under_replicated_partition", "1 where replicas lag behind", is_under_replicated),
     ):
-        families.gauge(exporter + name, doc, value, **labels)
+        families.gauge_of(labels, exporter + name, doc, value)
 
 
 # --- The cluster (`KafkaController`, `QuorumController`, `KafkaRaftMetrics`) --------------------------------------
