@@ -25,7 +25,7 @@ from protocol.errors import Error
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.records.batch import BATCH_LENGTH_POS, INT32, LAST_OFFSET_DELTA_POS, LOG_OVERHEAD
-from protocol.wire.schema import error_codes
+from protocol.wire.schema import Struct, error_codes
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
@@ -223,6 +223,8 @@ def _answered(counts: ApiCounts) -> After:
     errors = counts.errors
 
     def answered(said: None, response: Any) -> None:
+        if not isinstance(response, Struct):  # the controller's, which goes on as it came: it counts there
+            return
         for code in error_codes(response):
             errors[code] += 1
 

@@ -47,18 +47,20 @@ pytestmark = pytest.mark.xdist_group("metrics-agreement")
 
 @dataclass(frozen=True)
 class Watched:
-    """One that is watched at each node: `urls` are those of the brokers' metrics."""
+    """One that is watched at each node: `urls` are those of the brokers' metrics, `controller` is that of the
+    controller's."""
 
     bootstrap: str
     brokers: int
     urls: tuple[str, ...]
+    controller: str
 
     def scraped(self) -> list[Series]:
         """Of each broker."""
-        return [self._scraped(url) for url in self.urls]
+        return [self.scraped_at(url) for url in self.urls]
 
     @staticmethod
-    def _scraped(url: str) -> Series:
+    def scraped_at(url: str) -> Series:
         with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return series_in(answer.read().decode())
 
@@ -74,13 +76,14 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if request.param == 1:
         (port,) = free_ports(1)
         with barnabas.Broker(config={LISTENER: f"127.0.0.1:{port}"}) as broker:
-            yield Watched(broker.bootstrap, 1, (f"http://127.0.0.1:{port}/metrics",))
+            url = f"http://127.0.0.1:{port}/metrics"
+            yield Watched(broker.bootstrap, 1, (url,), url)
         return
     folder = tmp_path_factory.mktemp("cluster")
     with barnabas.Cluster(3, data=folder, config={LISTENER: "127.0.0.1:0"}) as cluster:
-        logs = [(folder / f"{number}.log").read_text() for number in (1, 2, 3)]
-        urls = [re.findall(r"metrics at (http://\S+/metrics)", log)[-1] for log in logs]
-        yield Watched(cluster.bootstrap, 3, tuple(urls))
+        logs = [(folder / f"{name}.log").read_text() for name in ("1", "2", "3", "controller")]
+        *urls, controller = [re.findall(r"metrics at (http://\S+/metrics)", log)[-1] for log in logs]
+        yield Watched(cluster.bootstrap, 3, tuple(urls), controller)
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +204,23 @@ def test_partitions_have_the_offsets_sizes_and_replicas_that_others_show(
     messages = by(nodes, "kafka_server_brokertopicmetrics_messagesin_total", "topic")
     assert messages[TOPIC] == len("abcdefghijkl")
     assert messages[HANGING] == 1
+
+
+def test_the_controller_counts_what_others_list(history: Watched, needs_kafka: Tool) -> None:
+    told = needs_kafka("topics", "--bootstrap-server", history.bootstrap, "--describe")
+    partitions = [line for line in told.splitlines() if "\tPartition: " in line]
+    topics = [line for line in told.splitlines() if "\tPartitionCount: " in line]
+    series = [history.scraped_at(history.controller)]
+    of_controller = "kafka_controller_kafkacontroller_"
+    assert total(series, of_controller + "activecontrollercount") == 1
+    assert total(series, of_controller + "globaltopiccount") == len(topics)
+    assert total(series, of_controller + "globalpartitioncount") == len(partitions)
+    assert total(series, of_controller + "activebrokercount") == history.brokers
+    assert total(series, of_controller + "offlinepartitionscount") == 0
+    assert total(series, "kafka_controller_controllerstats_uncleanleaderelections_total") == 0
+    assert {**by(series, "kafka_topic_partitions", "topic")} == Counter(
+        line.split("Topic: ", 1)[1].split("\t")[0] for line in partitions
+    )
 
 
 def test_transactions_are_those_that_others_list(history: Watched, needs_kafka: Tool) -> None:

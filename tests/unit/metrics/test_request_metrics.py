@@ -152,6 +152,13 @@ def test_an_answer_that_comes_later_counts_when_it_is_there() -> None:
     assert counts.errors == {Error.INVALID_TXN_STATE: 1}
 
 
+def test_of_an_answer_that_the_controller_gave_nobody_reads_the_errors() -> None:
+    node = Counting()
+    node.ask("CreateTopics", None, b"as it came")
+    counts = node.metrics.apis["CreateTopics"]
+    assert (counts.versions, counts.times.count, counts.errors) == ({9: 1}, 1, {})
+
+
 def test_a_request_that_fails_or_is_given_up_counts_as_such() -> None:
     node = Counting()
     with pytest.raises(ZeroDivisionError):
