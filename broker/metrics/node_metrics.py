@@ -102,8 +102,8 @@ async def _count_requests(families: Families, requests: RequestMetrics, pause: P
     for api, counts in [*requests.apis.items()]:
         if pause.is_due(5):
             await turn()
-        for version, count in counts.versions.items():
-            if count:
+        for version, of_version in counts.versions.items():
+            if count := of_version.count:
                 families.counter(
                     of_api + "requests",
                     "Requests, by API and version",
@@ -120,7 +120,7 @@ async def _count_requests(families: Families, requests: RequestMetrics, pause: P
                 error=error_name(code),
             )
         families.summary(
-            of_api + "totaltimems", "Milliseconds from a request to its answer", counts.times, request=api
+            of_api + "totaltimems", "Milliseconds from a request to its answer", counts.times(), request=api
         )
         if counts.hung_up:
             families.counter(

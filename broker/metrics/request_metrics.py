@@ -12,7 +12,7 @@ Source: `RequestMetrics`, `BrokerTopicMetrics`.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from struct import Struct as Layout
@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from broker.metrics.idleness import Idleness
 from broker.network.observed_requests import LATERS, HungUpError, ObservedLater
-from coordinator.transaction.statistics import Durations
+from coordinator.transaction.statistics import SAMPLES, Durations
 from protocol.errors import Error
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.groups import HeartbeatResponse
+from protocol.messages.produce import InitProducerIdResponse, ProduceRequest, ProduceResponse
+from protocol.messages.transactions import AddOffsetsToTxnResponse, EndTxnResponse
 from protocol.records.batch import BATCH_LENGTH_POS, INT32, LAST_OFFSET_DELTA_POS, LOG_OVERHEAD
 from protocol.wire.schema import Struct, error_codes
 
@@ -63,27 +65,42 @@ class TopicCounts:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+class VersionCounts:
+    """Of one version of an API: how many requests there were, and how long they took together."""
+
+    __slots__ = ("count", "sum_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum_s = 0.0
+
+
 class ApiCounts:
     """Of one API."""
 
-    __slots__ = ("errors", "hung_up", "times", "versions")
+    __slots__ = ("errors", "hung_up", "last_s", "versions")
 
     def __init__(self) -> None:
-        self.versions: dict[int, int] = {}
-        """Requests, by version."""
+        self.versions: dict[int, VersionCounts] = {}
         self.errors: Counter[int] = Counter()
         """By code, that of NONE among them; each error of an answer counts."""
         self.hung_up = 0
         """Requests whose client didn't wait for the answer."""
-        self.times = Durations()
-        """From the moment that a request is read to that at which its answer is known."""
+        self.last_s: deque[float] = deque(maxlen=SAMPLES)
+        """How long the last ones took: from the moment that a request is read to that at which its answer is known."""
 
+    def times(self) -> Durations:
+        """Of all versions."""
+        found = Durations()
+        for each in self.versions.values():
+            found.count += each.count
+            found.sum_ms += each.sum_s * 1000
+        found.last.extend(1000 * took_s for took_s in self.last_s)
+        return found
 
-Before = Callable[[Any], Any]
-"""Of a request what is needed when its answer is there: of the request itself some may be gone by then."""
 
 After = Callable[[Any, Any], None]
-"""Counts an answer, which is never None; with what `Before` said."""
+"""Counts an answer, which is never None; with what was kept of its request."""
 
 
 class RequestMetrics:
@@ -103,21 +120,97 @@ class RequestMetrics:
     def counted(self, api: str, version: int, handle: Handle) -> Handle:
         """See `broker.network.observed_requests`."""
         counts = self.apis.setdefault(api, ApiCounts())
-        counts.versions.setdefault(version, 0)
+        of_version = counts.versions.setdefault(version, VersionCounts())
         if api == "Produce":
-            return self._counted(counts, version, handle, _sizes, self._produced(counts))
+            return self._counted_data(
+                counts, of_version, handle, _sizes, self._produced(counts), ProduceResponse
+            )
         if api == "Fetch":
-            return self._counted(counts, version, handle, _is_replicas, self._fetched(counts))
-        return self._counted(counts, version, handle, None, _answered(counts))
+            return self._counted_data(
+                counts, of_version, handle, _is_replicas, self._fetched(counts), FetchResponse
+            )
+        return self._counted(counts, of_version, handle)
 
-    def _counted(
-        self, counts: ApiCounts, version: int, handle: Handle, before: Before | None, after: After
+    # The two that follow say the same for requests with records and without: each is as short as it can be, since it
+    # is in the way of every request.
+
+    def _counted_data(
+        self,
+        counts: ApiCounts,
+        of_version: VersionCounts,
+        handle: Handle,
+        before: Callable[[Any], Any],
+        after: After,
+        answer: type[Struct],
     ) -> Handle:
-        monotonic_s, versions, times = self._monotonic_s, counts.versions, counts.times
-        keep = times.last.append
+        """`before` says of a request what is needed when its answer is there: some of the request may be gone then."""
+        monotonic_s, keep = self._monotonic_s, counts.last_s.append
+        end = self._end(counts, of_version, after)
+
+        def call(context: RequestContext, request: Any) -> Any:
+            began_s = monotonic_s()
+            said = before(request)
+            try:
+                response = handle(context, request)
+            except Exception as error:
+                end(began_s, said, None, error)
+                raise
+            if response.__class__ is answer:
+                after(said, response)
+            elif isinstance(response, LATERS):
+                return ObservedLater(response, partial(end, began_s, said))
+            took_s = monotonic_s() - began_s
+            of_version.count += 1
+            of_version.sum_s += took_s
+            keep(took_s)
+            return response
+
+        return call
+
+    def _counted(self, counts: ApiCounts, of_version: VersionCounts, handle: Handle) -> Handle:
+        monotonic_s, keep, errors = self._monotonic_s, counts.last_s.append, counts.errors
+
+        def after(said: None, response: Any) -> None:
+            if not isinstance(
+                response, Struct
+            ):  # the controller's, which goes on as it came: it counts there
+                return
+            for code in error_codes(response):
+                errors[code] += 1
+
+        end = self._end(counts, of_version, after)
+
+        def call(context: RequestContext, request: Any) -> Any:
+            began_s = monotonic_s()
+            try:
+                response = handle(context, request)
+            except Exception as error:
+                end(began_s, None, None, error)
+                raise
+            if response.__class__ in _WITH_ONE_ERROR:
+                errors[response.error_code] += 1
+            elif isinstance(response, LATERS):
+                return ObservedLater(response, partial(end, began_s, None))
+            else:
+                after(None, response)
+            took_s = monotonic_s() - began_s
+            of_version.count += 1
+            of_version.sum_s += took_s
+            keep(took_s)
+            return response
+
+        return call
+
+    def _end(
+        self, counts: ApiCounts, of_version: VersionCounts, after: After
+    ) -> Callable[[float, Any, Any, Exception | None], None]:
+        """Of a request whose answer comes later, or never."""
 
         def end(began_s: float, said: Any, response: Any, error: Exception | None) -> None:
-            times.add((monotonic_s() - began_s) * 1000)
+            took_s = self._monotonic_s() - began_s
+            of_version.count += 1
+            of_version.sum_s += took_s
+            counts.last_s.append(took_s)
             if isinstance(error, HungUpError):
                 counts.hung_up += 1
             elif error is not None:
@@ -125,26 +218,7 @@ class RequestMetrics:
             elif response is not None:
                 after(said, response)
 
-        def call(context: RequestContext, request: Any) -> Any:
-            began_s = monotonic_s()
-            versions[version] += 1
-            said = None if before is None else before(request)
-            try:
-                response = handle(context, request)
-            except Exception as error:
-                end(began_s, said, None, error)
-                raise
-            if isinstance(response, LATERS):
-                return ObservedLater(response, partial(end, began_s, said))
-            if response is not None:
-                after(said, response)
-            took_ms = (monotonic_s() - began_s) * 1000  # what `Durations.add` does
-            times.count += 1
-            times.sum_ms += took_ms
-            keep(took_ms)
-            return response
-
-        return call
+        return end
 
     def forget_topics(self, still_there: Callable[[str], bool]) -> None:
         """What a topic that was deleted had is forgotten, as in Kafka, but for the sums."""
@@ -219,16 +293,10 @@ class RequestMetrics:
         return answered
 
 
-def _answered(counts: ApiCounts) -> After:
-    errors = counts.errors
-
-    def answered(said: None, response: Any) -> None:
-        if not isinstance(response, Struct):  # the controller's, which goes on as it came: it counts there
-            return
-        for code in error_codes(response):
-            errors[code] += 1
-
-    return answered
+_WITH_ONE_ERROR: frozenset[Any] = frozenset(
+    (HeartbeatResponse, EndTxnResponse, InitProducerIdResponse, AddOffsetsToTxnResponse)
+)
+"""Answers that a client is given again and again, and in which there is one place for an error."""
 
 
 def _is_replicas(request: FetchRequest) -> bool:
@@ -251,7 +319,8 @@ _Sizes = Any
 and the partition's number."""
 
 _NOTHING: _Size = (0, 0)
-_LENGTH_AND_LAST_DELTA = Layout(f">i{LAST_OFFSET_DELTA_POS - LOG_OVERHEAD}xi")
+_look = Layout(f">i{LAST_OFFSET_DELTA_POS - LOG_OVERHEAD}xi").unpack_from
+"""The length of a batch, and the delta of its last offset."""
 _SEEN_BYTES = LAST_OFFSET_DELTA_POS + INT32.size
 """Of a batch's header."""
 
@@ -259,7 +328,12 @@ _SEEN_BYTES = LAST_OFFSET_DELTA_POS + INT32.size
 def _sizes(request: ProduceRequest) -> _Sizes:
     topics = request.topic_data
     if len(topics) == 1 and len(topics[0].partition_data) == 1:
-        return _size(topics[0].partition_data[0].records)
+        records = topics[0].partition_data[0].records
+        if records is not None and (size := len(records)) >= _SEEN_BYTES:
+            length, last_offset_delta = _look(records, BATCH_LENGTH_POS)
+            if length + LOG_OVERHEAD == size and last_offset_delta >= 0:
+                return size, last_offset_delta + 1
+        return _size(records)
     return {
         (topic.name or topic.topic_id, partition.index): _size(partition.records)
         for topic in topics
@@ -274,7 +348,7 @@ def _size(records: memoryview | None) -> _Size:
     size = len(records)
     at = messages = 0
     while at + _SEEN_BYTES <= size:
-        length, last_offset_delta = _LENGTH_AND_LAST_DELTA.unpack_from(records, at + BATCH_LENGTH_POS)
+        length, last_offset_delta = _look(records, at + BATCH_LENGTH_POS)
         if length <= 0 or last_offset_delta < 0:
             break
         messages += last_offset_delta + 1

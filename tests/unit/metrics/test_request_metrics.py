@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.controller.image import ClusterImage
-from broker.metrics.request_metrics import RequestMetrics
+from broker.metrics.request_metrics import _WITH_ONE_ERROR, RequestMetrics
 from protocol.errors import Error
 from protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -29,6 +29,7 @@ from protocol.messages.produce import (
 from protocol.messages.transactions import EndTxnResponse
 from protocol.records.batch import build_batch
 from protocol.waiting import Later
+from protocol.wire.schema import error_codes
 from tests.support.manual_clock import ManualClock
 
 TOPIC_ID = b"t" * 16
@@ -144,19 +145,28 @@ def test_an_answer_that_comes_later_counts_when_it_is_there() -> None:
     node, later = Counting(), Later[Any]()
     answer = node.ask("EndTxn", None, later)
     counts = node.metrics.apis["EndTxn"]
-    assert (counts.versions, counts.times.count) == ({9: 1}, 0)
+    assert counts.times().count == 0
     node.clock.advance_ms(30)
     later.reply(EndTxnResponse(error_code=Error.INVALID_TXN_STATE))
     answer.result()
-    assert (counts.times.count, counts.times.sum_ms) == (1, 30)
+    times = counts.times()
+    assert (counts.versions[9].count, times.count, times.sum_ms, [*times.last]) == (1, 1, 30, [30])
     assert counts.errors == {Error.INVALID_TXN_STATE: 1}
+
+
+@pytest.mark.parametrize("kind", sorted(_WITH_ONE_ERROR, key=repr))
+def test_an_answer_with_one_error_has_no_place_for_another(kind: type[Any]) -> None:
+    node = Counting()
+    node.ask("Any", None, kind(error_code=Error.NOT_COORDINATOR))
+    assert node.metrics.apis["Any"].errors == {Error.NOT_COORDINATOR: 1}
+    assert [*error_codes(kind(error_code=3))] == [3]
 
 
 def test_of_an_answer_that_the_controller_gave_nobody_reads_the_errors() -> None:
     node = Counting()
     node.ask("CreateTopics", None, b"as it came")
     counts = node.metrics.apis["CreateTopics"]
-    assert (counts.versions, counts.times.count, counts.errors) == ({9: 1}, 1, {})
+    assert (counts.versions[9].count, counts.errors) == (1, {})
 
 
 def test_a_request_that_fails_or_is_given_up_counts_as_such() -> None:
@@ -167,4 +177,4 @@ def test_a_request_that_fails_or_is_given_up_counts_as_such() -> None:
     node.ask("EndTxn", None, None)  # no answer wanted
     counts = node.metrics.apis["EndTxn"]
     assert counts.errors == {Error.UNKNOWN_SERVER_ERROR: 1}
-    assert (counts.hung_up, counts.times.count) == (1, 3)
+    assert (counts.hung_up, counts.times().count) == (1, 3)
