@@ -245,6 +245,8 @@ class KeptRecords:
 # --- The whole image ----------------------------------------------------------------------------------------
 
 NO_LEADER = -1
+RECOVERED, RECOVERING = 0, 1
+"""LeaderRecoveryState: after an unclean election the leader is RECOVERING until it says that it no longer is."""
 NO_LEADER_CHANGE = -2  # PartitionChangeRecord.leader where the leader stays
 
 TOPIC_RESOURCE = 2
@@ -376,10 +378,14 @@ class ClusterImage:
         self.brokers: dict[int, BrokerImage] = {}
         self.controllers: dict[int, records.RegisterControllerRecord] = {}
         self.next_producer_id = 0
+        self.unclean_elections = 0
+        """As far back as the log was replayed."""
         self.kept = KeptRecords()
         self._changes = TopicChanges({}, [], [])  # since the last `take_changes`
         self._created: set[bytes] = set()  # topics, by id, since then
         self.broker_configs_changed = False
+        self.client_metrics_changes = 0
+        """Of subscriptions to clients' metrics: who follows these looks at them when this is another number."""
 
     def copy(self) -> ClusterImage:
         """Another one that says the same, and that nobody follows."""
@@ -394,6 +400,7 @@ class ClusterImage:
         other.brokers = {broker_id: broker.copy() for broker_id, broker in self.brokers.items()}
         other.controllers = {**self.controllers}
         other.next_producer_id = self.next_producer_id
+        other.unclean_elections = self.unclean_elections
         other.kept = self.kept.copy()
         return other
 
@@ -413,6 +420,7 @@ class ClusterImage:
         self.kept.follow_anew()
         self._changes = self._changes._replace(touched=dict.fromkeys(self.topics))
         self.broker_configs_changed = True
+        self.client_metrics_changes += 1
 
     def apply(self, record: Message) -> None:
         """Change the image by one record of the log."""
@@ -499,6 +507,7 @@ class ClusterImage:
         if self._shares_partitions:
             partition = topic.partitions[record.partition_id] = partition.copy()
         partition.change(record)
+        self.unclean_elections += record.leader_recovery_state == RECOVERING
         self._changes.touched[topic.name] = None
 
     def _remove_topic(self, record: records.RemoveTopicRecord) -> None:
@@ -547,6 +556,8 @@ class ClusterImage:
             self.configs.pop(key, None)
         if record.resource_type == BROKER_RESOURCE:
             self.broker_configs_changed = True
+        elif record.resource_type == CLIENT_METRICS_RESOURCE:
+            self.client_metrics_changes += 1
         elif record.resource_type == TOPIC_RESOURCE and record.resource_name in self.topics:
             self._changes.touched[record.resource_name] = None
 

@@ -24,6 +24,7 @@ from broker.controller.image import (
     MIGRATING,
     NO_LEADER,
     NO_LEADER_CHANGE,
+    RECOVERING,
     UNASSIGNED,
     BrokerImage,
     ClusterImage,
@@ -108,8 +109,6 @@ def reverted(partition: PartitionImage) -> Reverted:
 
 _Entry = TypeVar("_Entry", int, bytes)
 
-RECOVERED, RECOVERING = 0, 1
-"""LeaderRecoveryState: after an unclean election the leader is RECOVERING until it says that it no longer is."""
 
 NO_RECOVERY_CHANGE = -1
 

@@ -12,11 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.controller.controller import MAX_RECORDS_PER_REQUEST, ControllerResult, check_records
-from broker.controller.image import NO_LEADER, NO_LEADER_CHANGE, ClusterImage, TopicImage
-from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
-from broker.controller.partition_changes import (
+from broker.controller.image import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
     RECOVERED,
     RECOVERING,
+    ClusterImage,
+    TopicImage,
+)
+from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from broker.controller.partition_changes import (
     BrokerChange,
     Election,
     LeaderAndIsrUpdates,

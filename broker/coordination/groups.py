@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from broker.security.authorizer import Authorizer
     from coordinator.group.member_memory import MemberMemory
     from coordinator.group.shard import GroupShard
+    from coordinator.group.statistics import GroupStatistics
     from coordinator.persister import Persister
     from coordinator.settings import GroupSettings, ShareTimeouts
     from protocol.messages.groups import JoinGroupRequest
@@ -212,7 +213,15 @@ class Groups:
             self._member_memory,
             self.streams_config_of,
             SharePorts(self._persister_of(), self._share_timeouts_of),
+            self.statistics,
         )
+
+    @cached_property
+    def statistics(self) -> GroupStatistics:
+        """Of all shards."""
+        from coordinator.group.statistics import GroupStatistics
+
+        return GroupStatistics()
 
     @cached_property
     def _member_memory(self) -> MemberMemory:

@@ -12,6 +12,7 @@ Sources: `CoordinatorRuntime`, `TransactionStateManager`.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -19,6 +20,7 @@ from broker.replicas.leader import Leader
 from coordinator.java.maps import partition_of_key
 from coordinator.ports import CoordinatorRecord as NewRecord
 from coordinator.ports import WhenCommitted, append_error
+from coordinator.transaction.statistics import Durations
 from protocol.errors import CodecError, Error, KafkaError, stops_the_broker
 from protocol.records.batch import (
     ABORT,
@@ -295,6 +297,7 @@ class _Hosted(Generic[ShardT]):
     can't be read."""
 
     __slots__ = (
+        "begun_s",
         "is_loading",
         "is_new",
         "leader",
@@ -307,7 +310,11 @@ class _Hosted(Generic[ShardT]):
         "to_tell",
     )
 
-    def __init__(self, partition: Partition, leader: Leader, runtime: PartitionRuntime) -> None:
+    def __init__(
+        self, partition: Partition, leader: Leader, runtime: PartitionRuntime, begun_s: float
+    ) -> None:
+        self.begun_s = begun_s
+        """When it was found that it has to be loaded."""
         self.partition = partition
         self.leader = leader
         self.leader_epoch = leader.leader_epoch
@@ -368,6 +375,8 @@ class HostedShards(Generic[ShardT]):
         self._turn: Scheduled | None = None
         self.on_loaded: Callable[[int], None] = lambda index: None
         """Called with the partition of each that has been loaded, or can't be."""
+        self.load_times = Durations()
+        """Of those that have been loaded, the time in which they stood in line included, as in Kafka."""
 
     # --- finding --------------------------------------------------------------------------------------------
 
@@ -397,6 +406,13 @@ class HostedShards(Generic[ShardT]):
     def is_loading(self) -> bool:
         """Whether one of them isn't read yet."""
         return bool(self._to_load)
+
+    def by_state(self) -> Counter[str]:
+        """How many are active, loading and failed (Kafka: `num-partitions`)."""
+        return Counter(
+            "active" if hosted.shard is not None else "loading" if hosted.is_loading else "failed"
+            for hosted in self._hosted.values()
+        )
 
     def loading_partition_of(self, key: str) -> int | None:
         """The partition of a key whose shard isn't read yet; −1 where it is, None where it isn't led here."""
@@ -499,7 +515,9 @@ class HostedShards(Generic[ShardT]):
             hosted.runtime.cancel_all()
 
     def _begin(self, index: int, partition: Partition, leader: Leader) -> None:
-        hosted: _Hosted[ShardT] = _Hosted(partition, leader, self._runtime_of(partition))
+        hosted: _Hosted[ShardT] = _Hosted(
+            partition, leader, self._runtime_of(partition), self._scheduler.time()
+        )
         hosted.will_load(True)
         self._hosted[index] = self._to_load[index] = hosted
 
@@ -589,6 +607,7 @@ class HostedShards(Generic[ShardT]):
             self._complain(index, error)
             self._end(hosted)
             return
+        self.load_times.add((self._scheduler.time() - hosted.begun_s) * 1000)
         while hosted.to_tell:  # with too little memory for one, it is told once the shard is loaded anew
             hosted.to_tell[0](shard)
             del hosted.to_tell[0]

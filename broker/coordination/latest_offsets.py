@@ -6,7 +6,8 @@ A conscious difference: a leader that can't be reached is asked once, and Kafka 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.controller.image import NO_LEADER
@@ -15,6 +16,7 @@ from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
+    from broker.environment.scheduler import Scheduler
     from broker.replicas.partitions import Partitions
     from protocol.topic_partition import TopicPartition
 
@@ -57,3 +59,43 @@ class LatestOffsets:
             return self._partitions.get(name, index).leader().log.high_watermark
         except KafkaError as error:
             return error.as_value()
+
+    async def of_many(
+        self, partitions: Iterable[TopicPartition], scheduler: Scheduler, within_s: float
+    ) -> Mapping[TopicPartition, int]:
+        """Of those that other nodes lead, as far as these tell within this time."""
+        found: dict[TopicPartition, int] = {}
+        awaited: set[TopicPartition] = set()
+        over: Later[None] | None = None
+
+        def told(partition: TopicPartition, answer: int | KafkaError) -> None:
+            if isinstance(answer, int):
+                found[partition] = answer
+            awaited.discard(partition)
+            if not awaited:
+                end()
+
+        def end() -> None:
+            nonlocal over
+            waiting, over = over, None
+            if waiting is not None:
+                timer.cancel()
+                waiting.reply(None)
+
+        for partition in partitions:
+            leader = self._leader_elsewhere(partition)
+            if leader is not None and self._elsewhere is not None:
+                awaited.add(partition)
+                self._elsewhere(leader, partition, partial(told, partition))
+        if awaited:
+            timer = scheduler.call_later(within_s, end)
+            answered = over = Later()
+            answered.waits_for(timer.cancel)
+            await answered
+        return {**found}  # what is told later counts no more
+
+    def _leader_elsewhere(self, partition: TopicPartition) -> int | None:
+        """None where this node leads it, or nobody."""
+        topic = self._image.topics.get(partition[0])
+        found = None if topic is None else topic.partitions.get(partition[1])
+        return None if found is None or found.leader in (NO_LEADER, self._node_id) else found.leader

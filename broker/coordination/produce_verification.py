@@ -119,9 +119,14 @@ class AddPartitionsToTxnManager:
         errors."""
         asked = {(partition.topic.name, partition.index): partition for partition in verified.guards}
         answer: Later[Mapping[TopicPartition, Error]] = Later()
+        statistics, monotonic_s = self._transactions.statistics, self._clock.monotonic_s
+        began_s = monotonic_s()
         self._ask(producer, [*asked], operation, answer.reply)
-        for name, error in (await answer).items():
+        refused = await answer
+        statistics.verifications.add((monotonic_s() - began_s) * 1000)
+        for name, error in refused.items():
             if error is not NO_ERROR:
+                statistics.verification_failures += 1
                 verified.errors[asked[name]] = _told(error, operation)
         return verified
 

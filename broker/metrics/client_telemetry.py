@@ -124,6 +124,8 @@ class ClientTelemetry:
         self._known: dict[str, Mapping[str, str]] = {}
         self._subscriptions: list[Subscription] = []
         self._version = 0
+        self._followed = -1
+        """How many changes of the image's subscriptions these are as of."""
 
     # --- what clients ask -----------------------------------------------------------------------------------
 
@@ -240,6 +242,10 @@ class ClientTelemetry:
         client.last_error = Error.NONE
 
     def _follow(self) -> None:
+        changes = self._image.client_metrics_changes
+        if changes == self._followed:
+            return
+        self._followed = changes
         known = {
             name: configs
             for (kind, name), configs in self._image.configs.items()

@@ -16,10 +16,10 @@ from protocol.waiting import compute
 
 if TYPE_CHECKING:
     from broker.controller.metadata_log import MetadataLog
-    from broker.environment.network import Bound
     from broker.environment.scheduler import Clock, Scheduler
     from broker.fault_handler import FaultHandler
     from broker.network.dispatch import Dispatcher
+    from broker.network.endpoints import BoundEndpoint
     from broker.network.turns import Turns
     from protocol.waiting import Waiting
 
@@ -42,7 +42,7 @@ class MetricsListener:
 
     def __init__(
         self,
-        bound: Bound,
+        endpoint: BoundEndpoint,
         node: Observed,
         dispatchers: Sequence[Dispatcher],
         collect: Collect,
@@ -52,12 +52,14 @@ class MetricsListener:
         anything."""
         self._requests = RequestMetrics(node.clock.monotonic_s, node.metadata.image)
         for dispatcher in dispatchers:
-            dispatcher.observe(self._requests.observer)
+            dispatcher.count(self._requests.counted)
         self._collect = collect
         self._is_ready = is_ready
         self._faults = node.faults
+        self.address = endpoint.text if endpoint.host else f"0.0.0.0:{endpoint.port}"
+        """As the part of a URL."""
         self._server = HttpServer(
-            bound,
+            endpoint.bound,
             {"/metrics": self._metrics, "/health": self._health, "/ready": self._ready},
             node.turns,
             node.scheduler,
@@ -80,9 +82,12 @@ class MetricsListener:
     async def _metrics(self, request: HttpRequest) -> HttpAnswer:
         from prometheus_client.exposition import choose_encoder
 
+        from broker.metrics.exposition import exposition
+
         families = await self._collect(self._requests)
-        encode, content_type = choose_encoder(request.headers.get("accept", ""))
-        body = await compute(lambda: encode(_Collected(families)))
+        _, content_type = choose_encoder(request.headers.get("accept", ""))
+        is_openmetrics = content_type.startswith("application/openmetrics-text")
+        body = await compute(lambda: exposition(families, is_openmetrics=is_openmetrics))
         return HttpAnswer(body, content_type)
 
     async def _health(self, request: HttpRequest) -> HttpAnswer:
@@ -96,13 +101,3 @@ class MetricsListener:
         return (
             HttpAnswer(f"waiting for {awaited}\n".encode(), status=503) if awaited else HttpAnswer(b"ready\n")
         )
-
-
-class _Collected:
-    """What was collected, as a registry that an encoder takes."""
-
-    def __init__(self, families: Sequence[Any]) -> None:
-        self._families = families
-
-    def collect(self) -> Sequence[Any]:
-        return self._families

@@ -10,36 +10,42 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from prometheus_client import ProcessCollector
-from prometheus_client.metrics_core import Metric
 
 from broker.controller.image import NO_LEADER
 from broker.coordination.groups import OFFSETS_TOPIC
+from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.metrics.families import Families
+from broker.metrics.group_metrics import WatchedGroups, count_groups
+from broker.metrics.request_metrics import TopicCounts
 from broker.replicas.leader import Leader
+from broker.security.node_authorizer import denials_of
 from coordinator.transaction.states import STATE_NAMES
 from coordinator.transaction.statistics import EndedBy
+from protocol.errors import error_name
 from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
     from broker.controller.metadata_log import MetadataLog
-    from broker.coordination.coordinators import Coordinators
     from broker.disks.log_dirs import LogDirs
     from broker.environment.scheduler import Clock
     from broker.metrics.client_telemetry import ClientTelemetry
-    from broker.metrics.request_metrics import RequestMetrics, TopicCounts
+    from broker.metrics.request_metrics import RequestMetrics
     from broker.network.listener import Listener
     from broker.replicas.partition import Partition
-    from broker.replicas.partitions import Partitions
-    from coordinator.transaction.statistics import Durations
-
-QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
-"""Those of Kafka's histograms."""
+    from broker.security.authorizer import Authorizer
 
 RUNNING = 3
 """Kafka: `BrokerState`."""
+
+LATE_TRANSACTION_BUFFER_MS = 300_000
+"""Kafka: `ProducerStateManager`. Beyond the longest timeout that a producer may have."""
 
 
 class Watched(Protocol):
@@ -49,53 +55,16 @@ class Watched(Protocol):
     clock: Clock
     log_dirs: LogDirs
     metadata: MetadataLog
+    authorizer: Authorizer
 
     @property
     def listeners(self) -> Mapping[str, Listener]: ...
 
 
-class WatchedBroker(Watched, Protocol):
+class WatchedBroker(Watched, WatchedGroups, Protocol):
     """And of a broker."""
 
-    partitions: Partitions
-    coordinators: Coordinators
     telemetry: ClientTelemetry
-
-
-class Families:
-    """All families of one scrape, by name."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, Metric] = {}
-
-    def all(self) -> list[Metric]:
-        return [*self._by_name.values()]
-
-    def add(self, family: Metric) -> None:
-        self._by_name[family.name] = family
-
-    def gauge(self, name: str, doc: str, value: float, **labels: str) -> None:
-        self._family(name, doc, "gauge").add_sample(name, labels, value)
-
-    def counter(self, name: str, doc: str, value: float, **labels: str) -> None:
-        """`name` without its ending `_total`."""
-        self._family(name, doc, "counter").add_sample(f"{name}_total", labels, value)
-
-    def summary(self, name: str, doc: str, times: Durations, **labels: str) -> None:
-        """Of what has `count`, `sum_ms` and the `last` durations."""
-        family = self._family(name, doc, "summary")
-        last = sorted(times.last)
-        for quantile in QUANTILES if last else ():
-            place = min(int(quantile * len(last)), len(last) - 1)
-            family.add_sample(name, {**labels, "quantile": f"{quantile:g}"}, last[place])
-        family.add_sample(f"{name}_count", labels, times.count)
-        family.add_sample(f"{name}_sum", labels, times.sum_ms)
-
-    def _family(self, name: str, doc: str, kind: str) -> Metric:
-        family = self._by_name.get(name)
-        if family is None:
-            family = self._by_name[name] = Metric(name, doc, kind)
-        return family
 
 
 async def controller_metrics(node: Watched, requests: RequestMetrics) -> list[Metric]:
@@ -103,7 +72,7 @@ async def controller_metrics(node: Watched, requests: RequestMetrics) -> list[Me
     families = Families()
     pause = Pause()
     await _count_requests(families, requests, pause)
-    _process(families, node)
+    _process(families, node, requests, "ControllerServer")
     await _cluster(families, node, pause)
     return families.all()
 
@@ -115,11 +84,12 @@ async def broker_metrics(node: WatchedBroker, requests: RequestMetrics) -> list[
     await _count_requests(families, requests, pause)
     requests.forget_topics(node.metadata.image.topics.__contains__)
     await _count_topics(families, requests, pause)
-    _process(families, node)
+    _process(families, node, requests, "KafkaServer")
     await _partitions(families, node, pause)
     await _cluster(families, node, pause)
     await _transactions(families, node, pause)
-    await _groups(families, node, pause)
+    await count_groups(families, node, pause)
+    _shards(families, node)
     await _clients(families, node, pause)
     return families.all()
 
@@ -129,26 +99,33 @@ async def broker_metrics(node: WatchedBroker, requests: RequestMetrics) -> list[
 
 async def _count_requests(families: Families, requests: RequestMetrics, pause: Pause) -> None:
     of_api: Final = "kafka_network_requestmetrics_"
-    for (api, version), count in [*requests.requests.items()]:
-        if pause.is_due():
+    for api, counts in [*requests.apis.items()]:
+        if pause.is_due(5):
             await turn()
-        families.counter(
-            of_api + "requests", "Requests, by API and version", count, request=api, version=str(version)
-        )
-    for (api, error), count in [*requests.errors.items()]:
-        if pause.is_due():
-            await turn()
-        families.counter(
-            of_api + "errors", "Errors in answers, NONE among them", count, request=api, error=error
-        )
-    for api, times in [*requests.times.items()]:
-        if pause.is_due(3):
-            await turn()
+        for version, of_version in counts.versions.items():
+            if count := of_version.count:
+                families.counter(
+                    of_api + "requests",
+                    "Requests, by API and version",
+                    count,
+                    request=api,
+                    version=str(version),
+                )
+        for code, count in counts.errors.items():
+            families.counter(
+                of_api + "errors",
+                "Errors in answers, NONE among them",
+                count,
+                request=api,
+                error=error_name(code),
+            )
         families.summary(
-            of_api + "totaltimems", "Milliseconds from a request to its answer", times, request=api
+            of_api + "totaltimems", "Milliseconds from a request to its answer", counts.times(), request=api
         )
-    for api, count in [*requests.hung_up.items()]:
-        families.counter("barnabas_requests_hung_up", "Requests whose client didn't wait", count, request=api)
+        if counts.hung_up:
+            families.counter(
+                "barnabas_requests_hung_up", "Requests whose client didn't wait", counts.hung_up, request=api
+            )
 
 
 _OF_TOPICS: Mapping[str, tuple[str, str]] = {
@@ -169,18 +146,52 @@ async def _count_topics(families: Families, requests: RequestMetrics, pause: Pau
             value = getattr(counts, attribute)
             families.counter("kafka_server_brokertopicmetrics_" + name, doc, value, **labels)
 
-    add(requests.all_topics)
+    together = TopicCounts()
+    together.add(requests.others)
     for topic, counts in [*requests.topics.items()]:
         if pause.is_due(len(_OF_TOPICS)):
             await turn()
         add(counts, topic=topic)
+        together.add(counts)
+    add(together)
 
 
-# --- The process (`KafkaServer`, `SocketServer`) ------------------------------------------------------------------
+# --- The process (`KafkaServer`, `SocketServer`, `KafkaRequestHandlerPool`) ---------------------------------------
 
 
-def _process(families: Families, node: Watched) -> None:
+def _process(families: Families, node: Watched, requests: RequestMetrics, bean: str) -> None:
+    """`bean`: whose the disk's counts are in Kafka, which has them of the process."""
     families.gauge("kafka_server_kafkaserver_brokerstate", "3 while it runs", RUNNING)
+    idle = requests.idleness.since_last()
+    for name in (
+        "kafka_network_socketserver_networkprocessoravgidle_percent",
+        "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
+    ):
+        families.gauge(
+            name, "The part of the time in which the one loop had nothing to do, from 0 to 1", idle
+        )
+    for name, count in _disk_bytes().items():
+        families.gauge(
+            f"kafka_server_{bean.lower()}_linux_disk_{name}", "Bytes that went to or from a disk", count
+        )
+    _connections(families, node)
+    for (operation, resource_type), count in [*denials_of(node.authorizer).items()]:
+        families.counter(
+            "barnabas_authorization_denied",
+            "Denials that the log of decisions is told of",
+            count,
+            operation=operation.name,
+            resource_type=resource_type.name,
+        )
+    for family in ProcessCollector(registry=None).collect():
+        families.add(family)
+    offline = len(node.log_dirs.offline_paths)
+    families.gauge(
+        "kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed", offline
+    )
+
+
+def _connections(families: Families, node: Watched) -> None:
     of_sockets: Final = "kafka_server_socket_server_metrics_"
     for listener in node.listeners.values():
         labels = {"listener": listener.name, "networkProcessor": "0"}
@@ -193,15 +204,27 @@ def _process(families: Families, node: Watched) -> None:
         families.counter(
             of_sockets + "failed_authentication",
             "Clients that TLS or SASL has refused",
-            listener.failed_authentications,
+            sum(listener.failed_authentications.values()),
             **labels,
         )
-    offline = len(node.log_dirs.offline_paths)
-    for family in ProcessCollector(registry=None).collect():
-        families.add(family)
-    families.gauge(
-        "kafka_log_logmanager_offlinelogdirectorycount", "Log directories that have failed", offline
-    )
+        for mechanism, count in listener.failed_authentications.items():
+            families.counter(
+                "barnabas_authentications_failed",
+                "The same by mechanism: of SASL, TLS, or unknown where none was agreed on",
+                count,
+                listener=listener.name,
+                mechanism=mechanism,
+            )
+
+
+def _disk_bytes() -> dict[str, int]:
+    """What Linux has counted of this process; nothing elsewhere (`LinuxIoMetricsCollector`)."""
+    try:
+        lines = Path("/proc/self/io").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return {}
+    counts = dict(line.split(": ") for line in lines)
+    return {name: int(counts[name]) for name in ("read_bytes", "write_bytes") if name in counts}
 
 
 # --- Partitions (`Partition`, `ReplicaManager`, `UnifiedLog`) -----------------------------------------------------
@@ -210,18 +233,28 @@ def _process(families: Families, node: Watched) -> None:
 async def _partitions(families: Families, node: WatchedBroker, pause: Pause) -> None:
     totals: Counter[str] = Counter()
     now_ms = node.clock.now_ms()
+    late_ms = now_ms - node.coordinators.transactions.settings.max_timeout_ms - LATE_TRANSACTION_BUFFER_MS
     for partition in node.partitions.all():
         if pause.is_due(10):
             await turn()
         if partition.is_gone:
             continue
         totals["partitioncount"] += 1
+        producers = partition.log.producers
+        totals["produceridcount"] += len(producers.producers)
+        oldest = producers.oldest_open()
+        totals["partitionswithlatetransactionscount"] += oldest is not None and (
+            0 < oldest.last_timestamp_ms < late_ms
+        )
         labels = {"topic": partition.topic.name, "partition": str(partition.index)}
         _log(families, partition, labels)
         role = partition.role
         if isinstance(role, Leader):
             totals["leadercount"] += 1
-            _led(families, role, totals, labels, now_ms)
+            topic = node.metadata.image.topics.get(partition.topic.name)
+            found = None if topic is None else topic.partitions.get(partition.index)
+            is_preferred = found is not None and found.replicas[0] == role.leader_id
+            _led(families, role, totals, labels, now_ms, is_preferred=is_preferred)
     totals["offlinereplicacount"] = len(node.partitions.offline())
     for name, doc in {
         "partitioncount": "Replicas on this node",
@@ -230,21 +263,31 @@ async def _partitions(families: Families, node: WatchedBroker, pause: Pause) -> 
         "underreplicatedpartitions": "Led partitions with fewer replicas in sync than replicas",
         "underminisrpartitioncount": "Led partitions with fewer replicas in sync than min.insync.replicas",
         "atminisrpartitioncount": "Led partitions with as many replicas in sync as min.insync.replicas",
+        "produceridcount": "Producers that replicas on this node remember, counted in each",
+        "partitionswithlatetransactionscount": (
+            "Replicas with a transaction whose producer has been silent for longer than any timeout: it hangs"
+        ),
     }.items():
         families.gauge("kafka_server_replicamanager_" + name, doc, totals[name])
 
 
-def _log(families: Families, partition: Partition, labels: Mapping[str, str]) -> None:
+def _log(families: Families, partition: Partition, labels: dict[str, str]) -> None:
     log = partition.log
     of_log: Final = "kafka_log_log_"
-    families.gauge(of_log + "size", "Bytes of a partition's log", log.size, **labels)
-    families.gauge(of_log + "logstartoffset", "Its first offset", log.log_start_offset, **labels)
-    families.gauge(of_log + "logendoffset", "The offset after its last", log.log_end_offset, **labels)
-    families.gauge(of_log + "numlogsegments", "Its segments", len(log.base_offsets), **labels)
+    families.gauge_of(labels, of_log + "size", "Bytes of a partition's log", log.size)
+    families.gauge_of(labels, of_log + "logstartoffset", "Its first offset", log.log_start_offset)
+    families.gauge_of(labels, of_log + "logendoffset", "The offset after its last", log.log_end_offset)
+    families.gauge_of(labels, of_log + "numlogsegments", "Its segments", len(log.base_offsets))
 
 
 def _led(
-    families: Families, role: Leader, totals: Counter[str], labels: Mapping[str, str], now_ms: int
+    families: Families,
+    role: Leader,
+    totals: Counter[str],
+    labels: dict[str, str],
+    now_ms: int,
+    *,
+    is_preferred: bool,
 ) -> None:
     in_sync, least = len(role.isr), role.min_isr
     log = role.log
@@ -265,7 +308,7 @@ def _led(
             log.high_watermark - log.last_stable_offset,
         ),
     ):
-        families.gauge(of_partition + name, doc, value, **labels)
+        families.gauge_of(labels, of_partition + name, doc, value)
     oldest = log.producers.oldest_open()
     if oldest is not None:
         age_s = max(0, now_ms - oldest.last_timestamp_ms) / 1000
@@ -281,20 +324,22 @@ def _led(
         ("current_offset", "The high watermark", log.high_watermark),
         ("oldest_offset", "The first offset", log.log_start_offset),
         ("leader", "The leader's id", role.leader_id),
+        ("leader_is_preferred", "1 where its first replica leads it", is_preferred),
         ("replicas", "Replicas", role.replica_count),
         ("in_sync_replica", "Replicas in sync", in_sync),
         ("under_replicated_partition", "1 where replicas lag behind", is_under_replicated),
     ):
-        families.gauge(exporter + name, doc, value, **labels)
+        families.gauge_of(labels, exporter + name, doc, value)
 
 
 # --- The cluster (`KafkaController`, `QuorumController`, `KafkaRaftMetrics`) --------------------------------------
 
 
 async def _cluster(families: Families, node: Watched, pause: Pause) -> None:
-    image, metadata = node.metadata.image, node.metadata
+    """Of the controller's numbers those that only the active one knows are left out elsewhere."""
+    image = node.metadata.image
     of_controller: Final = "kafka_controller_kafkacontroller_"
-    leads = metadata.is_leader
+    leads = node.metadata.is_leader
     families.gauge(of_controller + "activecontrollercount", "1 on the node that is the controller", leads)
     brokers = image.brokers.values()
     fenced = sum(broker.fenced for broker in brokers)
@@ -310,6 +355,15 @@ async def _cluster(families: Families, node: Watched, pause: Pause) -> None:
             offline += each.leader == NO_LEADER
             imbalanced += each.leader != each.replicas[0]
     families.gauge("kafka_brokers", "Brokers that are in the cluster", len(image.brokers) - fenced)
+    for broker_id, broker in image.brokers.items():
+        for endpoint in [] if broker.fenced else broker.record.end_points[:1]:
+            families.gauge(
+                "kafka_broker_info",
+                "1 for each of them",
+                1,
+                id=str(broker_id),
+                address=f"{endpoint.host}:{endpoint.port}",
+            )
     if leads:
         for name, doc, value in (
             ("activebrokercount", "Brokers that aren't fenced", len(image.brokers) - fenced),
@@ -324,12 +378,32 @@ async def _cluster(families: Families, node: Watched, pause: Pause) -> None:
             ),
         ):
             families.gauge(of_controller + name, doc, value)
+        families.counter(
+            "kafka_controller_controllerstats_uncleanleaderelections",
+            "Leaders that were elected though they weren't in sync",
+            image.unclean_elections,
+        )
+    _quorum(families, node)
+
+
+def _quorum(families: Families, node: Watched) -> None:
+    metadata = node.metadata
+    leads = metadata.is_leader
     of_raft: Final = "kafka_server_raftmetrics_"
     families.gauge(of_raft + "current_epoch", "Of the metadata quorum", metadata.epoch)
     families.gauge(
         of_raft + "current_leader",
         "Its leader's id, -1 where another node leads",
         node.node_id if leads else -1,
+    )
+    families.gauge(
+        of_raft + "current_state",
+        "1 for what this node is in it",
+        1,
+        current_state="leader" if leads else "observer",
+    )
+    families.gauge(
+        of_raft + "current_vote", "Whom it has voted for, -1 for nobody", node.node_id if leads else -1
     )
     families.gauge(
         of_raft + "high_watermark", "The metadata log, as far as it is committed", metadata.log.high_watermark
@@ -381,63 +455,54 @@ async def _transactions(families: Families, node: WatchedBroker, pause: Pause) -
         "barnabas_transactions_duration_ms", "From the first partition to the end", statistics.durations
     )
     families.summary("barnabas_transactions_fan_out_ms", "From Prepare* to Complete*", statistics.fan_outs)
+    of_verification: Final = "kafka_server_addpartitionstotxnmanager_"
+    families.summary(
+        of_verification + "verificationtimems",
+        "Milliseconds from the question whether a partition is in a transaction to its answer",
+        statistics.verifications,
+    )
+    families.counter(
+        of_verification + "verificationfailurerate_count",
+        "Partitions that a transaction's coordinator has refused to those who append here",
+        statistics.verification_failures,
+    )
+    producer_ids = node.coordinators.producer_ids
+    families.counter(
+        "barnabas_producer_ids_blocks", "Blocks of producer ids that this node was given", producer_ids.blocks
+    )
+    families.gauge("barnabas_producer_ids_left", "Ids that are left of its block", producer_ids.left)
 
 
-# --- Groups (`GroupMetadataManager`; kafka_exporter) --------------------------------------------------------------
+# --- What coordinators stand on (`CoordinatorRuntimeMetrics`, `TransactionStateManager`) --------------------------
+
+_COORDINATORS = {
+    OFFSETS_TOPIC: "kafka_server_group_coordinator_metrics_",
+    TRANSACTION_TOPIC: "kafka_server_transaction_coordinator_metrics_",
+    SHARE_STATE_TOPIC: "kafka_server_share_coordinator_metrics_",
+}
 
 
-async def _groups(families: Families, node: WatchedBroker, pause: Pause) -> None:
-    by_state: Counter[tuple[str, str]] = Counter()
-    for shard in node.coordinators.groups.hosted.readable():
-        for group in shard.groups.all_with_offsets():
-            if pause.is_due(5):
-                await turn()
-            listed = group.listed()
-            by_state[listed.group_type, listed.group_state] += 1
+def _shards(families: Families, node: WatchedBroker) -> None:
+    """Times are of all that were loaded since the start, and in Kafka of the last 30 s; `num_partitions` of
+    transactions is ours alone."""
+    for topic, prefix in _COORDINATORS.items():
+        hosted = node.coordinators.hosted[topic]
+        by_state = hosted.by_state()
+        for state in ("active", "loading", "failed"):
             families.gauge(
-                "kafka_consumergroup_members",
-                "Members of a group",
-                group.member_count,
-                consumergroup=group.group_id,
+                prefix + "num_partitions", f"Partitions of {topic}, by state", by_state[state], state=state
             )
-            committed = [
-                (topic, index, each.offset)
-                for topic, partitions in shard.offsets.of_group(group.group_id).items()
-                for index, each in partitions.items()
-            ]
-            for topic, index, offset in committed:
-                if pause.is_due(5):
-                    await turn()
-                _committed(families, node, group.group_id, topic, index, offset)
-    for (group_type, state), count in by_state.items():
-        families.gauge("barnabas_groups", "Groups", count, type=group_type, state=state)
-    families.gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups", sum(by_state.values()))
-    for name, topic in (("groups", OFFSETS_TOPIC), ("transactions", TRANSACTION_TOPIC)):
-        loading = node.coordinators.hosted[topic].is_loading
-        families.gauge("barnabas_coordinator_loading", "1 while a shard is being loaded", loading, of=name)
-
-
-def _committed(
-    families: Families, node: WatchedBroker, group_id: str, topic: str, index: int, offset: int
-) -> None:
-    labels = {"consumergroup": group_id, "topic": topic, "partition": str(index)}
-    families.gauge("kafka_consumergroup_current_offset", "What a group has committed", offset, **labels)
-    lag = _lag(node, topic, index, offset)
-    if lag is not None:
+        times = hosted.load_times
         families.gauge(
-            "kafka_consumergroup_lag",
-            "What it hasn't consumed yet, of partitions that this node leads",
-            lag,
-            **labels,
+            prefix + "partition_load_time_max",
+            f"Milliseconds that the slowest of {topic} took to be loaded",
+            max(times.last, default=0),
         )
-
-
-def _lag(node: WatchedBroker, topic: str, index: int, committed: int) -> int | None:
-    """Up to the high watermark, as kafka-consumer-groups has it; None where another node leads the partition."""
-    partition = node.partitions.find(topic, index)
-    if partition is None or not isinstance(partition.role, Leader):
-        return None
-    return max(0, partition.log.high_watermark - committed)
+        families.gauge(
+            prefix + "partition_load_time_avg",
+            f"Milliseconds that a partition of {topic} took to be loaded",
+            times.sum_ms / times.count if times.count else 0,
+        )
 
 
 # --- What clients have pushed (KIP-714) ---------------------------------------------------------------------------

@@ -4,31 +4,39 @@ what they carry for each topic.
 Numbers only go up here; whoever scrapes makes rates of them. All of it is counted from the moment that a node has a
 listener for metrics, and for such a node alone. What coordinators and the controller append themselves isn't a client's
 request, and isn't in the counts of topics.
+
+A request may take no more than some 2 µs longer for being counted: names of errors and sums over topics are made by
+whoever scrapes.
 Source: `RequestMetrics`, `BrokerTopicMetrics`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
+from struct import Struct as Layout
+from typing import TYPE_CHECKING, Any
 
-from broker.network.observed_requests import HungUpError
-from coordinator.transaction.statistics import Durations
-from protocol.errors import Error, error_name
+from broker.metrics.idleness import Idleness
+from broker.network.observed_requests import LATERS, HungUpError, ObservedLater
+from coordinator.transaction.statistics import SAMPLES, Durations
+from protocol.errors import Error
 from protocol.messages.fetch import FetchRequest, FetchResponse
-from protocol.messages.produce import ProduceRequest, ProduceResponse
+from protocol.messages.groups import HeartbeatResponse
+from protocol.messages.produce import InitProducerIdResponse, ProduceRequest, ProduceResponse
+from protocol.messages.transactions import AddOffsetsToTxnResponse, EndTxnResponse
 from protocol.records.batch import BATCH_LENGTH_POS, INT32, LAST_OFFSET_DELTA_POS, LOG_OVERHEAD
 from protocol.wire.schema import Struct, error_codes
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.network.context import RequestContext
-    from broker.network.observed_requests import End, Observer
+    from broker.network.observed_requests import Handle
 
 
 class TopicCounts:
-    """Of one topic, or of all together (Kafka: `BrokerTopicMetrics`)."""
+    """Of one topic (Kafka: `BrokerTopicMetrics`), or of several."""
 
     __slots__ = (
         "bytes_in",
@@ -51,6 +59,49 @@ class TopicCounts:
         self.failed_produces = 0
         self.failed_fetches = 0
 
+    def add(self, other: TopicCounts) -> None:
+        """What another one has counted."""
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class VersionCounts:
+    """Of one version of an API: how many requests there were, and how long they took together."""
+
+    __slots__ = ("count", "sum_s")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum_s = 0.0
+
+
+class ApiCounts:
+    """Of one API."""
+
+    __slots__ = ("errors", "hung_up", "last_s", "versions")
+
+    def __init__(self) -> None:
+        self.versions: dict[int, VersionCounts] = {}
+        self.errors: Counter[int] = Counter()
+        """By code, that of NONE among them; each error of an answer counts."""
+        self.hung_up = 0
+        """Requests whose client didn't wait for the answer."""
+        self.last_s: deque[float] = deque(maxlen=SAMPLES)
+        """How long the last ones took: from the moment that a request is read to that at which its answer is known."""
+
+    def times(self) -> Durations:
+        """Of all versions."""
+        found = Durations()
+        for each in self.versions.values():
+            found.count += each.count
+            found.sum_ms += each.sum_s * 1000
+        found.last.extend(1000 * took_s for took_s in self.last_s)
+        return found
+
+
+After = Callable[[Any, Any], None]
+"""Counts an answer, which is never None; with what was kept of its request."""
+
 
 class RequestMetrics:
     """Of one node, over all its listeners."""
@@ -58,142 +109,248 @@ class RequestMetrics:
     def __init__(self, monotonic_s: Callable[[], float], image: ClusterImage) -> None:
         self._monotonic_s = monotonic_s
         self._image = image
-        self.requests: Counter[tuple[str, int]] = Counter()
-        """By API and version."""
-        self.errors: Counter[tuple[str, str]] = Counter()
-        """By API and error, NONE among them; each error of an answer counts."""
-        self.hung_up: Counter[str] = Counter()
-        """Requests whose client didn't wait for the answer, by API."""
-        self.times: dict[str, Durations] = {}
-        """By API: from the moment that a request is read to that at which its answer is known."""
+        self.idleness = Idleness(monotonic_s)
+        self.apis: dict[str, ApiCounts] = {}
         self.topics: dict[str, TopicCounts] = {}
-        self.all_topics = TopicCounts()
+        self._by_id: dict[bytes, TopicCounts] = {}
+        """The same, as far as somebody has named a topic by its id."""
+        self.others = TopicCounts()
+        """Of topics that are gone, or never were there."""
 
-    def observer(self, api: str) -> Observer:
+    def counted(self, api: str, version: int, handle: Handle) -> Handle:
         """See `broker.network.observed_requests`."""
-        times = self.times.setdefault(api, Durations())
-        count_topics: Callable[[Any], Callable[[Any], None]] | None = None
-        if api in ("Produce", "Fetch"):
-            count_topics = self._produced if api == "Produce" else self._fetched
+        counts = self.apis.setdefault(api, ApiCounts())
+        of_version = counts.versions.setdefault(version, VersionCounts())
+        if api == "Produce":
+            return self._counted_data(
+                counts, of_version, handle, _sizes, self._produced(counts), ProduceResponse
+            )
+        if api == "Fetch":
+            return self._counted_data(
+                counts, of_version, handle, _is_replicas, self._fetched(counts), FetchResponse
+            )
+        return self._counted(counts, of_version, handle)
 
-        def begin(context: RequestContext, request: Any) -> End:
-            began_s = self._monotonic_s()
-            self.requests[api, context.api_version] += 1
-            count = None if count_topics is None else count_topics(request)
+    # The two that follow say the same for requests with records and without: each is as short as it can be, since it
+    # is in the way of every request.
 
-            def end(response: Any, error: Exception | None) -> None:
-                times.add((self._monotonic_s() - began_s) * 1000)
-                if isinstance(error, HungUpError):
-                    self.hung_up[api] += 1
-                elif error is not None:
-                    self.errors[api, Error.UNKNOWN_SERVER_ERROR.name] += 1
-                elif count is not None and response is not None:
-                    count(response)
-                elif isinstance(response, Struct):
-                    for code in error_codes(response):
-                        self.errors[api, error_name(code)] += 1
+    def _counted_data(
+        self,
+        counts: ApiCounts,
+        of_version: VersionCounts,
+        handle: Handle,
+        before: Callable[[Any], Any],
+        after: After,
+        answer: type[Struct],
+    ) -> Handle:
+        """`before` says of a request what is needed when its answer is there: some of the request may be gone then."""
+        monotonic_s, keep = self._monotonic_s, counts.last_s.append
+        end = self._end(counts, of_version, after)
 
-            return end
+        def call(context: RequestContext, request: Any) -> Any:
+            began_s = monotonic_s()
+            said = before(request)
+            try:
+                response = handle(context, request)
+            except Exception as error:
+                end(began_s, said, None, error)
+                raise
+            if response.__class__ is answer:
+                after(said, response)
+            elif isinstance(response, LATERS):
+                return ObservedLater(response, partial(end, began_s, said))
+            took_s = monotonic_s() - began_s
+            of_version.count += 1
+            of_version.sum_s += took_s
+            keep(took_s)
+            return response
 
-        return begin
+        return call
+
+    def _counted(self, counts: ApiCounts, of_version: VersionCounts, handle: Handle) -> Handle:
+        monotonic_s, keep, errors = self._monotonic_s, counts.last_s.append, counts.errors
+
+        def after(said: None, response: Any) -> None:
+            if not isinstance(
+                response, Struct
+            ):  # the controller's, which goes on as it came: it counts there
+                return
+            for code in error_codes(response):
+                errors[code] += 1
+
+        end = self._end(counts, of_version, after)
+
+        def call(context: RequestContext, request: Any) -> Any:
+            began_s = monotonic_s()
+            try:
+                response = handle(context, request)
+            except Exception as error:
+                end(began_s, None, None, error)
+                raise
+            if response.__class__ in _WITH_ONE_ERROR:
+                errors[response.error_code] += 1
+            elif isinstance(response, LATERS):
+                return ObservedLater(response, partial(end, began_s, None))
+            else:
+                after(None, response)
+            took_s = monotonic_s() - began_s
+            of_version.count += 1
+            of_version.sum_s += took_s
+            keep(took_s)
+            return response
+
+        return call
+
+    def _end(
+        self, counts: ApiCounts, of_version: VersionCounts, after: After
+    ) -> Callable[[float, Any, Any, Exception | None], None]:
+        """Of a request whose answer comes later, or never."""
+
+        def end(began_s: float, said: Any, response: Any, error: Exception | None) -> None:
+            took_s = self._monotonic_s() - began_s
+            of_version.count += 1
+            of_version.sum_s += took_s
+            counts.last_s.append(took_s)
+            if isinstance(error, HungUpError):
+                counts.hung_up += 1
+            elif error is not None:
+                counts.errors[Error.UNKNOWN_SERVER_ERROR] += 1
+            elif response is not None:
+                after(said, response)
+
+        return end
 
     def forget_topics(self, still_there: Callable[[str], bool]) -> None:
-        """What a topic that was deleted had is forgotten, as in Kafka."""
-        for name in [name for name in self.topics if not still_there(name)]:
-            del self.topics[name]
+        """What a topic that was deleted had is forgotten, as in Kafka, but for the sums."""
+        gone = [name for name in self.topics if not still_there(name)]
+        for name in gone:
+            self.others.add(self.topics.pop(name))
+        if gone:
+            self._by_id.clear()
 
     # --- what requests carry ---------------------------------------------------------------------------------
 
-    def _counts_of(self, name: str, topic_id: bytes) -> Sequence[TopicCounts]:
-        """Of the topic, if there is one, and of all."""
+    def _counts_of(self, name: str, topic_id: bytes) -> TopicCounts:
+        """Of the topic, if there is one."""
         if not name:
+            counts = self._by_id.get(topic_id)
+            if counts is not None:
+                return counts
             found = self._image.topics_by_id.get(topic_id)
-            name = "" if found is None else found.name
+            if found is None:
+                return self.others
+            counts = self._by_id[topic_id] = self._counts_of(found.name, topic_id)
+            return counts
         if name not in self._image.topics:
-            return (self.all_topics,)
-        counts = self.topics.get(name)
-        if counts is None:
-            counts = self.topics[name] = TopicCounts()
-        return counts, self.all_topics
+            return self.others
+        return self.topics.setdefault(name, TopicCounts())
 
-    def _produced(self, request: ProduceRequest) -> Callable[[ProduceResponse], None]:
-        # Sizes now: what is held of the request may be gone when its answer is there.
-        sizes = {
-            (topic.name or topic.topic_id, partition.index): _size(partition.records)
-            for topic in request.topic_data
-            for partition in topic.partition_data
-        }
+    def _produced(self, counts: ApiCounts) -> After:
+        errors, topics = counts.errors, self.topics
 
-        def answered(response: ProduceResponse) -> None:
-            errors = self.errors
+        def answered(sizes: _Sizes, response: ProduceResponse) -> None:
+            single = sizes.__class__ is tuple
             for topic in response.responses:
-                counts = self._counts_of(topic.name, topic.topic_id)
+                of_topic = topics.get(topic.name) or self._counts_of(topic.name, topic.topic_id)
                 for partition in topic.partition_responses:
                     code = partition.error_code
-                    errors["Produce", error_name(code)] += 1
-                    size = sizes.get((topic.name or topic.topic_id, partition.index), _NOTHING)
-                    for each in counts:
-                        each.produces += 1
-                        if code:
-                            each.failed_produces += 1
-                        else:
-                            each.bytes_in += size.size_bytes
-                            each.messages_in += size.messages
+                    errors[code] += 1
+                    of_topic.produces += 1
+                    if code:
+                        of_topic.failed_produces += 1
+                        continue
+                    size_bytes, messages = (
+                        sizes
+                        if single
+                        else sizes.get((topic.name or topic.topic_id, partition.index), _NOTHING)
+                    )
+                    of_topic.bytes_in += size_bytes
+                    of_topic.messages_in += messages
 
         return answered
 
-    def _fetched(self, request: FetchRequest) -> Callable[[FetchResponse], None]:
-        state = request.replica_state
-        is_replica = max(request.replica_id, -1 if state is None else state.replica_id) >= 0
+    def _fetched(self, counts: ApiCounts) -> After:
+        errors, topics = counts.errors, self.topics
 
-        def answered(response: FetchResponse) -> None:
-            errors = self.errors
+        def answered(is_replicas: bool, response: FetchResponse) -> None:
             if response.error_code:
-                errors["Fetch", error_name(response.error_code)] += 1
+                errors[response.error_code] += 1
             for topic in response.responses:
-                counts = self._counts_of(topic.topic, topic.topic_id)
+                of_topic = topics.get(topic.topic) or self._counts_of(topic.topic, topic.topic_id)
                 for partition in topic.partitions:
                     code = partition.error_code
-                    errors["Fetch", error_name(code)] += 1
-                    size = _length(partition.records)
-                    for each in counts:
-                        if is_replica:
-                            each.replication_bytes_out += size
-                        else:
-                            each.fetches += 1
-                            each.failed_fetches += code != 0
-                            each.bytes_out += size
+                    errors[code] += 1
+                    records = partition.records
+                    size = 0 if records is None else _length(records)
+                    if is_replicas:
+                        of_topic.replication_bytes_out += size
+                        continue
+                    of_topic.fetches += 1
+                    of_topic.bytes_out += size
+                    if code:
+                        of_topic.failed_fetches += 1
 
         return answered
 
 
-class _Size(NamedTuple):
-    """Of what is produced to one partition."""
+_WITH_ONE_ERROR: frozenset[Any] = frozenset(
+    (HeartbeatResponse, EndTxnResponse, InitProducerIdResponse, AddOffsetsToTxnResponse)
+)
+"""Answers that a client is given again and again, and in which there is one place for an error."""
 
-    size_bytes: int
-    messages: int
+
+def _is_replicas(request: FetchRequest) -> bool:
+    """Whether it is a follower's."""
+    state = request.replica_state
+    return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
 
 
-_NOTHING = _Size(0, 0)
+def _length(records: Any) -> int:
+    return sum(map(len, records)) if isinstance(records, list) else len(records)
+
+
+# --- What is produced ---------------------------------------------------------------------------------------------
+
+_Size = tuple[int, int]
+"""Bytes, and offsets that the batches take, as Kafka counts messages."""
+
+_Sizes = Any
+"""A `_Size` where there is one partition, as there is in most requests; else a dict of them, by the topic's name or id
+and the partition's number."""
+
+_NOTHING: _Size = (0, 0)
+_look = Layout(f">i{LAST_OFFSET_DELTA_POS - LOG_OVERHEAD}xi").unpack_from
+"""The length of a batch, and the delta of its last offset."""
+_SEEN_BYTES = LAST_OFFSET_DELTA_POS + INT32.size
+"""Of a batch's header."""
+
+
+def _sizes(request: ProduceRequest) -> _Sizes:
+    topics = request.topic_data
+    if len(topics) == 1 and len(topics[0].partition_data) == 1:
+        records = topics[0].partition_data[0].records
+        if records is not None and (size := len(records)) >= _SEEN_BYTES:
+            length, last_offset_delta = _look(records, BATCH_LENGTH_POS)
+            if length + LOG_OVERHEAD == size and last_offset_delta >= 0:
+                return size, last_offset_delta + 1
+        return _size(records)
+    return {
+        (topic.name or topic.topic_id, partition.index): _size(partition.records)
+        for topic in topics
+        for partition in topic.partition_data
+    }
 
 
 def _size(records: memoryview | None) -> _Size:
-    """Offsets that the batches take, as Kafka counts messages. Nonsense has none: it isn't appended."""
+    """Nonsense has no messages: it isn't appended."""
     if not records:
         return _NOTHING
     size = len(records)
     at = messages = 0
-    while at + LAST_OFFSET_DELTA_POS + INT32.size <= size:
-        (length,) = INT32.unpack_from(records, at + BATCH_LENGTH_POS)
-        (last_offset_delta,) = INT32.unpack_from(records, at + LAST_OFFSET_DELTA_POS)
+    while at + _SEEN_BYTES <= size:
+        length, last_offset_delta = _look(records, at + BATCH_LENGTH_POS)
         if length <= 0 or last_offset_delta < 0:
             break
         messages += last_offset_delta + 1
         at += LOG_OVERHEAD + length
-    return _Size(size, messages)
-
-
-def _length(records: Any) -> int:
-    if records is None:
-        return 0
-    return sum(map(len, records)) if isinstance(records, list) else len(records)
+    return size, messages

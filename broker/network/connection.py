@@ -461,7 +461,7 @@ class Admitting(Protocol):
         """A client asks to sign in where nobody does: that is logged, now and then."""
         ...
 
-    def not_signed_in(self, client: str, why: str) -> None:
+    def not_signed_in(self, client: str, mechanism: str, why: str) -> None:
         """A client couldn't sign in: that is logged, now and then."""
         ...
 

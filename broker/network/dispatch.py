@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Clock, Watchdog
     from broker.network.answers import PendingAnswer
     from broker.network.connection import Connection
-    from broker.network.observed_requests import Observer
+    from broker.network.observed_requests import Counted
     from broker.network.turns import Turns
     from broker.peers.controller_channel import Forwarding, Sender
     from broker.quotas import ClientQuotas
@@ -468,8 +468,8 @@ class Dispatcher:
         self._forwarding = forwarding
         self._early_requests = early_requests
         self._handlers = handlers
-        self._observer_of: Callable[[str], Observer] | None = None
         self._interposed: Interposing | None = None
+        self._counted: Counted | None = None
         self._routes: dict[int, Route] = {}
 
     def serve(self, connection: Connection, frame: memoryview) -> Answer | PendingAnswer:
@@ -647,8 +647,8 @@ class Dispatcher:
             forwarded = ForwardedRoute(api_version, forwarding.forward, forwarding.answer_type)
             if self._interposed is not None:
                 forwarded.handle = self._interposed(api_key, forwarded.handle, self)
-            if self._observer_of is not None:
-                forwarded.handle = observed(forwarded.handle, self._observer_of(api.name))
+            if self._counted is not None:
+                forwarded.handle = self._counted(api.name, api_version, forwarded.handle)
             self._routes[api_key << 16 | api_version] = forwarded
             return forwarded
         route = Route(api_key, api_version, self._handlers)
@@ -660,12 +660,13 @@ class Dispatcher:
         if self._interposed is not None:
             route.handle = self._interposed(api_key, route.handle, self)
             route.handle_in_pieces = self._interposed(api_key, route.handle_in_pieces, self)
-        observers = [request_log.logger(api.name, self.monotonic_s)] if request_log.enabled() else []
-        if self._observer_of is not None:
-            observers.append(self._observer_of(api.name))
-        for observer in observers:
+        if request_log.enabled():
+            observer = request_log.logger(api.name, self.monotonic_s)
             route.handle = observed(route.handle, observer)
             route.handle_in_pieces = observed(route.handle_in_pieces, observer)
+        if self._counted is not None:
+            route.handle = self._counted(api.name, api_version, route.handle)
+            route.handle_in_pieces = self._counted(api.name, api_version, route.handle_in_pieces)
         self._routes[api_key << 16 | api_version] = route
         return route
 
@@ -679,9 +680,9 @@ class Dispatcher:
         steps = in_pieces(request, entries, partial(handle, context))
         return self._turns.answer(steps, context, to_the_end=entries.changes)
 
-    def observe(self, observer_of: Callable[[str], Observer]) -> None:
-        """Each request is observed from now on, by the observer of its API's name."""
-        self._observer_of = observer_of
+    def count(self, counted: Counted) -> None:
+        """Each request is counted from now on."""
+        self._counted = counted
         self._routes.clear()
 
     def interpose(self, interposed: Interposing | None) -> None:

@@ -66,8 +66,10 @@ class Listener:
         self.connections: dict[Connection, None] = {}
         self.gates: dict[TlsGate, None] = {}  # of those that aren't encrypted yet
         self.accepts = False
-        self.connected = self.failed_authentications = 0
-        """How many connections there were since the start, and how many of them were refused by TLS or SASL."""
+        self.connected = 0
+        """How many connections there were since the start."""
+        self.failed_authentications: Counter[str] = Counter()
+        """How many of them were refused: by the mechanism of SASL, TLS, or `unknown` before one is agreed on."""
         self._handshakes: Handshakes | None = None
         self._quiet_until_s: dict[str, float] = {}
         self._untold: Counter[str] = Counter()
@@ -132,9 +134,10 @@ class Listener:
             f"clients with security.protocol={self.endpoint.security_protocol}",
         )
 
-    def not_signed_in(self, client: str, why: str) -> None:
-        """Who can't sign in may try again and again. That is logged, now and then."""
-        self.failed_authentications += 1
+    def not_signed_in(self, client: str, mechanism: str, why: str) -> None:
+        """Who can't sign in may try again and again. That is logged, now and then. The mechanism is one that is served
+        here, or empty."""
+        self.failed_authentications[mechanism or "unknown"] += 1
         self._tell(
             "sign-in",
             f"the client of {client} can't sign in at listener {self.name}: {why[:_LONGEST_REASON]}",
@@ -142,7 +145,7 @@ class Listener:
 
     def not_encrypted(self, client: str, why: str) -> None:
         """Who can't agree on keys may try again and again. That is logged, now and then."""
-        self.failed_authentications += 1
+        self.failed_authentications["TLS"] += 1
         self._tell("TLS", f"no encryption with the client of {client} at listener {self.name}: {why}")
 
     def _tell(self, kind: str, line: str) -> None:

@@ -1,7 +1,8 @@
 """Who looks on while requests are served: a line for each in the log, metrics.
 
-An observer is told of a request before its handler is, and what came of it once that is known. Where nobody looks on a
-route has its handler as it is, and a request costs what it did.
+An observer is told of a request before its handler is, and what came of it once that is known. Metrics look on at each
+request, and have a handler of their own around that of the route. Where nobody looks on a route has its handler as it
+is, and a request costs what it did.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ with, `HungUpError` where its client didn't wait for the answer."""
 
 Observer = Callable[["RequestContext", Any], End]
 
+Counted = Callable[[str, int, Handle], Handle]
+"""Of an API, a version of it and its handler: the same handler, whose requests are counted."""
+
 
 class HungUpError(Exception):
     """The client didn't wait for the answer."""
@@ -37,20 +41,20 @@ def observed(handle: Handle, observer: Observer) -> Handle:
         except Exception as error:
             end(None, error)
             raise
-        if isinstance(response, Later | _ObservedLater):
-            return _ObservedLater(response, end)
+        if isinstance(response, LATERS):
+            return ObservedLater(response, end)
         end(response, None)
         return response
 
     return call
 
 
-class _ObservedLater:
+class ObservedLater:
     """A `Later`, for the dispatcher's side of it."""
 
     __slots__ = ("_end", "_later", "when_answered")
 
-    def __init__(self, later: Later[Any] | _ObservedLater, end: End) -> None:
+    def __init__(self, later: Later[Any] | ObservedLater, end: End) -> None:
         self._later = later
         self._end = end
         self.when_answered: Callable[[Callable[[], object]], None] = later.when_answered
@@ -67,3 +71,7 @@ class _ObservedLater:
     def abandon(self, on_failure: Callable[[BaseException], object] | None = None) -> None:
         self._end(None, HungUpError())
         self._later.abandon(on_failure)
+
+
+LATERS = (Later, ObservedLater)
+"""What a handler returns where the response comes later."""

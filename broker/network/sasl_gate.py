@@ -71,7 +71,7 @@ ADMITTED: dict[SignIn, frozenset[int] | None] = {
 class TellsOfFailures(Protocol):
     """The listener, as far as the gate uses it."""
 
-    def not_signed_in(self, client: str, why: str) -> None:
+    def not_signed_in(self, client: str, mechanism: str, why: str) -> None:
         """A client couldn't sign in: that is logged, now and then."""
         ...
 
@@ -210,7 +210,8 @@ class SaslGate(Requests):
 
     def _is_too_slow(self, connection: Guarded) -> None:
         self._deadline = None
-        connection.listener.not_signed_in(str(connection), f"it hasn't done so in {LONGEST_SIGN_IN_S:.0f} s")
+        why = f"it hasn't done so in {LONGEST_SIGN_IN_S:.0f} s"
+        connection.listener.not_signed_in(str(connection), self._mechanism_name, why)
         connection.hang_up()
 
     # --- requests -------------------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ class SaslGate(Requests):
 
     def _failed(self, connection: Guarded, answer: Answer) -> PendingAnswer:
         """The client is told after a while, and the connection closed behind it: who guesses waits."""
-        connection.listener.not_signed_in(str(connection), self._why)
+        connection.listener.not_signed_in(str(connection), self._mechanism_name, self._why)
         close = partial(connection.answer_and_hang_up, answer or [])
         return _Never(self._scheduler.call_later(self._settings.failure_delay_ms / 1000, close))
 

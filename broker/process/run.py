@@ -314,8 +314,9 @@ async def _serve(
     # Testcontainers waits for "[KafkaServer id=N] started".
     whose = "brokers connect to" if options.config.is_only_controller else "connect to"
     where = f"{whose} {', '.join(endpoints.values())}"
+    watched = "" if server.metrics is None else f"; metrics at http://{server.metrics.address}/metrics"
     folder = ", ".join(options.config.log_dirs)
-    _say(options, f"[KafkaServer id={server.node_id}] started, {where}; data in {folder}")
+    _say(options, f"[KafkaServer id={server.node_id}] started, {where}{watched}; data in {folder}")
     notify(manager, READY, printable(f"STATUS={where}"))
     await either(server.stopped, asked_to_stop.event)
 

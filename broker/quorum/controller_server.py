@@ -303,7 +303,7 @@ class ControllerNode:
             from broker.metrics.metrics_listener import MetricsListener
 
             self.metrics = MetricsListener(
-                endpoint.bound, self, [self.controller_server.dispatcher], self._collect_metrics, lambda: ""
+                endpoint, self, [self.controller_server.dispatcher], self._collect_metrics, lambda: ""
             )
 
     async def _collect_metrics(self, requests: RequestMetrics) -> Sequence[Any]:

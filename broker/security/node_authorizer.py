@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,14 @@ class ClosedListeners:
     """Some listeners refuse what brokers ask of each other: what takes CLUSTER_ACTION, and markers, which in Kafka may
     also be written by who may ALTER the cluster, to end a transaction that hangs. Of all else another decides."""
 
-    __slots__ = ("_closed", "other")
+    __slots__ = ("_closed", "denied", "other")
 
     allows_everything = False
 
     def __init__(self, closed: Collection[str], other: Authorizer) -> None:
         self._closed = closed
+        self.denied: Counter[tuple[Operation, ResourceType]] = Counter()
+        """By the listener alone."""
         self.other = other
 
     def allows(
@@ -44,7 +47,10 @@ class ClosedListeners:
         log_denied: bool = True,
     ) -> bool:
         """By the listener first, which is logged nowhere."""
-        return not self._refuses(context, operation) and self.other.allows(
+        if self._refuses(context, operation):
+            self.denied[operation, resource_type] += 1
+            return False
+        return self.other.allows(
             context,
             operation,
             resource_type,
@@ -95,3 +101,14 @@ def standard_of(authorizer: Authorizer) -> StandardAuthorizer | None:
     from broker.security.standard_authorizer import StandardAuthorizer
 
     return authorizer if isinstance(authorizer, StandardAuthorizer) else None
+
+
+def denials_of(authorizer: Authorizer) -> Counter[tuple[Operation, ResourceType]]:
+    """How often what was denied since the start, by listeners and by ACLs."""
+    standard = standard_of(authorizer)
+    denied: Counter[tuple[Operation, ResourceType]] = Counter()
+    if standard is not None:
+        denied.update(standard.denied)
+    if isinstance(authorizer, ClosedListeners):
+        denied.update(authorizer.denied)
+    return denied

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -52,7 +53,7 @@ Rule: TypeAlias = Acl | str
 Heard: TypeAlias = Callable[[AuthorizableRequest, Operation, ResourceType, str, Rule], None]
 """Who asked for what, and the rule by which it was denied."""
 
-_RESOURCE_NAMES = {
+RESOURCE_NAMES = {
     ResourceType.TOPIC: "Topic",
     ResourceType.GROUP: "Group",
     ResourceType.CLUSTER: "Cluster",
@@ -159,7 +160,7 @@ LONGEST_REMEMBERED = 249
 class StandardAuthorizer:
     """Decides by the ACLs that it was told of (`follow`), and by the settings."""
 
-    __slots__ = ("_acls", "_allowed", "_by_type", "_without_acl", "heard", "super_users")
+    __slots__ = ("_acls", "_allowed", "_by_type", "_without_acl", "denied", "heard", "super_users")
 
     allows_everything = False
 
@@ -170,6 +171,8 @@ class StandardAuthorizer:
         self._acls = AclIndex()
         self._allowed: set[tuple[Principal, str, int, int, str]] = set()
         self._by_type: dict[tuple[Principal, str, int, int], bool] = {}
+        self.denied: Counter[tuple[Operation, ResourceType]] = Counter()
+        """How often what was denied, of that which the log of decisions is told."""
         self.heard: Heard | None = None
         """Whoever wants to hear of each denial that is logged, whether the log takes it or not."""
 
@@ -221,8 +224,10 @@ class StandardAuthorizer:
             if len(self._allowed) >= MOST_REMEMBERED:
                 self._allowed.clear()
             self._allowed.add(asked)
-        if not is_allowed and log_denied and self.heard is not None:
-            self.heard(context, operation, resource_type, name, rule)
+        if not is_allowed and log_denied:
+            self.denied[operation, resource_type] += 1
+            if self.heard is not None:
+                self.heard(context, operation, resource_type, name, rule)
         if audit.isEnabledFor(logging.DEBUG if is_allowed else logging.INFO) and (
             log_allowed if is_allowed else log_denied
         ):
@@ -320,7 +325,7 @@ def audit_text(
     return (
         f"Principal = {context.principal} is {'Allowed' if _allows(rule) else 'Denied'} "
         f"operation = {operation.name} from host = {java_host_address(context.peer_host)} "
-        f"on resource = {_RESOURCE_NAMES[resource_type]}:LITERAL:{name} "
+        f"on resource = {RESOURCE_NAMES[resource_type]}:LITERAL:{name} "
         f"for request = {context.api_key if api is None else api.name} with resourceRefCount = {count} "
         f"based on rule {f'MatchingAcl(acl={rule})' if isinstance(rule, Acl) else rule}"
     )

@@ -21,6 +21,7 @@ from coordinator.group.modern.topic_hashes import TopicHashes
 from coordinator.group.offsets.commit import NO_PRODUCER, OffsetProducer, StagedOffsets, Tombstones
 from coordinator.group.ports import Deferred, KnownTopics
 from coordinator.group.records import AnyRecord, encode_record
+from coordinator.group.statistics import GroupStatistics
 from coordinator.group.store import GroupStore, StageableGroup, StagedGroup
 from coordinator.persister import Persister
 from coordinator.ports import CoordinatorRecord, Runtime
@@ -344,6 +345,7 @@ class ShardParts(NamedTuple):
     hashes: TopicHashes
     undecided: Undecided
     member_memory: MemberMemory
+    statistics: GroupStatistics
     timeouts_of: Callable[[str], ConsumerTimeouts]
     """Those of a consumer group, by its id."""
     streams_config_of: Callable[[str], StreamsConfig]

@@ -33,6 +33,7 @@ from coordinator.group.parts import Journal, ShardParts, SharePorts, Undecided
 from coordinator.group.ports import Client, Deferred, KnownTopics
 from coordinator.group.records import decode_record
 from coordinator.group.share.share_groups import ShareGroups
+from coordinator.group.statistics import GroupStatistics
 from coordinator.group.store import GroupStore
 from coordinator.group.streams.heartbeats import StreamsHeartbeats
 from coordinator.ports import Runtime, WhenCommitted
@@ -71,9 +72,10 @@ class GroupShard:
         member_memory: MemberMemory,
         streams_config_of: Callable[[str], StreamsConfig],
         share: SharePorts,
+        statistics: GroupStatistics | None = None,
     ) -> None:
         """`timeouts_of` gives those of a consumer group by its id, `streams_config_of` what a streams group has set;
-        `member_memory` is what all shards of a node have in common."""
+        `member_memory` and `statistics` are what all shards of a node have in common."""
         self._runtime = runtime
         self._commit_timeout_ms = settings.offsets_commit_timeout_ms
         self.groups = GroupStore(runtime.now_ms)
@@ -93,6 +95,7 @@ class GroupShard:
             hashes=self._hashes,
             undecided=self._undecided,
             member_memory=member_memory,
+            statistics=GroupStatistics() if statistics is None else statistics,
             timeouts_of=timeouts_of,
             streams_config_of=streams_config_of,
             share=share,

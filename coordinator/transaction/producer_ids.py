@@ -45,7 +45,7 @@ class NoProducerIdError(KafkaError):
 class ProducerIds:
     """The next free producer id."""
 
-    __slots__ = ("_allocate_block", "_end", "_is_asked", "_next", "_waiting")
+    __slots__ = ("_allocate_block", "_end", "_is_asked", "_next", "_waiting", "blocks")
 
     def __init__(self, allocate_block: AllocateBlock) -> None:
         self._allocate_block = allocate_block
@@ -53,6 +53,8 @@ class ProducerIds:
         self._next = 0
         self._end = 0
         self._waiting: dict[Callable[[], None], None] = {}  # the first to ask is the first to be told
+        self.blocks = 0
+        """How many were given to this node since its start."""
 
     def when_left(self, then: Callable[[], None]) -> None:
         """`then` is called once `next` has an id, in this call where it has one; or once none is to be had, of which
@@ -62,6 +64,11 @@ class ProducerIds:
             self._ask()
         else:
             then()
+
+    @property
+    def left(self) -> int:
+        """How many are left of the block at hand."""
+        return self._end - self._next
 
     def withdraw(self, then: Callable[[], None]) -> None:
         """Whoever waits doesn't any more."""
@@ -92,6 +99,7 @@ class ProducerIds:
             self._tell(waiting, while_left=False)
             return
         self._next, self._end = first, first + BLOCK_SIZE
+        self.blocks += 1
         self._tell(self._waiting, while_left=True)
 
     def _tell(self, waiting: dict[Callable[[], None], None], *, while_left: bool) -> None:

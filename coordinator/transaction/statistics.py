@@ -41,7 +41,15 @@ class Durations:
 class TransactionStatistics:
     """Of all transactions whose coordinator is this node."""
 
-    __slots__ = ("durations", "ended", "fan_outs", "given_up", "retried_markers")
+    __slots__ = (
+        "durations",
+        "ended",
+        "fan_outs",
+        "given_up",
+        "retried_markers",
+        "verification_failures",
+        "verifications",
+    )
 
     def __init__(self) -> None:
         self.ended: dict[EndedBy, int] = dict.fromkeys(EndedBy, 0)
@@ -54,3 +62,7 @@ class TransactionStatistics:
         """Markers that were sent again."""
         self.given_up = 0
         """Completions that ended at a leader's word that somebody else is in charge."""
+        self.verifications = Durations()
+        """Questions of those who append here, whoever the coordinator is: from each to its answer."""
+        self.verification_failures = 0
+        """Partitions that the coordinator has refused."""

@@ -20,6 +20,7 @@ ignorable, flexible) are those of Kafka's message definitions and of KIP-482.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, dataclass_transform
 
 from protocol.wire.primitives import uuid_to_text
@@ -322,13 +323,23 @@ def _written(cls: type[Struct], names: dict[str, Any]) -> tuple[str, str]:
 def error_codes(answer: Struct) -> Iterator[int]:
     """The errors in an answer, wherever in it they stand, those of 0 (none) as well (Kafka:
     `AbstractResponse.errorCounts`)."""
-    for field in type(answer).FIELDS:
-        value = getattr(answer, field.name)
-        if field.name == "error_code":
+    for name, is_error in _error_places(type(answer)):
+        value = getattr(answer, name)
+        if is_error:
             yield value
-        elif isinstance(value, Struct):
-            yield from error_codes(value)
         elif isinstance(value, list):
             for each in value:
-                if isinstance(each, Struct):
-                    yield from error_codes(each)
+                yield from error_codes(each)
+        elif value is not None:
+            yield from error_codes(value)
+
+
+@cache
+def _error_places(kind: type[Struct]) -> tuple[tuple[str, bool], ...]:
+    """The fields that are errors or have some, and whether they are."""
+    return tuple(
+        (field.name, is_error)
+        for field in kind.FIELDS
+        if (is_error := field.name in ("error_code", "partition_error_code"))
+        or (isinstance(field.element, type) and _error_places(field.element))
+    )

@@ -10,6 +10,7 @@ them: `--only many-created` or `--only cluster-launch` (or any other of their ro
 else.
 
 `--beside CHECKOUT` measures the broker of another checkout in turn with this one's: what a change costs or gains.
+`--watched` measures this one's once more with a listener for metrics that is asked every 5 seconds.
 `--busy COUNT` has so many processes compute beside them, as other tests of a suite do.
 `--other NAME=HOST:PORT` measures one that runs at an address, `--other "NAME=COMMAND"` one that a command starts
 (`{port}` and `{folder}` in it are filled in); neither has 5,000 partitions made or a cluster.
@@ -46,6 +47,7 @@ from tests.bench.checkouts import CONFIG, ROOT, START_TIMEOUT_S, OfCheckout, com
 from tests.bench.launches import MakeServer, running
 from tests.bench.others import AtAddress, ByCommand
 from tests.bench.report import Row, as_json, table
+from tests.bench.watched import Watched
 from tests.support.apache_kafka import why_unavailable
 from tests.support.kafka_server import KafkaServer, Server
 
@@ -88,6 +90,8 @@ def main() -> int:
     if options.beside:
         compile_checkout(options.beside)
         makers["beside"] = partial(OfCheckout, options.beside)
+    if options.watched:
+        makers["watched"] = partial(Watched, ROOT)
     reason = "it was not asked for" if options.alone else why_unavailable()
     if reason:
         print(f"Apache Kafka is left out: {reason}")
@@ -133,6 +137,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=[row.key for row in ROWS], metavar="MEASURE")
     parser.add_argument("--beside", type=lambda text: Path(text).resolve(), metavar="CHECKOUT")
+    parser.add_argument(
+        "--watched", action="store_true", help="and this one, asked for metrics every 5 seconds"
+    )
     parser.add_argument("--other", type=_other, action="append", metavar="NAME=WHERE", default=[])
     parser.add_argument("--alone", action="store_true", help="without Apache Kafka")
     parser.add_argument(
@@ -154,7 +161,7 @@ def _options() -> argparse.Namespace:
 
 def _other(text: str) -> tuple[str, MakeServer]:
     name, equals, where = text.partition("=")
-    if not (name and equals and where) or name in ("barnabas", "beside", "Apache Kafka"):
+    if not (name and equals and where) or name in ("barnabas", "beside", "watched", "Apache Kafka"):
         raise argparse.ArgumentTypeError("expected NAME=HOST:PORT or NAME=COMMAND, with a name of its own")
     if " " in where:
         return name, partial(ByCommand, where)

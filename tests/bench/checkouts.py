@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+from collections.abc import Mapping
 from pathlib import Path
 
 import barnabas
@@ -27,10 +28,17 @@ def compile_checkout(checkout: Path) -> None:
 
 
 class OfCheckout(barnabas.Broker):
-    """`under`: the command that its process is started by, where that isn't Python's own."""
+    """`under`: the command that its process is started by, where that isn't Python's own. `settings` are added."""
 
-    def __init__(self, checkout: Path, folder: Path, under: tuple[str, ...] = ()) -> None:
-        super().__init__(data=folder, config=CONFIG, startup_timeout_s=START_TIMEOUT_S)
+    def __init__(
+        self,
+        checkout: Path,
+        folder: Path,
+        under: tuple[str, ...] = (),
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        config = {**CONFIG, **(settings or {})}
+        super().__init__(data=folder, config=config, startup_timeout_s=START_TIMEOUT_S)
         self._launcher = checkout / LAUNCHER.relative_to(ROOT)
         self._under = under
 

@@ -14,17 +14,22 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.bench import groups, measures, transactions
 from tests.bench.checkouts import ROOT, OfCheckout, compile_checkout
+from tests.bench.watched import LISTENER
 from tests.support.ready_requests import fetch_batches
 from tests.support.wire import Client
 
 Do = Callable[[str, str, int], object]
 """By the broker's address, a topic, and how many times."""
+
+
+Side = tuple[Path, Mapping[str, object]]
+"""A checkout, and what is set besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,20 +83,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.instructions", description=__doc__)
     parser.add_argument("--beside", type=lambda text: Path(text).resolve(), metavar="CHECKOUT")
     parser.add_argument("--only", nargs="+", choices=[*COUNTED], metavar="MEASURE", default=[*COUNTED])
+    parser.add_argument("--watched", action="store_true", help="and here with a listener for metrics")
     options = parser.parse_args()
     if shutil.which("valgrind") is None:
         print("valgrind isn't there: install it by the package of that name", file=sys.stderr)
         return 2
-    checkouts = [ROOT, *([options.beside] if options.beside else [])]
-    for checkout in checkouts:
+    sides: list[Side] = [(ROOT, {}), *([(options.beside, {})] if options.beside else [])]
+    if options.watched:
+        sides.append((ROOT, {LISTENER: "127.0.0.1:0"}))
+    for checkout, _ in sides:
         compile_checkout(checkout)
-    figures = [_count(checkout, _nothing, 0) for checkout in checkouts]
+    figures = [_count(side, _nothing, 0) for side in sides]
     _print("start and stop", figures)
     for key in options.only:
         counted = COUNTED[key]
         figures = []
-        for checkout in checkouts:
-            few, many = (_count(checkout, counted.do, times) for times in (counted.few, counted.many))
+        for side in sides:
+            few, many = (_count(side, counted.do, times) for times in (counted.few, counted.many))
             figures.append((many - few) // (counted.many - counted.few))
         _print(counted.title, figures)
     return 0
@@ -103,12 +111,13 @@ def _print(title: str, figures: list[int]) -> None:
     print(f"{title:34}{first:16,}{cells}", flush=True)
 
 
-def _count(checkout: Path, do: Do, times: int) -> int:
+def _count(side: Side, do: Do, times: int) -> int:
     """Of one broker, from its start to its end."""
     with tempfile.TemporaryDirectory(prefix="barnabas-bench-") as folder:
         written = Path(folder) / "counted"
         under = ("valgrind", "--tool=cachegrind", "--cache-sim=no", f"--cachegrind-out-file={written}")
-        broker = OfCheckout(checkout, Path(folder) / "data", under)
+        checkout, settings = side
+        broker = OfCheckout(checkout, Path(folder) / "data", under, settings)
         broker.start()
         try:
             measures.create_topic(broker.bootstrap, "counted")

@@ -18,7 +18,7 @@ from tests.support.apache_kafka import RUNNER, ApacheKafka
 from tests.support.ports import free_ports
 from tests.support.waiting import until
 
-from .properties import PROPERTIES, SIGNED_IN, log_dirs, sasl_listener, server_properties
+from .properties import PROPERTIES, SIGNED_IN, UNWATCHED, log_dirs, sasl_listener, server_properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +130,8 @@ def barnabas_broker(folder: Path, properties: str) -> Iterator[Barnabas | Barnab
     text = server_properties(properties, port=port, controller_port=controller_port)
     if properties in SIGNED_IN:
         text += "".join(f"{line}\n" for line in sasl_listener(port, controller_port, sasl_port))
+    if properties not in UNWATCHED:
+        text += "barnabas.metrics.listener=127.0.0.1:0\n"
     file.write_text(text)
     directories = log_dirs(properties, folder)
     if directories is not None:

@@ -153,6 +153,11 @@ group.streams.initial.rebalance.delay.ms=0
     )
 
 
+UNWATCHED = frozenset({"plain"})
+"""Those in which ours has no listener for metrics. With one its requests are observed, which mustn't change an answer;
+but it tells of two APIs more, and of its own setting."""
+
+
 def sasl_listener(port: int, controller_port: int, sasl_port: int) -> list[str]:
     """The settings of the places of a broker with such properties."""
     return [

@@ -169,7 +169,7 @@ class _Connection:
     def __init__(self) -> None:
         self.listener = self
 
-    def not_signed_in(self, client: str, why: str) -> None: ...
+    def not_signed_in(self, client: str, mechanism: str, why: str) -> None: ...
 
     def signed_in(self, principal: Principal, requests: Any) -> None:
         self.principal = principal

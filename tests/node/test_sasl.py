@@ -117,7 +117,7 @@ class _NobodysConnection:
         name = "SASL_PLAINTEXT"
 
         @staticmethod
-        def not_signed_in(client: str, why: str) -> None:
+        def not_signed_in(client: str, mechanism: str, why: str) -> None:
             """It is told nobody."""
 
     def answer_and_hang_up(self, answer: Any) -> None:
@@ -136,7 +136,7 @@ async def test_who_doesnt_sign_in_is_hung_up_on(tmp_path: Path, monkeypatch: pyt
     with connected(node) as client:
         assert await asyncio.to_thread(client.receive_frame) is Outcome.CLOSED
     await _nobody_is_connected(node)
-    assert node.listeners["SASL_PLAINTEXT"].failed_authentications == 1
+    assert node.listeners["SASL_PLAINTEXT"].failed_authentications.total() == 1
 
 
 async def test_who_has_signed_in_or_is_gone_is_waited_for_no_longer(tmp_path: Path) -> None:

@@ -16,4 +16,4 @@ def test_prometheus_takes_the_example_as_it_is() -> None:
         [promtool, "check", "config", "prometheus.yaml"], cwd=FOLDER, capture_output=True, text=True
     )
     assert checked.returncode == 0, checked.stderr
-    assert "8 rules found" in checked.stdout
+    assert "9 rules found" in checked.stdout

@@ -308,6 +308,7 @@ class Membership:
         self._runtime = parts.runtime
         self._journal = parts.journal
         self._member_memory = parts.member_memory
+        self._statistics = parts.statistics
         self._rebalancing = rebalancing
         self._sessions = rebalancing.sessions
 
@@ -361,6 +362,7 @@ class Membership:
             self._rebalancing.answer_syncs(group, error.error)
             self._rebalancing.prepare_rebalance(group, f"the assignments can't be recorded: {error}")
         else:
+            self._statistics.rebalanced("classic")
             self._rebalancing.answer_syncs(group, Error.NONE)
 
     # --- Heartbeat ------------------------------------------------------------------------------------------

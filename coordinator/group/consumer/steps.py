@@ -56,6 +56,7 @@ class SubscriptionStep:
         self._runtime = parts.runtime
         self._hashes = parts.hashes
         self._regexes = regexes
+        self._statistics = parts.statistics
         self._default_assignor = parts.settings.consumer_assignors[0]
 
     def take(self, decision: Decision) -> None:
@@ -101,6 +102,7 @@ class SubscriptionStep:
             decision.effects.append(
                 partial(log.info, "group %s is at epoch %d", group.group_id, decision.epoch)
             )
+            decision.effects.append(partial(self._statistics.rebalanced, "consumer"))
         refreshed = partial(self._was_refreshed, group.group_id, self._runtime.now_ms(), decision.epoch)
         decision.effects.append(refreshed)
         if group.has_partition_metadata:

@@ -154,6 +154,7 @@ class ShareHeartbeats:
         self._hashes = parts.hashes
         self._member_memory = parts.member_memory
         self._max_size = parts.settings.share_max_size
+        self._statistics = parts.statistics
         self._timeouts_of = parts.share.timeouts_of
         self._sessions = sessions
         self._initializing = initializing
@@ -270,6 +271,7 @@ class ShareHeartbeats:
             decision.effects.append(
                 partial(log.info, "group %s is at epoch %d", group.group_id, decision.epoch)
             )
+            decision.effects.append(partial(self._statistics.rebalanced, "share"))
         decision.effects.append(partial(self._was_refreshed, group.group_id, now_ms, decision.epoch))
 
     def _was_refreshed(self, group_id: str, now_ms: int, epoch: int) -> None:

@@ -139,6 +139,7 @@ class TopologyStep:
         self._runtime = parts.runtime
         self._topics = parts.topics
         self._hashes = parts.hashes
+        self._statistics = parts.statistics
 
     def take(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> None:
         """Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY, and UNKNOWN_SERVER_ERROR for a topology with
@@ -173,6 +174,7 @@ class TopologyStep:
             )
             said = "group %s is at epoch %d, its topology at %d"
             decision.effects.append(partial(log.info, said, group.group_id, decision.epoch, validated_epoch))
+            decision.effects.append(partial(self._statistics.rebalanced, "streams"))
 
     def _hear_offsets(self, decision: StreamsDecision, request: StreamsGroupHeartbeatRequest) -> None:
         """Of a group that isn't there yet they aren't kept: another one takes its place, as in Kafka."""

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from broker.controller.controller import ControllerResult
-from broker.controller.image import NO_LEADER
-from broker.controller.partition_changes import RECOVERED, RECOVERING
+from broker.controller.image import NO_LEADER, RECOVERED, RECOVERING
 from broker.controller.partition_requests import altered_partitions
 from broker.controller.registration import BrokerIncarnation, check_broker_epoch
 from protocol.errors import Error, KafkaError

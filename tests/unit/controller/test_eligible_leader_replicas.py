@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from broker.controller.image import NO_LEADER
-from broker.controller.partition_changes import RECOVERING, Election, Wish
+from broker.controller.image import NO_LEADER, RECOVERING
+from broker.controller.partition_changes import Election, Wish
 from tests.unit.controller.one_partition import (
     EVERY,
     WITH_ELR,

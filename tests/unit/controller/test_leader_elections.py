@@ -6,8 +6,8 @@ import pytest
 
 from broker.controller import partition_requests as leader_elections
 from broker.controller.controller import MAX_RECORDS_PER_REQUEST, ControllerResult
-from broker.controller.image import NO_LEADER
-from broker.controller.partition_changes import RECOVERED, RECOVERING, Election, OwnSettings
+from broker.controller.image import NO_LEADER, RECOVERED, RECOVERING
+from broker.controller.partition_changes import Election, OwnSettings
 from broker.controller.partition_requests import (
     MOST_ELECTIONS,
     balanced_leaders,

@@ -6,8 +6,16 @@ from typing import Any
 
 import pytest
 
-from broker.controller.image import LOST, MIGRATING, NO_LEADER, NO_LEADER_CHANGE, UNASSIGNED, PartitionImage
-from broker.controller.partition_changes import RECOVERED, Election, Wish, is_no_change, reverted, towards
+from broker.controller.image import (
+    LOST,
+    MIGRATING,
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    RECOVERED,
+    UNASSIGNED,
+    PartitionImage,
+)
+from broker.controller.partition_changes import Election, Wish, is_no_change, reverted, towards
 from tests.unit.controller.one_partition import (
     BAR,
     BAZ,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.controller.image import NO_LEADER, NO_LEADER_CHANGE
-from broker.controller.partition_changes import RECOVERED, RECOVERING, Election, Wish
+from broker.controller.image import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING
+from broker.controller.partition_changes import Election, Wish
 from tests.unit.controller.one_partition import (
     EVERY,
     FOO,

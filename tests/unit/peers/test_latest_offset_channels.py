@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,7 @@ from protocol.messages.offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from protocol.topic_partition import TopicPartition
 from tests.support.wishes import drive
 from tests.unit.peers.several_brokers import OWN, SECOND, Channels, cluster
 
@@ -80,3 +82,46 @@ def test_leaders_elsewhere_are_asked_as_consumers_ask() -> None:
     assert node.answers == {1: Error.NETWORK_EXCEPTION, 2: Error.NETWORK_EXCEPTION}
     node.stop()
     assert node.channels.is_stopped
+
+
+class Timer:
+    """The one that is set, in the scheduler's place."""
+
+    is_set = False
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        self.is_set, self.fire = True, callback
+        return self
+
+    def cancel(self) -> None:
+        self.is_set = False
+
+
+def of_many(node: Asking, timer: Timer, *indexes: int) -> list[Mapping[TopicPartition, int]]:
+    """Filled once they are told."""
+    told: list[Mapping[TopicPartition, int]] = []
+    drive(node.offsets.of_many([("t", index) for index in indexes], timer, 2.0), told.append)  # type: ignore[arg-type]
+    return told
+
+
+def test_many_are_asked_at_once_and_told_as_soon_as_all_are_known() -> None:
+    node, timer = Asking(), Timer()
+    told = of_many(node, timer, 0, 1, 2, 3)
+    assert told == []
+    items = node.channels.items(SECOND)
+    node.channels.answered(items, answer((1, 0, 5), (2, Error.NOT_LEADER_OR_FOLLOWER, -1)))
+    assert told == [{("t", 1): 5}], "what is led here or by nobody isn't asked for"
+    assert not timer.is_set
+    assert of_many(node, timer, 0, 3) == [{}]
+
+
+def test_who_does_not_tell_in_time_is_left_out() -> None:
+    node, timer = Asking(), Timer()
+    told = of_many(node, timer, 1, 2)
+    items = node.channels.items(SECOND)
+    node.channels.answered(items[:1], answer((1, 0, 5)))
+    assert told == []
+    timer.fire()
+    assert told == [{("t", 1): 5}]
+    node.channels.answered(items[1:], answer((2, 0, 6)))
+    assert told == [{("t", 1): 5}], "too late"

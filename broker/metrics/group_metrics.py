@@ -1,0 +1,162 @@
+"""Groups as metrics: how many there are and in which states, what they have committed, and what they haven't consumed.
+
+Who coordinates a group tells of it. Of partitions that another node leads the leader is asked where they end, all at
+once and for so long at most as a scrape may take. Sources: `GroupCoordinatorMetrics`, `GroupMetadataManager`, and
+kafka_exporter.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from broker.replicas.leader import Leader
+from protocol.waiting import turn
+
+if TYPE_CHECKING:
+    from broker.coordination.coordinators import Coordinators
+    from broker.environment.scheduler import Scheduler
+    from broker.metrics.families import Families
+    from broker.replicas.partitions import Partitions
+    from protocol.topic_partition import TopicPartition
+    from protocol.waiting import Pause
+
+PATIENCE_S = 2.0
+"""For other nodes to tell where their partitions end. What isn't told by then has no lag in this scrape."""
+
+STATES = {
+    "classic": ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
+    "consumer": ("Empty", "Assigning", "Reconciling", "Stable", "Dead"),
+    "share": ("Empty", "Stable", "Dead"),
+    "streams": ("Empty", "NotReady", "Assigning", "Reconciling", "Stable", "Dead"),
+}
+"""By protocol those that Kafka tells of."""
+
+_OF_COORDINATOR: Final = "kafka_server_group_coordinator_metrics_"
+
+
+class WatchedGroups(Protocol):
+    """What is looked at."""
+
+    partitions: Partitions
+    coordinators: Coordinators
+    scheduler: Scheduler
+
+
+class _Committed(NamedTuple):
+    """By one group, of one partition."""
+
+    group_id: str
+    partition: TopicPartition
+    offset: int
+
+
+async def count_groups(families: Families, node: WatchedGroups, pause: Pause) -> None:
+    """All that there is to tell of the groups that this node coordinates."""
+    by_state: Counter[tuple[str, str]] = Counter()
+    committed: list[_Committed] = []
+    for shard in node.coordinators.groups.hosted.readable():
+        for group in shard.groups.all_with_offsets():
+            if pause.is_due(5):
+                await turn()
+            listed = group.listed()
+            by_state[listed.group_type, listed.group_state] += 1
+            families.gauge(
+                "kafka_consumergroup_members",
+                "Members of a group",
+                group.member_count,
+                consumergroup=group.group_id,
+            )
+            for topic, partitions in [*shard.offsets.of_group(group.group_id).items()]:
+                if pause.is_due(len(partitions)):
+                    await turn()
+                committed += [
+                    _Committed(group.group_id, (topic, index), each.offset)
+                    for index, each in partitions.items()
+                ]
+    _groups(families, by_state, len(committed))
+    for protocol, count in (
+        ("group_completed", "classic"),
+        ("consumer_group", "consumer"),
+        ("share_group", "share"),
+        ("streams_group", "streams"),
+    ):
+        families.gauge(
+            f"{_OF_COORDINATOR}{protocol}_rebalance_count",
+            "Rebalances since the start: of classic groups those that are complete, of others the group's epochs",
+            node.coordinators.groups.statistics.rebalances[count],
+        )
+    await _offsets(families, node, committed, pause)
+
+
+def _groups(families: Families, by_state: Counter[tuple[str, str]], offsets: int) -> None:
+    families.gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", "Groups", sum(by_state.values()))
+    families.gauge("kafka_coordinator_group_groupmetadatamanager_numoffsets", "Offsets", offsets)
+    for protocol, states in STATES.items():
+        counts = {state: by_state[protocol, state] for state in states}
+        families.gauge(
+            _OF_COORDINATOR + "group_count",
+            "Groups, by protocol",
+            sum(count for (of, _), count in by_state.items() if of == protocol),
+            protocol=protocol,
+        )
+        for state, count in counts.items():
+            families.gauge(
+                f"{_OF_COORDINATOR}{protocol}_group_count",
+                f"Groups of {protocol}, by state",
+                count,
+                state=state,
+            )
+
+
+# --- What is committed, and what isn't consumed -------------------------------------------------------------------
+
+
+async def _offsets(
+    families: Families, node: WatchedGroups, committed: list[_Committed], pause: Pause
+) -> None:
+    ends: dict[TopicPartition, int] = {}
+    elsewhere: dict[TopicPartition, None] = {}
+    for each in committed:
+        if pause.is_due():
+            await turn()
+        if each.partition in ends or each.partition in elsewhere:
+            continue
+        end = _end_here(node.partitions, each.partition)
+        if end is None:
+            elsewhere[each.partition] = None
+        else:
+            ends[each.partition] = end
+    if elsewhere:
+        latest = node.coordinators.latest_offsets
+        ends.update(await latest.of_many(elsewhere, node.scheduler, PATIENCE_S))
+    sums: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    for group_id, (topic, index), offset in committed:
+        if pause.is_due(5):
+            await turn()
+        labels = {"consumergroup": group_id, "topic": topic, "partition": str(index)}
+        families.gauge_of(labels, "kafka_consumergroup_current_offset", "What a group has committed", offset)
+        of_topic = sums[group_id, topic]
+        of_topic[0] += offset
+        end = ends.get((topic, index))
+        if end is not None:
+            lag = max(0, end - offset)
+            of_topic[1] += lag
+            families.gauge_of(labels, "kafka_consumergroup_lag", "What it hasn't consumed yet", lag)
+    for (group_id, topic), (offset, lag) in sums.items():
+        if pause.is_due(2):
+            await turn()
+        labels = {"consumergroup": group_id, "topic": topic}
+        families.gauge(
+            "kafka_consumergroup_current_offset_sum",
+            "What a group has committed of a topic",
+            offset,
+            **labels,
+        )
+        families.gauge("kafka_consumergroup_lag_sum", "What it hasn't consumed of a topic", lag, **labels)
+
+
+def _end_here(partitions: Partitions, partition: TopicPartition) -> int | None:
+    """The high watermark, as kafka-consumer-groups has it; None where this node doesn't lead the partition."""
+    found = partitions.find(*partition)
+    return found.log.high_watermark if found is not None and isinstance(found.role, Leader) else None

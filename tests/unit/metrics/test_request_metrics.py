@@ -1,0 +1,180 @@
+"""What requests and their answers come to, without a node."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.controller.image import ClusterImage
+from broker.metrics.request_metrics import _WITH_ONE_ERROR, RequestMetrics
+from protocol.errors import Error
+from protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+    ReplicaState,
+)
+from protocol.messages.metadata_records import TopicRecord
+from protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.messages.transactions import EndTxnResponse
+from protocol.records.batch import build_batch
+from protocol.waiting import Later
+from protocol.wire.schema import error_codes
+from tests.support.manual_clock import ManualClock
+
+TOPIC_ID = b"t" * 16
+
+
+class Counting:
+    """Requests of one client, in version 9, which are answered as they are told."""
+
+    def __init__(self) -> None:
+        image = ClusterImage()
+        image.apply(TopicRecord(name="t", topic_id=TOPIC_ID))
+        self.clock = ManualClock()
+        self.metrics = RequestMetrics(self.clock.monotonic_s, image)
+
+    def ask(self, api: str, request: Any, response: Any) -> Any:
+        def handle(context: Any, request: Any) -> Any:
+            if isinstance(response, Exception):
+                raise response
+            return response
+
+        return self.metrics.counted(api, 9, handle)(SimpleNamespace(), request)  # type: ignore[arg-type]
+
+
+def batch(records: int) -> bytes:
+    return bytes(build_batch([(1, None, b"v", ())] * records))
+
+
+def produced(*data: tuple[str, bytes, int, bytes]) -> ProduceRequest:
+    """Topic by name or id, partition, batches."""
+    return ProduceRequest(
+        topic_data=[
+            TopicProduceData(
+                name=name,
+                topic_id=topic_id,
+                partition_data=[PartitionProduceData(index=index, records=memoryview(records))],
+            )
+            for name, topic_id, index, records in data
+        ]
+    )
+
+
+def answered(*data: tuple[str, bytes, int, Error]) -> ProduceResponse:
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=name,
+                topic_id=topic_id,
+                partition_responses=[PartitionProduceResponse(index=index, error_code=error)],
+            )
+            for name, topic_id, index, error in data
+        ]
+    )
+
+
+NO_ID = bytes(16)
+
+
+def test_a_produce_of_one_partition_is_counted_by_name_and_by_id() -> None:
+    node, two = Counting(), batch(2) + batch(3)
+    node.ask("Produce", produced(("t", NO_ID, 0, two)), answered(("t", NO_ID, 0, Error.NONE)))
+    node.ask("Produce", produced(("", TOPIC_ID, 0, two)), answered(("", TOPIC_ID, 0, Error.NONE)))
+    counts = node.metrics.topics["t"]
+    assert (counts.produces, counts.messages_in, counts.bytes_in) == (2, 10, 2 * len(two))
+    assert node.metrics.apis["Produce"].errors == {Error.NONE: 2}
+
+
+def test_of_several_partitions_each_has_its_own_in_whatever_order_they_are_answered() -> None:
+    node = Counting()
+    asked = produced(("t", NO_ID, 0, batch(1)), ("t", NO_ID, 1, batch(2)), ("gone", NO_ID, 0, batch(4)))
+    node.ask(
+        "Produce",
+        asked,
+        answered(
+            ("gone", NO_ID, 0, Error.UNKNOWN_TOPIC_OR_PARTITION),
+            ("t", NO_ID, 1, Error.NONE),
+            ("t", NO_ID, 0, Error.NOT_LEADER_OR_FOLLOWER),
+        ),
+    )
+    counts = node.metrics.topics["t"]
+    assert (counts.produces, counts.failed_produces, counts.messages_in) == (2, 1, 2)
+    assert (node.metrics.others.produces, node.metrics.others.failed_produces) == (1, 1)
+    assert [*node.metrics.topics] == ["t"], "nobody makes series of topics that aren't there"
+
+
+@pytest.mark.parametrize("records", [b"", b"short", bytes(100), batch(1)[:30] + bytes(40)])
+def test_nonsense_has_no_messages(records: bytes) -> None:
+    node = Counting()
+    node.ask("Produce", produced(("t", NO_ID, 0, records)), answered(("t", NO_ID, 0, Error.CORRUPT_MESSAGE)))
+    assert node.metrics.topics["t"].failed_produces == 1
+    assert node.metrics.topics["t"].messages_in == 0
+
+
+def test_a_deleted_topic_stays_in_the_sums() -> None:
+    node = Counting()
+    node.ask("Produce", produced(("t", NO_ID, 0, batch(1))), answered(("t", NO_ID, 0, Error.NONE)))
+    node.metrics.forget_topics(lambda name: False)
+    assert node.metrics.topics == {}
+    assert node.metrics.others.messages_in == 1
+
+
+def test_followers_are_told_from_consumers() -> None:
+    node = Counting()
+    data = [PartitionData(partition_index=0, records=[b"12", b"345"]), PartitionData(partition_index=1)]
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=data)])
+    node.ask("Fetch", FetchRequest(), response)
+    node.ask("Fetch", FetchRequest(replica_id=2), response)
+    node.ask("Fetch", FetchRequest(replica_state=ReplicaState(replica_id=2)), response)
+    counts = node.metrics.topics["t"]
+    assert (counts.fetches, counts.bytes_out, counts.replication_bytes_out) == (2, 5, 10)
+
+
+def test_an_answer_that_comes_later_counts_when_it_is_there() -> None:
+    node, later = Counting(), Later[Any]()
+    answer = node.ask("EndTxn", None, later)
+    counts = node.metrics.apis["EndTxn"]
+    assert counts.times().count == 0
+    node.clock.advance_ms(30)
+    later.reply(EndTxnResponse(error_code=Error.INVALID_TXN_STATE))
+    answer.result()
+    times = counts.times()
+    assert (counts.versions[9].count, times.count, times.sum_ms, [*times.last]) == (1, 1, 30, [30])
+    assert counts.errors == {Error.INVALID_TXN_STATE: 1}
+
+
+@pytest.mark.parametrize("kind", sorted(_WITH_ONE_ERROR, key=repr))
+def test_an_answer_with_one_error_has_no_place_for_another(kind: type[Any]) -> None:
+    node = Counting()
+    node.ask("Any", None, kind(error_code=Error.NOT_COORDINATOR))
+    assert node.metrics.apis["Any"].errors == {Error.NOT_COORDINATOR: 1}
+    assert [*error_codes(kind(error_code=3))] == [3]
+
+
+def test_of_an_answer_that_the_controller_gave_nobody_reads_the_errors() -> None:
+    node = Counting()
+    node.ask("CreateTopics", None, b"as it came")
+    counts = node.metrics.apis["CreateTopics"]
+    assert (counts.versions[9].count, counts.errors) == (1, {})
+
+
+def test_a_request_that_fails_or_is_given_up_counts_as_such() -> None:
+    node = Counting()
+    with pytest.raises(ZeroDivisionError):
+        node.ask("EndTxn", None, ZeroDivisionError())
+    node.ask("EndTxn", None, Later()).abandon()
+    node.ask("EndTxn", None, None)  # no answer wanted
+    counts = node.metrics.apis["EndTxn"]
+    assert counts.errors == {Error.UNKNOWN_SERVER_ERROR: 1}
+    assert (counts.hung_up, counts.times().count) == (1, 3)
