@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from cli.client.answers import check
-from cli.client.cluster import KafkaCluster, until_passed
+from cli.client.cluster import KafkaCluster
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataResponseTopic
 from protocol.messages.offsets import (
@@ -62,7 +62,7 @@ def list_offsets(
                     found[partition] = offset
         return worst
 
-    error_code, partition = until_passed(ask, lambda answer: answer[0])
+    error_code, partition = cluster.until_passed(ask, lambda answer: answer[0])
     if partition is not None:
         raise_for(partition, error_code)
     return found

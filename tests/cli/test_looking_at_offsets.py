@@ -15,7 +15,7 @@ from cli import configs, confirming, resetting
 from cli.client import offsets, sizes
 from cli.client.cluster import KafkaCluster
 from cli.errors import CommandError
-from cli.topics import _summed
+from cli.topics import summed
 from protocol.errors import Error
 from protocol.messages.cluster_admin import DescribeLogDirsResponse, DescribeLogDirsResult
 from protocol.messages.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
@@ -38,8 +38,8 @@ def test_what_is_added_between_two_questions_is_neither_open_nor_less_than_nothi
 def test_a_sum_of_what_a_broker_doesnt_tell_is_none() -> None:
     topic = MetadataResponseTopic(name="t")
     whole = ["t", 0, 1, [1], [1], 2, 9, 8, 100]
-    assert _summed(topic, [whole, whole]) == ["t", 2, 1, 14, 2, 200]
-    assert _summed(topic, [whole, [*whole[:7], None, None]]) == ["t", 2, 1, None, None, None]
+    assert summed(topic, [whole, whole]) == ["t", 2, 1, 14, 2, 200]
+    assert summed(topic, [whole, [*whole[:7], None, None]]) == ["t", 2, 1, None, None, None]
 
 
 def test_a_disk_that_cant_be_looked_at_has_no_size() -> None:
