@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from cli.client.answers import check
 from cli.client.cluster import KafkaCluster
@@ -58,6 +58,32 @@ class Acl:
     permission: str
 
 
+class _OnWhat(Protocol):
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+
+
+class _WhoMay(Protocol):
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+def acl_of(on: _OnWhat, entry: _WhoMay) -> Acl:
+    """In words, from a message or a record of the metadata log."""
+    return Acl(
+        RESOURCES.get(on.resource_type, str(on.resource_type)),
+        on.resource_name,
+        PATTERNS.get(on.pattern_type, str(on.pattern_type)),
+        entry.principal,
+        entry.host,
+        OPERATIONS.get(entry.operation, str(entry.operation)),
+        PERMISSIONS.get(entry.permission_type, str(entry.permission_type)),
+    )
+
+
 def acls_of(cluster: KafkaCluster) -> list[Acl] | None:
     """All of them; None where the cluster has no authorizer. Raises CommandError."""
     request = DescribeAclsRequest(
@@ -68,19 +94,7 @@ def acls_of(cluster: KafkaCluster) -> list[Acl] | None:
         return None
     check(answer.error_code, answer.error_message, "the ACLs")
     return sorted(
-        (
-            Acl(
-                RESOURCES.get(resource.resource_type, str(resource.resource_type)),
-                resource.resource_name,
-                PATTERNS.get(resource.pattern_type, str(resource.pattern_type)),
-                each.principal,
-                each.host,
-                OPERATIONS.get(each.operation, str(each.operation)),
-                PERMISSIONS.get(each.permission_type, str(each.permission_type)),
-            )
-            for resource in answer.resources
-            for each in resource.acls
-        ),
+        (acl_of(resource, each) for resource in answer.resources for each in resource.acls),
         key=lambda acl: (acl.resource, acl.name, acl.principal, acl.operation),
     )
 

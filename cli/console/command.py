@@ -10,8 +10,10 @@ barnabas inspect --console data               of a folder, with no broker
 from __future__ import annotations
 
 import argparse
+import importlib
+from typing import Any
 
-from cli.errors import CommandError
+from cli.errors import CommandError, CommandUsageError
 from cli.options import BOOTSTRAP, add_connection, client_settings
 from cli.pasting import which_kafka
 
@@ -45,10 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """As `cli.commands.Command` has it."""
     settings = client_settings(options)
-    try:
-        from cli.console import serving
-    except ImportError:
-        raise CommandError(NEEDS) from None
+    serving = _serving()
     from cli.console.live import LiveKafka
     from cli.console.sections import Sections
     from cli.console.watching import Watch
@@ -65,3 +64,29 @@ def run(options: argparse.Namespace) -> int:
         watch.end()
         kafka.close()
     return 0
+
+
+def show_folder(options: argparse.Namespace) -> int:
+    """`barnabas inspect --console DIR`."""
+    if len(options.paths) != 1:
+        raise CommandUsageError("--console shows one data folder")
+    serving = _serving()
+    from cli.console.folder import FolderKafka
+    from cli.console.sections import Sections
+
+    sections = Sections()
+    folder = FolderKafka(options.paths[0], sections)
+    about = {"live": False, "where": folder.path}
+    listen = options.listen or serving.DEFAULT_LISTEN
+    serving.serve(folder, sections, about, listen, tuple(options.name), options.parent_fd)
+    return 0
+
+
+def _serving() -> Any:
+    """What needs the extra `console`."""
+    try:
+        return importlib.import_module("cli.console.serving")
+    except ModuleNotFoundError as error:
+        if error.name not in ("starlette", "uvicorn"):
+            raise
+        raise CommandError(NEEDS) from None

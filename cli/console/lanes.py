@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final
 
+from cli.client.transactions import CoordinatedTransaction
 from cli.console.sections import GrowingList
 from cli.inspecting.decoding import TRANSACTIONS, UndecodedError, decoded, decoder_of
 from protocol.records.batch import BatchHeader, Record
@@ -45,8 +46,8 @@ class Lanes:
                         changed[document["key"]] = document
         self._documents.put(changed.items())
 
-    def told(self, found: Iterable[Any], now_ms: int) -> None:
-        """As a coordinator tells it (CoordinatedTransaction), where its records may not be read."""
+    def told(self, found: Iterable[CoordinatedTransaction], now_ms: int) -> None:
+        """As a coordinator tells it, where its records may not be read."""
         changed = {}
         for each in found:
             said = {
@@ -66,6 +67,24 @@ class Lanes:
                 if document is not None:
                     changed[document["key"]] = document
         self._documents.put(changed.items())
+
+    def coordinated(self) -> dict[str, CoordinatedTransaction]:
+        """The last transaction of each transactional id, as a coordinator would tell it."""
+        found = {}
+        for name, last in self._last.items():
+            names = [text.rpartition("-") for text in last["partitions"]]
+            is_over = str(last["state"]).startswith("Complete")
+            found[name] = CoordinatedTransaction(
+                name,
+                -1,
+                str(last["state"]),
+                last["producer"],
+                last["epoch"],
+                last["started"],
+                last["timeout"],
+                frozenset() if is_over else frozenset((topic, int(index)) for topic, _, index in names),
+            )
+        return found
 
     def _step(self, said: dict[str, Any], place: list[int] | None) -> dict[str, Any] | None:
         """The transaction as it is after this record; None where the id has none."""

@@ -96,12 +96,17 @@ class WalkedLog:
 
 
 def walk(
-    read: ReadPiece, partition: Partition, offset: int, max_batches: int, max_bytes: int = MAX_WALK_BYTES
+    read: ReadPiece,
+    partition: Partition,
+    offset: int,
+    max_batches: int,
+    max_bytes: int = MAX_WALK_BYTES,
+    max_s: float = MAX_WALK_S,
 ) -> WalkedLog:
     """From the batch that holds the offset on, to the end, so many batches or bytes, or as long as patience lasts.
     Raises CommandError."""
     seen = WalkedLog(next=offset)
-    deadline_s = time.monotonic() + MAX_WALK_S
+    deadline_s = time.monotonic() + max_s
     read_bytes = 0
     while True:
         piece = read(partition, seen.next, min(PIECE_BYTES, max_bytes))

@@ -30,6 +30,7 @@ class Sections:
         self._values: dict[str, tuple[int, str]] = {}
         self._waiters: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
         self._wanted: dict[int, frozenset[str]] = {}
+        self._kept: set[str] = set()
         self._number = 0
         self.lists: dict[str, GrowingList] = {}
 
@@ -43,6 +44,11 @@ class Sections:
             self._values[name] = (number + 1, text)
         self.wake()
         return True
+
+    def publish_for_good(self, name: str, value: object) -> None:
+        """A value that doesn't change, and stays when no page shows it."""
+        self.publish(name, value)
+        self._kept.add(name)
 
     def list_of(self, name: str, most: int) -> GrowingList:
         """A new list under this name."""
@@ -76,7 +82,9 @@ class Sections:
             self._waiters.pop(number, None)
             self._wanted.pop(number, None)
             wanted = frozenset[str]().union(*self._wanted.values())
-            for name in [each for each in self._values if each.startswith(LOG) and each not in wanted]:
+            for name in [
+                each for each in self._values if each.startswith(LOG) and each not in wanted | self._kept
+            ]:
                 del self._values[name]
 
     @property

@@ -55,7 +55,7 @@ export function Group({ parts: [name] }) {
     <h1>${name}</h1>
     ${error ? html`<p class="problem" role="alert">${error}</p>` : ""}
     ${value ? html`
-      <dl class="facts">${known.filter(([, is]) => is !== null && is !== "" && is !== undefined).map(([what, is]) => html`<div key=${what}><dt>${what}</dt><dd>${is}</dd></div>`)}</dl>
+      <dl class="facts">${known.filter(([, is]) => is !== null && is !== "" && is !== undefined && is !== -1).map(([what, is]) => html`<div key=${what}><dt>${what}</dt><dd>${is}</dd></div>`)}</dl>
       <h2>What is left to read</h2>
       <div class="scrolls" tabindex="0" role="region" aria-label="Lag"><table id="lag">
         <thead><tr><th scope="col">Partition</th>${LAG.map(([key, label]) => html`<th scope="col" class="right" title=${MEANS[key]}>${label}</th>`)}<th scope="col">Member</th></tr></thead>

@@ -1,6 +1,6 @@
 // Who holds the readers of committed records, since when, and what ends it: as `barnabas transactions explain` says.
 
-import { html, count, nowMs, number, span, time, to } from "/core.js";
+import { html, count, nowMs, number, span, store, time, to } from "/core.js";
 import { ask } from "/asking.js";
 
 export function Waiting({ waiting }) {
@@ -28,12 +28,12 @@ function Holder({ one, waiting, now }) {
     <b>${one.transactional_id || `producer id ${one.producer_id}, whose transactional id isn't known`}</b>
     ${" "}<span class=${`state ${one.verdict}`}>${one.verdict}</span>
     ${one.state ? html` ${one.state}${one.started_ms ? html`, in a transaction since ${time(one.started_ms)} (${span(now - one.started_ms)})` : ""}` : ""}
-    <br />producer id ${one.producer_id}, epoch ${one.producer_epoch}${one.coordinator !== null ? html`; coordinator: broker ${one.coordinator}` : ""};
+    <br />producer id ${one.producer_id}, epoch ${one.producer_epoch}${one.coordinator !== null && one.coordinator >= 0 ? html`; coordinator: broker ${one.coordinator}` : ""};
       open from <a href=${`${to("log", waiting.topic, waiting.partition)}?at=${one.start_offset}`}>offset ${one.start_offset}</a> on with ${count(one.records, "record")}, the last of ${time(one.last_timestamp_ms)}
     <br />${hangs ? html`It hangs: ${one.why}. No broker will ever end it.`
       : one.verdict === "ending" ? "It is being ended: the outcome is certain, and its markers are on their way."
       : one.verdict === "unknown" ? html`Whether it hangs can't be said: ${one.why}.`
       : one.ends_ms ? html`If its application doesn't end it, the broker aborts it at ${time(one.ends_ms)}, ${one.ends_ms > now ? html`in ${span(one.ends_ms - now)}` : "which is now"}. To end it now, stop or restart the application whose transactional.id is ${one.transactional_id}, or abort it.`
       : "No broker aborts it by itself: it is part of a two-phase commit."}
-    ${one.end_with ? html`<br /><code>${one.end_with}</code>${" "}<button class="danger" onClick=${abort}>Abort…</button>` : ""}`;
+    ${one.end_with && store.about && store.about.live ? html`<br /><code>${one.end_with}</code>${" "}<button class="danger" onClick=${abort}>Abort…</button>` : ""}`;
 }
