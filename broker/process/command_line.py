@@ -61,7 +61,8 @@ class Options(NamedTuple):
     `control_fd`: a socket to whoever started us; it gets a line when the broker is ready, and its end is ours.
     `temporary`: the data folder, empty or absent now, is removed at exit, and with it `temporary_root`, a folder or
     none, which the nodes of a cluster share: the last of them to end leaves nothing there. `only_checks`: the settings
-    are all that is asked about, and nothing is started. `topics` are to be there once the broker has started.
+    are all that is asked about, and nothing is started. `topics` are to be there once the broker has started. `console`:
+    where a console is to listen, "" for where it does by itself.
     """
 
     config: BrokerConfig
@@ -71,6 +72,7 @@ class Options(NamedTuple):
     temporary_root: Sequence[str] = ()
     only_checks: bool = False
     topics: Sequence[FirstTopic] = ()
+    console: str | None = None
 
 
 def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
@@ -131,7 +133,9 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
         topics = ()
     roots = () if options.temporary_root is None else (options.temporary_root,)
     log = LogOptions(options.log_level, options.log_format)
-    return Options(config, options.control_fd, options.temporary, log, roots, options.check, topics)
+    return Options(
+        config, options.control_fd, options.temporary, log, roots, options.check, topics, options.console
+    )
 
 
 def default_data_directory(environ: Mapping[str, str]) -> str:
@@ -193,6 +197,13 @@ def _parser() -> _Parser:
         "--durable",
         action="store_true",
         help="sync each record before it is acknowledged: log.flush.interval.messages=1",
+    )
+    parser.add_argument(
+        "--console",
+        nargs="?",
+        const="",
+        metavar="HOST:PORT",
+        help="a page in the browser beside the broker, which shows what happens (default: 127.0.0.1:8095)",
     )
     parser.add_argument("--config", metavar="FILE", help="a server.properties of Kafka's")
     parser.add_argument(
