@@ -218,7 +218,8 @@ class Console:
 
     def _batch(self, request: Request) -> dict[str, Any]:
         partition = _partition(request)
-        seen = walk(self._shown.piece, partition, _number(request, "offset"), 1)
+        # those behind it say what became of it
+        seen = walk(self._shown.piece, partition, _number(request, "offset"), RIBBON_BATCHES)
         if not seen.batches:
             raise CommandError(f"{partition[0]}-{partition[1]} has no batch there")
         batch = seen.batches[0]

@@ -39,7 +39,10 @@ export function Questions() {
   again = render;
   useEffect(() => {
     if (!dialog.current) return;
-    if (current && !dialog.current.open) dialog.current.showModal();
+    if (current && !dialog.current.open) {
+      dialog.current.showModal();
+      dialog.current.querySelector(".leave").focus();
+    }
     if (!current && dialog.current.open) dialog.current.close();
   });
   const close = () => {
@@ -58,8 +61,8 @@ export function Questions() {
       </table></div>` : ""}
       <p class="buttons">
         ${it.question && !it.told && !it.error
-          ? html`<button class="danger" disabled=${it.isBusy} onClick=${execute}>${it.label}</button>` : ""}
-        <button onClick=${close} autofocus>${it.told || it.error ? "Close" : "Leave it"}</button>
+          ? html`<button key="do" class="danger" disabled=${it.isBusy} onClick=${execute}>${it.label}</button>` : ""}
+        <button key="leave" class="leave" onClick=${close}>${it.told || it.error ? "Close" : "Leave it"}</button>
       </p>`}
   </dialog>`;
 }

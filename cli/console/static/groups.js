@@ -76,7 +76,7 @@ export function Group({ parts: [name] }) {
       <h2>Set offsets</h2>
       <form class="tools" onSubmit=${reset}>
         <label>To <input value=${where} onInput=${(event) => setWhere(event.target.value)} list="wheres" /></label>
-        <datalist id="wheres"><option>earliest</option><option>latest</option><option>shift -10</option><option>offset 0</option></datalist>
+        <datalist id="wheres"><option value="earliest">earliest</option><option value="latest">latest</option><option value="shift -10">shift -10</option><option value="offset 0">offset 0</option></datalist>
         <label>Topic <input value=${topic} placeholder="all" onInput=${(event) => setTopic(event.target.value)} /></label>
         <button>Show what would be set…</button>
       </form>` : error ? "" : html`<p>asking…</p>`}

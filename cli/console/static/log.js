@@ -230,11 +230,11 @@ function Records({ topic, partition, end, stable, isReady, wished, choose }) {
   return html`<h2>Records</h2>
     <form class="tools" onSubmit=${go}>
       <label>From <input value=${typed} onInput=${(event) => setTyped(event.target.value)} list="places" /></label>
-      <datalist id="places"><option>earliest</option><option>-50</option><option>15m</option><option>2026-01-31T12:00</option></datalist>
+      <datalist id="places"><option value="earliest">earliest</option><option value="-50">-50</option><option value="15m">15m</option><option value="2026-01-31T12:00">2026-01-31T12:00</option></datalist>
       <label>Key <input value=${typedKey} onInput=${(event) => setTypedKey(event.target.value)} placeholder="any" /></label>
       <button>Show</button>
       <label><input type="checkbox" checked=${isCommitted} onChange=${(event) => setCommitted(event.target.checked)} /> committed ones alone</label>
-      <label>As <select value=${form} onChange=${(event) => setForm(event.target.value)}>${FORMS.map((each) => html`<option key=${each} selected=${each === form}>${each}</option>`)}</select></label>
+      <label>As <select value=${form} onChange=${(event) => setForm(event.target.value)}>${FORMS.map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select></label>
       ${found.value && found.value.next < found.value.end ? html`<button type="button" onClick=${() => jump(String(found.value.next))}>Next ▶</button>` : ""}
     </form>
     ${form === "Avro" || schemaText ? html`<label class="schema">Avro schema of the values (JSON) <textarea rows="4" value=${schemaText} onInput=${(event) => setSchemaText(event.target.value)}></textarea></label>

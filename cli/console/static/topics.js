@@ -1,6 +1,6 @@
 // Topics, of which there may be thousands: only the lines that are seen are made.
 
-import { html, useLayoutEffect, useMemo, useRef, useState, useStore, useAsked, api, number, size, to } from "/core.js";
+import { html, useEffect, useMemo, useRef, useState, useStore, useAsked, api, number, size, to } from "/core.js";
 
 const LINE = 30;
 const COLUMNS = ["Topic", "Partitions", "Replicas", "Records", "Behind the last stable offset", "Size", "Lacking replicas"];
@@ -11,7 +11,6 @@ export function Topics() {
   const [isInternal, setInternal] = useState(false);
   const [sort, setSort] = useState([0, 1]);
   const [top, setTop] = useState(0);
-  const [height, setHeight] = useState(600);
   const box = useRef(null);
   const all = values.topics;
   const shown = useMemo(() => {
@@ -22,14 +21,11 @@ export function Topics() {
     if (column === 0 && way === 1) return kept;
     return kept.sort((a, b) => way * (a[column] < b[column] ? -1 : a[column] > b[column] ? 1 : 0));
   }, [all, filter, isInternal, sort]);
-  useLayoutEffect(() => {
-    const measure = () => box.current && setHeight(box.current.clientHeight);
-    measure();
-    addEventListener("resize", measure);
-    return () => removeEventListener("resize", measure);
-  }, []);
+  useEffect(() => {
+    if (box.current) box.current.scrollTop = 0;
+  }, [filter, isInternal, sort]);
   const first = Math.max(0, Math.floor(top / LINE) - 10);
-  const lines = shown.slice(first, first + Math.ceil(height / LINE) + 20);
+  const lines = shown.slice(first, first + Math.ceil(innerHeight / LINE) + 20);
   const arrow = (index) => (sort[0] === index ? (sort[1] === 1 ? " ▲" : " ▼") : "");
   return html`
     <h1>Topics</h1>
