@@ -7,9 +7,7 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,9 +65,10 @@ def chromium_path() -> str:
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser without a window."""
+    """A browser without a window. What drives it has an event loop that runs meanwhile: no test of another module may
+    want one."""
     path = chromium_path()
     from playwright.sync_api import sync_playwright
 
@@ -112,16 +111,3 @@ def open_page(chromium: Any) -> Iterator[OpenPage]:
     for context in contexts:
         context.close()
     assert wrong == []
-
-
-@pytest.fixture
-def picture_folder(tmp_path: Path) -> Path:
-    """For what a test saw when it failed."""
-    return tmp_path
-
-
-def seen_within(condition: Callable[[], object], what: str, timeout_s: float = 60.0) -> None:
-    """As `until`, for a page, which must be let run meanwhile."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"still not: {what}"
