@@ -2,7 +2,7 @@
 
 import { html, count, useEffect, useMemo, useRef, useState, useStore, useTick, nowMs, number, span, time, to } from "/core.js";
 import { moments, stateAt } from "/ribbon.js";
-import { Waiting } from "/waiting.js";
+import { Waiting, WaitingLine } from "/waiting.js";
 import { ask } from "/asking.js";
 
 const WINDOWS = [["10 s", 10e3], ["1 min", 60e3], ["10 min", 600e3], ["1 h", 3600e3], ["1 d", 86400e3]];
@@ -61,7 +61,8 @@ export function Transactions() {
   const listed = kept.filter((one) => at === null || one.started <= at).sort((a, b) => b.started - a.started).slice(0, 200);
   return html`
     <h1>Transactions</h1>
-    <div id="held">${held.map((each) => html`<${Waiting} key=${`${each.topic}-${each.partition}`} waiting=${each} />`)}</div>
+    ${held.length ? html`<ul class="held">${held.slice(0, 5).map((each) => html`<li key=${`${each.topic}-${each.partition}`}><${WaitingLine} waiting=${each} /></li>`)}
+      ${held.length > 5 ? html`<li>and in ${held.length - 5} more</li>` : ""}</ul>` : ""}
     ${values.held && !held.length ? html`<p id="nobody-waits">Nobody waits for a transaction.</p>` : ""}
     <div class="tools">
       <label>Transactional id or partition <input type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
@@ -88,6 +89,8 @@ export function Transactions() {
     <p class="legend"><span class="key open">open</span> <span class="key committed">committed</span> <span class="key aborted">aborted</span>
       ${" "}The bright end of a bar is the time from its decision to its last marker; an upright line is an election.</p>
     ${elections.length ? html`<ol class="events" id="elections">${elections.slice(-20).reverse().map((each) => html`<li key=${each.key}><time>${time(each.at)}</time> ${each.text}</li>`)}</ol>` : ""}
+    <div id="held">${held.length ? html`<h2>Who holds the readers, and what ends it</h2>` : ""}
+      ${held.map((each) => html`<${Waiting} key=${`${each.topic}-${each.partition}`} waiting=${each} />`)}</div>
     <h2>${live ? "The last ones" : `As they were at ${time(at)}`}</h2>
     <div class="scrolls" tabindex="0" role="region" aria-label="Transactions"><table class="left" id="transactions">
       <thead><tr>${["Transactional id", "State", "Since", "Began", "Took", "Producer", "Partitions"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>

@@ -16,6 +16,16 @@ export function Waiting({ waiting }) {
   </section>`;
 }
 
+// The same in a line.
+export function WaitingLine({ waiting }) {
+  const [one, ...more] = waiting.transactions;
+  const who = one ? one.transactional_id || `producer id ${one.producer_id}` : "";
+  return html`Readers of <a href=${to("log", waiting.topic, waiting.partition)}>${waiting.topic}-${waiting.partition}</a> wait
+    ${waiting.since_ms ? html` since ${time(waiting.since_ms)} (${span(nowMs() - waiting.since_ms)})` : ""}
+    ${one ? html` for <b>${who}</b> <span class=${`state ${one.verdict}`}>${one.verdict}</span>` : " for the replicas in sync"}
+    ${more.length ? ` and ${more.length} more` : ""}`;
+}
+
 function Holder({ one, waiting, now }) {
   const hangs = one.verdict === "hanging";
   const abort = () => {
