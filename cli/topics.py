@@ -129,7 +129,7 @@ def of_each_topic(rows: list[list[Any]]) -> dict[str, list[list[Any]]]:
 
 def summed(topic: MetadataResponseTopic, of_it: list[list[Any]]) -> list[Any]:
     """A topic's line, as TOPIC_COLUMNS has them, by those of its partitions."""
-    replicas = max((len(row[3]) for row in of_it), default=0)
+    replicas = max((len(row[3] or ()) for row in of_it), default=0)
     known = all(None not in row[5:8] for row in of_it)
     records = sum(row[6] - row[5] for row in of_it) if known else None
     not_stable = sum(row[6] - row[7] for row in of_it) if known else None

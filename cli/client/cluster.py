@@ -186,9 +186,10 @@ class KafkaCluster:
         self._connections = {node: each for node, each in self._connections.items() if each is not connection}
 
     def _first(self) -> Connection:
-        """The first address of the bootstrap that answers."""
+        """The first address that answers: of the bootstrap, or of a broker that was there."""
         failure: CommandError | None = None
-        for address in self._settings[BOOTSTRAP].split(","):
+        known = [f"[{each.host}]:{each.port}" for each in self.brokers.values()]
+        for address in [*self._settings[BOOTSTRAP].split(","), *known]:
             host, colon, port = address.strip().rpartition(":")
             if not colon:
                 host, port = address.strip(), "9092"

@@ -91,7 +91,7 @@ class FolderKafka:
         if place.last is not None:
             return max(start, end - place.last)
         if place.offset is not None:
-            return min(max(place.offset, start), end)
+            return place.offset
         return start if place.word == "earliest" else end
 
     def partitions_of(self, topic: str) -> int:

@@ -54,6 +54,8 @@ CLUSTERS: Final = 4
 """So many questions of pages are asked at once."""
 WAIT_S: Final = 10.0
 EFFORT: Final = Effort(16 * 1024 * 1024, 2.0)
+LITTLE: Final = Effort(1024 * 1024, 0.3)
+"""Of what is counted again and again."""
 
 
 class LiveKafka:
@@ -114,7 +116,9 @@ class LiveKafka:
             )
 
     def offset_at(self, partition: Partition, place: Place) -> int:
-        """Where this is in the partition."""
+        """Where this is in the partition; an offset itself may be outside of it."""
+        if place.offset is not None:
+            return place.offset
         with self._cluster() as cluster:
             start = list_offsets(cluster, {partition: EARLIEST}).get(partition)
             end = list_offsets(cluster, {partition: LATEST_OFFSET}).get(partition)
@@ -125,8 +129,6 @@ class LiveKafka:
                 return found if found >= 0 else end
             if place.last is not None:
                 return max(start, end - place.last)
-            if place.offset is not None:
-                return min(max(place.offset, start), end)
             return start if place.word == "earliest" else end
 
     # --- What there is
@@ -169,10 +171,18 @@ class LiveKafka:
         with self._cluster() as cluster:
             return [document_of(each) for each in list_transactions(cluster)]
 
+    def at_a_glance(self, topics: Sequence[str]) -> dict[str, Any]:
+        """As `explanation`, counted by little reading: it is asked for again and again."""
+        return self._explained(topics, LITTLE, with_tails=False)
+
     def explanation(self, topics: Sequence[str]) -> dict[str, Any]:
         """As `barnabas transactions explain --json`, and in words."""
+        return self._explained(topics, EFFORT, with_tails=bool(topics))
+
+    def _explained(self, topics: Sequence[str], effort: Effort, *, with_tails: bool) -> dict[str, Any]:
         with self._cluster() as cluster:
-            found = explain(cluster, cluster.topics(topics, internal=True), EFFORT, with_tails=bool(topics))
+            named = cluster.topics_left(topics) if topics else cluster.topics(internal=True)
+            found = explain(cluster, named, effort, with_tails=with_tails)
             now_ms = round(time.time() * 1000)
             document = as_document(found, self.where, now_ms)
             return {**document, "words": told_in_words(found, self.where, now_ms)}

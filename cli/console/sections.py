@@ -31,6 +31,7 @@ class Sections:
         self._waiters: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Event]] = {}
         self._wanted: dict[int, frozenset[str]] = {}
         self._kept: set[str] = set()
+        self._askers: list[Callable[[], None]] = []
         self._number = 0
         self.lists: dict[str, GrowingList] = {}
 
@@ -74,7 +75,14 @@ class Sections:
             self._number += 1
             self._waiters[self._number] = (asyncio.get_running_loop(), event)
             self._wanted[self._number] = frozenset(wanted)
-            return self._number, event
+            number = self._number
+        for page_came in self._askers:
+            page_came()
+        return number, event
+
+    def tell_of_pages(self, page_came: Callable[[], None]) -> None:
+        """It is called with each page that comes."""
+        self._askers.append(page_came)
 
     def leave(self, number: int) -> None:
         """The page is gone."""

@@ -17,7 +17,7 @@ class Shown(Protocol):
         """As `ReadPiece`."""
 
     def offset_at(self, partition: Partition, place: Place) -> int:
-        """Where this is in the partition."""
+        """Where this is in the partition; an offset itself may be outside of it."""
 
     def partitions_of(self, topic: str) -> int:
         """How many it has; 0 where it isn't there."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -18,7 +19,6 @@ from cli.client.offsets import (
     EARLIEST,
     LATEST_OFFSET,
     NO_LEADER,
-    READ_COMMITTED,
     Partition,
     leaders_of,
     list_offsets,
@@ -35,14 +35,14 @@ from protocol.messages.metadata import MetadataResponse
 from protocol.records.batch import CorruptRecordError, read_records, walk_batches
 from protocol.records.compression import CodecUnavailableError, DecompressionError
 
-PAUSE_PER_ROUND: Final = 20
-"""A pause is so many times as long as the round before it, so that rounds have a twentieth of the time."""
+PAUSE_PER_ROUND: Final = 30
+"""A pause is so many times as long as the round before it, so that rounds have 3 % of the time."""
 FAST_S: Final = 0.1
 METADATA_S: Final = 0.5
 OFFSETS_S: Final = 1.0
 SIZES_S: Final = 5.0
 GROUPS_S: Final = 1.0
-LONGEST_PAUSE_S: Final = 5.0
+LONGEST_PAUSE_S: Final = 20.0
 LOST_S: Final = 1.0
 """After an error."""
 PATIENCE_S: Final = 1.0
@@ -96,24 +96,29 @@ class Asker(threading.Thread):
         self._settings = settings
         self._sections = sections
         self._rounds = rounds
-        self._ended = threading.Event()
+        self._woken = threading.Event()
+        self._is_ended = False
+        sections.tell_of_pages(self._woken.set)
 
     def end(self) -> None:
         """After the round that it is in."""
-        self._ended.set()
+        self._is_ended = True
+        self._woken.set()
 
     def run(self) -> None:
         """Until `end`."""
         with KafkaCluster(self._settings, patience_s=PATIENCE_S) as cluster:
-            while not self._ended.is_set():
+            while not self._is_ended:
+                self._woken.clear()
                 wanted = self._sections.wanted
                 now_s = time.monotonic()
                 for each in self._rounds:
-                    if not self._ended.is_set() and each.due_s <= now_s and each.is_wanted(wanted):
+                    if not self._is_ended and each.due_s <= now_s and each.is_wanted(wanted):
                         self._go(cluster, each)
                 now_s = time.monotonic()
                 due = [each.due_s for each in self._rounds if each.is_wanted(wanted)]
-                self._ended.wait(min(max(min(due, default=now_s) - now_s, 0.02), FAST_S))
+                if not self._is_ended:
+                    self._woken.wait(max(min(due) - now_s, 0.0) if due else None)
 
     def _go(self, cluster: KafkaCluster, each: Round) -> None:
         began_s = time.monotonic()
@@ -123,6 +128,9 @@ class Asker(threading.Thread):
             self._sections.publish(f"problem:{self.name}", "")
         except CommandError as error:
             self._sections.publish(f"problem:{self.name}", str(error))
+            pause_s = LOST_S
+        except Exception as error:  # a fault of ours: it is shown, and what else there is goes on
+            self._sections.publish(f"problem:{self.name}", f"the console failed: {error!r}")
             pause_s = LOST_S
         now_s = time.monotonic()
         if each.pauses:
@@ -147,6 +155,7 @@ class Watch:
         self._leaders: dict[Partition, int] = {}
         self._metadata: MetadataResponse | None = None
         self._sizes: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] = {}
         self._sizes_due_s = 0.0
         self._groups: dict[str, str] = {}
         self._is_first = True
@@ -162,7 +171,14 @@ class Watch:
             Round(GROUPS_S, self._ask_groups, anything),
         ]
         tail = [Round(FAST_S, self._transaction_log.read_on, anything, pauses=False)]
-        fast = [Round(FAST_S, self._ask_logs, lambda wanted: any(name.startswith(LOG) for name in wanted))]
+        fast = [
+            Round(
+                FAST_S,
+                self._ask_logs,
+                lambda wanted: any(name.startswith(LOG) for name in wanted),
+                pauses=False,
+            )
+        ]
         self._askers = [
             Asker("cluster", settings, sections, tables),
             Asker("transactions", settings, sections, tail),
@@ -191,6 +207,8 @@ class Watch:
         if self._metadata is not None:
             self._tell_changes(answer, leaders, now_ms)
         self._metadata, self._leaders = answer, leaders
+        if "topics" in self._sections.wanted and not self._sections.value("topics")[0]:
+            self._sections.publish("topics", self._lines(answer, {}))  # their numbers follow
         self._sections.publish(
             "brokers",
             {
@@ -278,13 +296,18 @@ class Watch:
             [*key, leader, [], [], starts.get(key), ends.get(key), stable.get(key), self._sizes.get(key)]
             for key, leader in leaders.items()
         ]
-        by_topic = of_each_topic(rows)
+        return self._lines(answer, of_each_topic(rows))
+
+    def _lines(self, answer: MetadataResponse, by_topic: Mapping[str, list[list[Any]]]) -> list[list[Any]]:
         topics = []
         for topic in sorted(answer.topics, key=lambda each: each.name or ""):
-            name, partitions, _, records, not_stable, size = summed(topic, by_topic.get(topic.name or "", []))
+            of_it = by_topic.get(topic.name or "", [[topic.name, *[None] * 8]])
+            name, _, _, records, not_stable, size = summed(topic, of_it)
             replicas = max((len(each.replica_nodes) for each in topic.partitions), default=0)
             lacking = sum(1 for each in topic.partitions if len(each.isr_nodes) < len(each.replica_nodes))
-            topics.append([name, partitions, replicas, records, not_stable, size, lacking, topic.is_internal])
+            topics.append(
+                [name, len(topic.partitions), replicas, records, not_stable, size, lacking, topic.is_internal]
+            )
         return topics
 
     def _ask_groups(self, cluster: KafkaCluster) -> None:
@@ -303,16 +326,32 @@ class Watch:
         self._sections.publish("groups", rows)
 
     def _ask_logs(self, cluster: KafkaCluster) -> None:
+        """Where each log that is shown starts and ends, and its last stable offset: as soon as something is appended,
+        markers among it."""
         shown = {name: partition_of_section(name) for name in self._sections.wanted}
-        wanted = {name: partition for name, partition in shown.items() if partition is not None}
-        partitions = [*wanted.values()]
-        starts = list_offsets(cluster, dict.fromkeys(partitions, EARLIEST))
-        ends = list_offsets(cluster, dict.fromkeys(partitions, LATEST_OFFSET))
-        stable = list_offsets(cluster, dict.fromkeys(partitions, LATEST_OFFSET), READ_COMMITTED)
-        for name, partition in wanted.items():
-            end = ends.get(partition)
-            offsets = [starts.get(partition), stable.get(partition, end), end]
-            self._sections.publish(name, None if None in offsets else offsets)
+        wanted = {partition: name for name, partition in shown.items() if partition is not None}
+        by_leader: dict[int, list[Partition]] = defaultdict(list)
+        for partition, name in wanted.items():
+            leader = self._leaders.get(partition, NO_LEADER)
+            if leader == NO_LEADER:
+                self._sections.publish(name, None)
+            else:
+                by_leader[leader].append(partition)
+        for leader, partitions in by_leader.items():
+            unknown = [each for each in partitions if each not in self._ends]
+            if unknown:
+                self._ends |= list_offsets(cluster, dict.fromkeys(unknown, LATEST_OFFSET))
+            asked = {each: self._ends[each] for each in partitions if each in self._ends}
+            wait_ms = TAIL_WAIT_MS // len(by_leader) if not unknown else 0
+            for partition, data in fetch_from_leader(cluster, leader, asked, 1, wait_ms).items():
+                if data.error_code:
+                    del self._ends[partition]  # the leader has moved, or its log was cut
+                    continue
+                self._ends[partition] = data.high_watermark
+                offsets = [data.log_start_offset, data.last_stable_offset, data.high_watermark]
+                self._sections.publish(wanted[partition], offsets)
+        for partition in self._ends.keys() - wanted.keys():
+            del self._ends[partition]
 
 
 class TransactionLog:
@@ -331,10 +370,10 @@ class TransactionLog:
         if topic.error_code == Error.TOPIC_AUTHORIZATION_FAILED:
             self._lanes.told(list_transactions(cluster), round(time.time() * 1000))
             return
-        by_leader: dict[int, list[Partition]] = {}
+        by_leader: dict[int, list[Partition]] = defaultdict(list)
         for partition, leader in leaders_of([topic]).items():
             if leader != NO_LEADER:
-                by_leader.setdefault(leader, []).append(partition)
+                by_leader[leader].append(partition)
         self._begin(cluster, [each for of in by_leader.values() for each in of if each not in self._next])
         for leader, partitions in by_leader.items():
             asked = {each: self._next[each] for each in partitions if each in self._next}

@@ -178,6 +178,7 @@ def test_everything_is_reached_by_the_keyboard_alone(
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog")
     expect(dialog.get_by_role("button", name="Leave it")).to_be_focused()
+    expect(dialog.get_by_role("button", name="Delete the records")).to_be_enabled()
     page.keyboard.press("Shift+Tab")
     expect(dialog.get_by_role("button", name="Delete the records")).to_be_focused()
     page.keyboard.press("Enter")
