@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 
     sections = Sections()
     kafka = LiveKafka(settings, which_kafka(options))
-    watch = Watch(settings, sections, kafka.at_a_glance)
+    watch = Watch(settings, sections, kafka.at_a_glance, kafka.learn)
     about = {"live": True, "where": settings[BOOTSTRAP]}
     listen = options.listen or serving.DEFAULT_LISTEN
     watch.start()

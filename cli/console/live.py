@@ -47,6 +47,7 @@ from cli.resetting import execute_reset, plan_of_reset, question_of_reset
 from cli.topics import PARTITION_COLUMNS, partition_rows
 from cli.transactions import document_of
 from protocol.errors import Error
+from protocol.messages.metadata import MetadataResponseBroker
 
 PATIENCE_S: Final = 3.0
 """With errors that pass by themselves: somebody looks at the page."""
@@ -67,10 +68,16 @@ class LiveKafka:
         self.settings = settings
         self.where = where
         """The options of a command that say which Kafka is meant."""
+        self.known_brokers: dict[int, MetadataResponseBroker] = {}
+        """As whoever watches them knows them: the bootstrap's own may be gone."""
         self._free: queue.LifoQueue[KafkaCluster] = queue.LifoQueue()
         for _ in range(CLUSTERS):
             self._free.put(KafkaCluster(settings, patience_s=PATIENCE_S))
         self._closing = threading.Lock()
+
+    def learn(self, brokers: dict[int, MetadataResponseBroker]) -> None:
+        """Who is there now."""
+        self.known_brokers = brokers
 
     def close(self) -> None:
         """Of what is in use, nothing is waited for."""
@@ -85,6 +92,7 @@ class LiveKafka:
         except queue.Empty:
             raise CommandError("too much is asked at once: the broker is slow, or doesn't answer") from None
         try:
+            cluster.brokers = self.known_brokers or cluster.brokers
             yield cluster
         finally:
             self._free.put(cluster)

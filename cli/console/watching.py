@@ -31,7 +31,7 @@ from cli.console.sections import LOG, Sections
 from cli.errors import CommandError
 from cli.topics import of_each_topic, summed
 from protocol.errors import Error
-from protocol.messages.metadata import MetadataResponse
+from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from protocol.records.batch import CorruptRecordError, read_records, walk_batches
 from protocol.records.compression import CodecUnavailableError, DecompressionError
 
@@ -146,9 +146,11 @@ class Watch:
         settings: Mapping[str, str],
         sections: Sections,
         explain: Callable[[list[str]], dict[str, Any]],
+        learned: Callable[[dict[int, MetadataResponseBroker]], None],
     ) -> None:
         self._sections = sections
         self._explain = explain
+        self._learned = learned
         self._events = sections.list_of("events", EVENTS)
         self._lanes = Lanes(sections.list_of("lanes", MOST))
         self._transaction_log = TransactionLog(self._lanes)
@@ -201,6 +203,7 @@ class Watch:
 
     def _ask_metadata(self, cluster: KafkaCluster) -> None:
         answer = cluster.metadata()
+        self._learned(cluster.brokers)
         now_ms = round(time.time() * 1000)
         brokers = {each.node_id: f"{each.host}:{each.port}" for each in answer.brokers}
         leaders = leaders_of(answer.topics)
