@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import pty
 from collections.abc import Callable
@@ -100,8 +99,8 @@ def test_all_topics_of_a_group_are_those_that_are_still_there(
 ) -> None:
     cluster = KafkaCluster({})
     monkeypatch.setattr(cluster, "metadata", lambda _=None: MetadataResponse(topics=[THERE, GONE]))
-    given = argparse.Namespace(all_topics=True, topic=[], name="g")
-    assert resetting._partitions(cluster, given, {("there", 0): 1, ("gone", 0): 2}) == [("there", 0)]
+    before = {("there", 0): 1, ("gone", 0): 2}
+    assert resetting._partitions(cluster, "g", [], before, all_topics=True) == [("there", 0)]
     assert "gone: the topic is gone" in capsys.readouterr().err
     with pytest.raises(CommandError, match="no topic is left"):
-        resetting._partitions(cluster, given, {("gone", 0): 2})
+        resetting._partitions(cluster, "g", [], {("gone", 0): 2}, all_topics=True)
