@@ -35,8 +35,8 @@ from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
 from protocol.records.batch import CorruptRecordError, read_records, walk_batches
 from protocol.records.compression import CodecUnavailableError, DecompressionError
 
-PAUSE_PER_ROUND: Final = 30
-"""A pause is so many times as long as the round before it, so that rounds have 3 % of the time."""
+PAUSE_PER_ROUND: Final = 50
+"""A pause is so many times as long as the round before it, so that rounds have 2 % of the time."""
 FAST_S: Final = 0.1
 METADATA_S: Final = 0.5
 OFFSETS_S: Final = 1.0
@@ -46,7 +46,10 @@ LONGEST_PAUSE_S: Final = 20.0
 LOST_S: Final = 1.0
 """After an error."""
 PATIENCE_S: Final = 1.0
-TAIL_WAIT_MS: Final = 100
+TAIL_WAIT_MS: Final = 250
+"""Of a fetch: it comes as soon as there is something."""
+ROUND_WAIT_MS: Final = 100
+"""Of fetches from several leaders one after the other, in all: the next one isn't heard meanwhile."""
 TAIL_BYTES: Final = 1024 * 1024
 TAIL_OFFSETS: Final = 300
 """So far back from the end of each partition of the transactions' topic it is read at the beginning."""
@@ -272,7 +275,7 @@ class Watch:
         if self._metadata is None:
             return
         leaders = self._leaders
-        stable, ends = stable_and_ends(cluster, leaders)
+        stable, ends = stable_and_ends(cluster, leaders, leaders)
         behind = sorted({key[0] for key, end in ends.items() if stable.get(key, end) < end})[:MOST_HELD]
         found = self._explain(behind) if behind else {"waiting": [], "words": ""}
         self._sections.publish("held", {"waiting": found["waiting"], "words": found["words"]})
@@ -289,7 +292,7 @@ class Watch:
     ) -> list[list[Any]]:
         """A line for each: as `barnabas topics` has it, then how many partitions lack a replica in sync, and whether it
         is internal."""
-        starts = list_offsets(cluster, dict.fromkeys(leaders, EARLIEST))
+        starts = list_offsets(cluster, dict.fromkeys(leaders, EARLIEST), known_leaders=leaders)
         if time.monotonic() >= self._sizes_due_s:
             began_s = time.monotonic()
             self._sizes = sizes_of_leaders(cluster, leaders)
@@ -345,7 +348,7 @@ class Watch:
             if unknown:
                 self._ends |= list_offsets(cluster, dict.fromkeys(unknown, LATEST_OFFSET))
             asked = {each: self._ends[each] for each in partitions if each in self._ends}
-            wait_ms = TAIL_WAIT_MS // len(by_leader) if not unknown else 0
+            wait_ms = 0 if unknown else wait_of(len(by_leader))
             for partition, data in fetch_from_leader(cluster, leader, asked, 1, wait_ms).items():
                 if data.error_code:
                     del self._ends[partition]  # the leader has moved, or its log was cut
@@ -357,32 +360,49 @@ class Watch:
             del self._ends[partition]
 
 
+def wait_of(leaders: int) -> int:
+    """How long the fetch from one of so many leaders waits, in ms."""
+    return TAIL_WAIT_MS if leaders == 1 else ROUND_WAIT_MS // leaders
+
+
 class TransactionLog:
     """`__transaction_state`, read on from where it was read to. Where it may not be read, coordinators are asked."""
 
     def __init__(self, lanes: Lanes) -> None:
         self._lanes = lanes
         self._next: dict[Partition, int] = {}
+        self._by_leader: dict[int, list[Partition]] = defaultdict(list)
+        self._leaders_due_s = 0.0
+        self._is_forbidden = False
 
     def read_on(self, cluster: KafkaCluster) -> None:
         """What has come since, or comes soon. Raises CommandError."""
-        topic = next(iter(cluster.metadata([TRANSACTION_TOPIC]).topics), None)
-        if topic is None or topic.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION:
-            self._next.clear()
-            return
-        if topic.error_code == Error.TOPIC_AUTHORIZATION_FAILED:
+        if time.monotonic() >= self._leaders_due_s:
+            self._find_leaders(cluster)
+        if self._is_forbidden:
+            began_s = time.monotonic()
             self._lanes.told(list_transactions(cluster), round(time.time() * 1000))
+            time.sleep(min(PAUSE_PER_ROUND * (time.monotonic() - began_s), LONGEST_PAUSE_S))
             return
-        by_leader: dict[int, list[Partition]] = defaultdict(list)
-        for partition, leader in leaders_of([topic]).items():
-            if leader != NO_LEADER:
-                by_leader[leader].append(partition)
-        self._begin(cluster, [each for of in by_leader.values() for each in of if each not in self._next])
-        for leader, partitions in by_leader.items():
+        for leader, partitions in self._by_leader.items():
             asked = {each: self._next[each] for each in partitions if each in self._next}
             if asked:
-                wait_ms = TAIL_WAIT_MS // len(by_leader)
-                self._read(cluster, leader, asked, wait_ms)
+                self._read(cluster, leader, asked, wait_of(len(self._by_leader)))
+
+    def _find_leaders(self, cluster: KafkaCluster) -> None:
+        topic = next(iter(cluster.metadata([TRANSACTION_TOPIC]).topics), None)
+        self._by_leader = defaultdict(list)
+        self._is_forbidden = topic is not None and topic.error_code == Error.TOPIC_AUTHORIZATION_FAILED
+        if topic is None or topic.error_code:
+            self._next.clear()  # it comes with the first transaction
+            return
+        for partition, leader in leaders_of([topic]).items():
+            if leader != NO_LEADER:
+                self._by_leader[leader].append(partition)
+        self._begin(
+            cluster, [each for of in self._by_leader.values() for each in of if each not in self._next]
+        )
+        self._leaders_due_s = time.monotonic() + METADATA_S
 
     def _begin(self, cluster: KafkaCluster, new: list[Partition]) -> None:
         """Near the end: what is older is let go."""
@@ -398,6 +418,8 @@ class TransactionLog:
 
     def _read(self, cluster: KafkaCluster, leader: int, asked: dict[Partition, int], wait_ms: int) -> None:
         for partition, data in fetch_from_leader(cluster, leader, asked, TAIL_BYTES, wait_ms).items():
+            if data.error_code:
+                self._leaders_due_s = 0.0
             if data.error_code == Error.OFFSET_OUT_OF_RANGE:
                 del self._next[partition]
             if data.error_code or not isinstance(data.records, bytes | memoryview):

@@ -26,9 +26,9 @@ from tests.clients.transactions import new_producer
 
 TOPICS = 1_000
 ROUNDS = 20
-IDLE_S = 20.0
+IDLE_S = 10.0
 LOAD_S = 8.0
-PAIRS = 4
+PAIRS = 3
 SEEN = """
 addEventListener("DOMContentLoaded", () => {
   window.seen = {};
