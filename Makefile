@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation restarts test cli compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-spark bench-spark-memory instructions growth profile golden dist docs clean attacks fuzz day
+.PHONY: help run quick soak simulation restarts test cli compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-console bench-spark bench-spark-memory instructions growth profile golden dist docs pictures clean attacks fuzz day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -140,6 +140,9 @@ day: .venv/.dev reference  ## what ten million transactions leave in the interna
 bench-cli: .venv/.dev  ## measure `barnabas produce` and `consume` beside kcat
 	$(BIN)/python -m tests.bench.command_line $(ARGS)
 
+bench-console: .venv/.dev  ## measure the console in a browser: first paint, how soon a change is seen, what a broker pays
+	$(BIN)/python -m tests.bench.console $(ARGS)
+
 bench-spark: needs-java .venv/.dev reference  ## measure the sink for PySpark beside Spark's own, on both brokers
 	$(BIN)/python -m tests.bench.spark $(ARGS)
 
@@ -155,6 +158,9 @@ dist: .venv/.dev  ## build what is released (URL="https://…" is the address of
 
 docs: .venv/.dev  ## renew the tables in the documents that come from the code
 	$(BIN)/python docs/tables.py $(ARGS)
+
+pictures: .venv/.dev  ## make the pictures of the console anew, by a scene of their own
+	$(BIN)/python docs/pictures.py $(ARGS)
 
 clean:  ## remove what make and the tools made
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .benchmarks

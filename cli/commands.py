@@ -42,6 +42,9 @@ HEADINGS: Final[dict[str, tuple[Command, ...]]] = {
             "transactions, and why readers of committed records don't get on; abort",
             ("list", "show", "explain", "abort"),
         ),
+        Command(
+            "console", "cli.console.command", "a page in the browser: all of it, as it happens over time"
+        ),
     ),
     "look into files, with no broker": (
         Command(

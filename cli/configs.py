@@ -22,6 +22,7 @@ from protocol.messages.configs import (
 )
 
 TOPIC: Final = 2
+BROKER: Final = 4
 SET, DELETE = 0, 1
 OF_DEFAULT, OF_TOPIC = 5, 1
 WHY: Final = {
@@ -35,7 +36,7 @@ WHY: Final = {
     8: "set on the group",
 }
 """`ConfigEntry.ConfigSource`, in words."""
-COLUMNS: Final = ("setting", "value", "why", "else")
+SETTINGS_COLUMNS: Final = ("setting", "value", "why", "else")
 
 
 def show_or_set(cluster: KafkaCluster, options: argparse.Namespace) -> int:
@@ -44,14 +45,23 @@ def show_or_set(cluster: KafkaCluster, options: argparse.Namespace) -> int:
         return _set(cluster, options.name, key_values(options.changes, "configs"))
     found = described(cluster, options.name)
     kept = [each for each in found if options.all or each.config_source != OF_DEFAULT or options.json]
-    rows = [[each.name, value_of(each), WHY.get(each.config_source, "?"), _else(each)] for each in kept]
+    rows = [_row(each) for each in kept]
     if options.json:
-        show_json(as_json(COLUMNS, rows))
+        show_json(as_json(SETTINGS_COLUMNS, rows))
     elif rows:
-        show_table(COLUMNS, rows)
+        show_table(SETTINGS_COLUMNS, rows)
     if not options.all and not options.json:
         say(f"{len(found) - len(kept)} more are as Kafka has them by itself (--all shows them)")
     return 0
+
+
+def settings_rows(cluster: KafkaCluster, name: str, kind: int = TOPIC) -> list[list[str]]:
+    """A line for each setting, as SETTINGS_COLUMNS has them. Raises CommandError."""
+    return [_row(each) for each in described(cluster, name, kind)]
+
+
+def _row(setting: DescribeConfigsResourceResult) -> list[str]:
+    return [setting.name, value_of(setting), WHY.get(setting.config_source, "?"), _else(setting)]
 
 
 def show_differing(cluster: KafkaCluster, topic: str) -> None:
@@ -67,16 +77,16 @@ def differing(cluster: KafkaCluster, topic: str) -> dict[str, str]:
     return {each.name: value_of(each) for each in own}
 
 
-def described(cluster: KafkaCluster, topic: str) -> list[DescribeConfigsResourceResult]:
-    """All settings of the topic, by name. Raises CommandError where there is no such topic."""
+def described(cluster: KafkaCluster, name: str, kind: int = TOPIC) -> list[DescribeConfigsResourceResult]:
+    """All settings of the topic, by name, or of a broker. Raises CommandError where there is none of that name."""
     request = DescribeConfigsRequest(
-        resources=[
-            DescribeConfigsResource(resource_type=TOPIC, resource_name=topic, configuration_keys=None)
-        ],
+        resources=[DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)],
         include_synonyms=True,
     )
-    result = the_one(cluster.ask(request, DescribeConfigsResponse).results, f"topic {topic}")
-    check(result.error_code, result.error_message, f"topic {topic}")
+    node = int(name) if kind == BROKER else None
+    what = f"{'broker' if kind == BROKER else 'topic'} {name}"
+    result = the_one(cluster.ask(request, DescribeConfigsResponse, node).results, what)
+    check(result.error_code, result.error_message, what)
     return sorted(result.configs, key=lambda each: each.name)
 
 

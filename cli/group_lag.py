@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cli.client.cluster import KafkaCluster
-from cli.client.counting import Effort, count_records
+from cli.client.counting import Counted, Effort, count_records
 from cli.client.groups import DescribedGroup, committed_offsets, share_offsets, unstable_offsets
 from cli.client.offsets import EARLIEST, Partition, list_offsets, stable_and_ends, that_are_there
 
@@ -82,23 +82,41 @@ def lags_of(cluster: KafkaCluster, group: DescribedGroup, effort: Effort) -> lis
         start, stable_end = starts.get(partition, 0), stable.get(partition, end)
         left = Effort(effort.max_bytes, min(effort.max_seconds, until_s - time.monotonic()))
         counted = count_records(cluster, partition, max(offset, start), stable_end, end, left)
+        note = UNSTABLE if is_unstable else note_of_offset(offset, start, end)
         lags.append(
-            LagOfPartition(
-                partition,
-                offset,
-                stable_end,
-                end,
-                counted.given,
-                counted.waiting,
-                sum(counted.undecided.values()),
-                counted.records,
-                counted.is_exact,
-                member,
-                UNSTABLE if is_unstable else _note(offset, start, end),
-                is_unstable,
+            counted_lag(
+                partition, offset, stable_end, end, counted, member, note=note, is_unstable=is_unstable
             )
         )
     return lags
+
+
+def counted_lag(
+    partition: Partition,
+    offset: int,
+    stable: int,
+    end: int,
+    counted: Counted,
+    member: str | None,
+    *,
+    note: str = "",
+    is_unstable: bool = False,
+) -> LagOfPartition:
+    """What the count of records says of a committed offset."""
+    return LagOfPartition(
+        partition,
+        offset,
+        stable,
+        end,
+        counted.given,
+        counted.waiting,
+        sum(counted.undecided.values()),
+        counted.records,
+        counted.is_exact,
+        member,
+        note,
+        is_unstable,
+    )
 
 
 def share_lags(cluster: KafkaCluster, group: DescribedGroup) -> list[LagOfPartition]:
@@ -128,7 +146,8 @@ def _members_of(group: DescribedGroup) -> dict[Partition, str]:
     return {partition: member.member_id for member in group.members for partition in member.partitions}
 
 
-def _note(offset: int, start: int, end: int) -> str:
+def note_of_offset(offset: int, start: int, end: int) -> str:
+    """What is to be said of a committed offset that is outside of the log."""
     if offset < start:
         return f"the committed offset {offset} is gone, the log starts at {start}: auto.offset.reset decides"
     if offset > end:

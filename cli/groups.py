@@ -103,7 +103,7 @@ def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
         is_share = listed.kind == SHARE_KIND
         lags = share_lags(cluster, group) if is_share else lags_of(cluster, group, effort)
         if options.json:
-            documents.append(_document(group, lags))
+            documents.append(document_of_group(group, lags))
         else:
             _write(group, lags, which_kafka(options))
             if any(each.open for each in lags) and (secrets := secrets_again(options)):
@@ -166,7 +166,8 @@ def _lag_row(each: LagOfPartition) -> list[Any]:
     return [*each.partition, each.committed, each.stable, each.end, *counts, each.offsets, each.member]
 
 
-def _document(group: DescribedGroup, lags: list[LagOfPartition]) -> dict[str, Any]:
+def document_of_group(group: DescribedGroup, lags: list[LagOfPartition]) -> dict[str, Any]:
+    """For programs."""
     return {
         "group": group.listed.name,
         "kind": group.listed.kind,

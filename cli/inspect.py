@@ -3,6 +3,7 @@
 barnabas inspect data                                            its partitions, with their offsets
 barnabas inspect data/orders-0                                   its files, open transactions, what is wrong
 barnabas inspect data/orders-0/00000000000000000000.log          batches; beside each what it begins or ends
+barnabas inspect --console data                                  the same as a page in the browser
 barnabas inspect --records data/__consumer_offsets-0/*.log       records; of internal topics, what they say
 barnabas inspect data/orders-0/00000000000000000000.timeindex    entries, held against the batches
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import itertools
 
+from cli.console.command import add_listening
 from cli.errors import FAILED, USAGE, CommandUsageError
 from cli.output import say
 
@@ -28,12 +30,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--offset", type=int, default=0, metavar="N", help="of a segment: from this offset on (default: all)"
     )
     parser.add_argument(
+        "--console", action="store_true", help="a data folder as a page in the browser, until Ctrl-C"
+    )
+    add_listening(parser)
+    parser.add_argument(
         "--json", action="store_true", help="JSON lines for programs: an object for each line"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """As `cli.commands.Command` has it."""
+    if options.console:
+        from cli.console.command import show_folder
+
+        return show_folder(options)
     from cli.inspecting.batches import Asked
     from cli.inspecting.entry import Entry, write
     from cli.inspecting.kinds import entries_of

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from cli.client.answers import check
 from cli.client.cluster import KafkaCluster
@@ -57,41 +59,71 @@ def add_reset_arguments(parser: argparse.ArgumentParser) -> None:
     add_connection(parser)
 
 
-def reset(cluster: KafkaCluster, options: argparse.Namespace) -> int:
-    """`barnabas groups reset`."""
-    kind, value = _where(options.to)
-    group = find_group(cluster, options.name)
+@dataclass(frozen=True)
+class Reset:
+    """Where the offsets of a group would be set to, with what is to be said of each."""
+
+    group: str
+    is_there: bool
+    is_share: bool
+    before: dict[Partition, int]
+    after: dict[Partition, tuple[int, str]]
+
+    def rows(self, failures: Mapping[Partition, str | None]) -> list[list[Any]]:
+        """A line for each partition, as COLUMNS has them."""
+        return [
+            [*partition, self.before.get(partition), offset, failures.get(partition) or note or None]
+            for partition, (offset, note) in sorted(self.after.items())
+        ]
+
+
+def plan_of_reset(
+    cluster: KafkaCluster, name: str, topics: Sequence[str], to: Sequence[str], *, all_topics: bool
+) -> Reset:
+    """What a reset would do. `topics` are TOPIC or TOPIC:0,1, `to` is one of FORMS. Raises CommandError."""
+    kind, value = _where(to)
+    group = find_group(cluster, name)
     if group is not None and group.state not in WITHOUT_MEMBERS:
         raise CommandError(
-            f"group {options.name} is {group.state}: only a group without members takes new offsets."
+            f"group {name} is {group.state}: only a group without members takes new offsets."
             " Stop its consumers first"
         )
     is_share = group is not None and group.kind == SHARE_KIND
     if is_share:
-        before = {
-            key: start for key, (start, _) in share_offsets(cluster, options.name).items() if start >= 0
-        }
+        before = {key: start for key, (start, _) in share_offsets(cluster, name).items() if start >= 0}
     else:
-        before = committed_offsets(cluster, options.name)
-    partitions = _partitions(cluster, options, before)
+        before = committed_offsets(cluster, name)
+    partitions = _partitions(cluster, name, topics, before, all_topics=all_topics)
     after = _targets(cluster, partitions, before, kind, value)
+    return Reset(name, group is not None, is_share, before, after)
+
+
+def execute_reset(cluster: KafkaCluster, plan: Reset) -> dict[Partition, str | None]:
+    """What was wrong with each, or None. Raises CommandError."""
+    offsets = {partition: offset for partition, (offset, _) in plan.after.items()}
+    change = alter_share_offsets if plan.is_share else commit_offsets
+    return change(cluster, plan.group, offsets)
+
+
+def question_of_reset(plan: Reset) -> str:
+    """What is to be answered with yes."""
+    return f"Set the offsets of group {plan.group} in {number_of(len(plan.after), 'partition')}?"
+
+
+def reset(cluster: KafkaCluster, options: argparse.Namespace) -> int:
+    """`barnabas groups reset`."""
+    plan = plan_of_reset(cluster, options.name, options.topic, options.to, all_topics=options.all_topics)
     failures: dict[Partition, str | None] = {}
-    if group is None and not options.new:
+    if not plan.is_there and not options.new:
         if options.execute:
             raise CommandError(
                 f"there is no group {options.name} (barnabas groups lists them): --new makes one"
             )
         say(f"there is no group {options.name}: --execute needs --new")
     if options.execute:
-        of = number_of(len(after), "partition")
-        confirm_at_terminal(f"Set the offsets of group {options.name} in {of}?", yes=options.yes)
-        offsets = {partition: offset for partition, (offset, _) in after.items()}
-        change = alter_share_offsets if is_share else commit_offsets
-        failures = change(cluster, options.name, offsets)
-    rows = [
-        [*partition, before.get(partition), offset, failures.get(partition) or note or None]
-        for partition, (offset, note) in sorted(after.items())
-    ]
+        confirm_at_terminal(question_of_reset(plan), yes=options.yes)
+        failures = execute_reset(cluster, plan)
+    rows = plan.rows(failures)
     if options.json:
         show_json(as_json(COLUMNS, rows))
     else:
@@ -106,9 +138,9 @@ def reset(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     return FAILED if failed else 0
 
 
-def _where(words: list[str]) -> tuple[str, int]:
+def _where(words: Sequence[str]) -> tuple[str, int]:
     """earliest, latest, offset, time or shift, with its number; a time in ms."""
-    kind = words[0]
+    kind = words[0] if words else ""
     if FORMS.get(kind) != len(words):
         raise CommandUsageError(
             f"--to {' '.join(words)}: earliest, latest, offset N, time T or shift N is the form"
@@ -125,21 +157,26 @@ def _where(words: list[str]) -> tuple[str, int]:
 
 
 def _partitions(
-    cluster: KafkaCluster, options: argparse.Namespace, before: dict[Partition, int]
+    cluster: KafkaCluster,
+    group: str,
+    topics: Sequence[str],
+    before: dict[Partition, int],
+    *,
+    all_topics: bool,
 ) -> list[Partition]:
-    if options.all_topics == bool(options.topic):
+    if all_topics == bool(topics):
         raise CommandUsageError("either --topic or --all-topics is needed")
-    if options.all_topics:
+    if all_topics:
         if not before:
-            raise CommandError(f"group {options.name} has no offsets: name the topics by --topic")
+            raise CommandError(f"group {group} has no offsets: name the topics by --topic")
         there = sorted(that_are_there(cluster, before))
         for topic in sorted({topic for topic, _ in before} - {topic for topic, _ in there}):
             say(f"{topic}: the topic is gone, and what is committed of it stays")
         if not there:
-            raise CommandError(f"no topic is left of which group {options.name} has offsets")
+            raise CommandError(f"no topic is left of which group {group} has offsets")
         return there
     found: list[Partition] = []
-    for text in options.topic:
+    for text in topics:
         name, _, indexes = text.partition(":")
         known = sorted(leaders_of(cluster.topics([name])))
         if indexes and not all(index.isdigit() for index in indexes.split(",")):

@@ -10,6 +10,7 @@ barnabas topics configs orders      its settings, and why each is as it is; with
 from __future__ import annotations
 
 import argparse
+from collections import defaultdict
 from typing import Any
 
 from cli.client.answers import told
@@ -84,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     topics = cluster.topics(options.names, internal=options.internal)
-    rows = _partitions(cluster, topics)
+    rows = partition_rows(cluster, topics)
     if options.names or options.json:
         if options.json:
             documents = as_json(PARTITION_COLUMNS, rows)
@@ -97,11 +98,13 @@ def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
             for topic in topics:
                 show_differing(cluster, topic.name or "")
         return 0
-    show_table(TOPIC_COLUMNS, [_summed(topic, rows) for topic in topics])
+    by_topic = of_each_topic(rows)
+    show_table(TOPIC_COLUMNS, [summed(topic, by_topic[topic.name or ""]) for topic in topics])
     return 0
 
 
-def _partitions(cluster: KafkaCluster, topics: list[MetadataResponseTopic]) -> list[list[Any]]:
+def partition_rows(cluster: KafkaCluster, topics: list[MetadataResponseTopic]) -> list[list[Any]]:
+    """A line for each partition, as PARTITION_COLUMNS has them. Raises CommandError."""
     leaders = leaders_of(topics)
     starts = list_offsets(cluster, dict.fromkeys(leaders, EARLIEST))
     stable, ends = stable_and_ends(cluster, leaders)
@@ -116,9 +119,17 @@ def _partitions(cluster: KafkaCluster, topics: list[MetadataResponseTopic]) -> l
     return rows
 
 
-def _summed(topic: MetadataResponseTopic, rows: list[list[Any]]) -> list[Any]:
-    of_it = [row for row in rows if row[0] == topic.name]
-    replicas = max((len(row[3]) for row in of_it), default=0)
+def of_each_topic(rows: list[list[Any]]) -> dict[str, list[list[Any]]]:
+    """The lines of partitions by their topic."""
+    found: dict[str, list[list[Any]]] = defaultdict(list)
+    for row in rows:
+        found[row[0]].append(row)
+    return found
+
+
+def summed(topic: MetadataResponseTopic, of_it: list[list[Any]]) -> list[Any]:
+    """A topic's line, as TOPIC_COLUMNS has them, by those of its partitions."""
+    replicas = max((len(row[3] or ()) for row in of_it), default=0)
     known = all(None not in row[5:8] for row in of_it)
     records = sum(row[6] - row[5] for row in of_it) if known else None
     not_stable = sum(row[6] - row[7] for row in of_it) if known else None

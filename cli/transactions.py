@@ -16,25 +16,26 @@ import argparse
 import time
 from typing import Any
 
+from cli.aborting import (
+    abort_hanging,
+    fence_transaction,
+    hanging_to_abort,
+    known_transaction,
+    question_of_aborting,
+    question_of_fencing,
+    transaction_to_fence,
+)
 from cli.client.cluster import KafkaCluster
 from cli.client.counting import ALL, SOME
-from cli.client.offsets import Partition
-from cli.client.transactions import (
-    NEVER_MS,
-    CoordinatedTransaction,
-    describe_transaction,
-    fence,
-    list_transactions,
-    write_abort_marker,
-)
+from cli.client.transactions import NEVER_MS, CoordinatedTransaction, list_transactions
 from cli.confirming import confirm
-from cli.errors import CommandError, CommandUsageError
-from cli.explaining import HANGING, LARGEST_TIMEOUT_MS, Blocker, explain, key_of, open_all_along
-from cli.explanation_words import as_document, end_of, told_in_words
+from cli.errors import CommandUsageError
+from cli.explaining import explain
+from cli.explanation_words import as_document, told_in_words
 from cli.options import add_connection, add_json, client_settings, name_in_kafka
 from cli.output import say, show_json, show_pairs, show_table
 from cli.pasting import secrets_again, which_kafka
-from cli.wording import moment, number_of, span
+from cli.wording import moment, span
 
 COLUMNS = (
     "transactional id",
@@ -99,16 +100,16 @@ def run(options: argparse.Namespace) -> int:
 def _list(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     found = list_transactions(cluster, states=options.state)
     if options.json:
-        show_json([_document(each) for each in found])
+        show_json([document_of(each) for each in found])
         return 0
     show_table(COLUMNS, [_row(each) for each in found])
     return 0
 
 
 def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
-    found = _known(cluster, options.id)
+    found = known_transaction(cluster, options.id)
     if options.json:
-        show_json(_document(found))
+        show_json(document_of(found))
         return 0
     pairs: dict[str, object] = dict(zip(COLUMNS, _row(found), strict=True))
     pairs["partitions"] = [f"{topic}-{index}" for topic, index in sorted(found.partitions)]
@@ -116,15 +117,6 @@ def _show(cluster: KafkaCluster, options: argparse.Namespace) -> int:
         pairs["aborted at"] = f"{moment(found.ends_ms)}, if it isn't ended before"
     show_pairs(pairs)
     return 0
-
-
-def _known(cluster: KafkaCluster, transactional_id: str) -> CoordinatedTransaction:
-    found = describe_transaction(cluster, transactional_id)
-    if found is None:
-        raise CommandError(
-            f"there is no transactional id {transactional_id} (barnabas transactions lists them)"
-        )
-    return found
 
 
 def _row(each: CoordinatedTransaction) -> list[Any]:
@@ -142,7 +134,8 @@ def _row(each: CoordinatedTransaction) -> list[Any]:
     ]
 
 
-def _document(each: CoordinatedTransaction) -> dict[str, Any]:
+def document_of(each: CoordinatedTransaction) -> dict[str, Any]:
+    """For programs."""
     return {
         "transactional_id": each.transactional_id,
         "state": each.state,
@@ -182,63 +175,19 @@ def _abort(cluster: KafkaCluster, options: argparse.Namespace) -> int:
 
 
 def _fence(cluster: KafkaCluster, options: argparse.Namespace) -> int:
-    found = _known(cluster, options.id)
-    if not found.is_open:
-        reason = "it is being ended" if found.is_ending else "it has nothing open"
-        raise CommandError(f"{options.id} is {found.state}: {reason}")
-    partitions = number_of(len(found.partitions), "partition")
-    confirm(f"Abort what {options.id} has open in {partitions}, and fence its application?", yes=options.yes)
-    now = _known(cluster, options.id)
-    if (now.state, now.started_ms, now.producer_epoch) != (
-        found.state,
-        found.started_ms,
-        found.producer_epoch,
-    ):
-        raise CommandError(f"{options.id} has got on meanwhile, and is {now.state}: nothing was done")
-    fenced = fence(cluster, found)
-    say(
-        f"{options.id}: aborted; its epoch is {fenced.producer_epoch} now, and whoever had it before is fenced"
-    )
+    found = transaction_to_fence(cluster, options.id)
+    confirm(question_of_fencing(found), yes=options.yes)
+    say(fence_transaction(cluster, found))
     return 0
 
 
 def _abort_hanging(cluster: KafkaCluster, options: argparse.Namespace) -> int:
     partition = (options.topic, options.partition)
-    name = f"{options.topic}-{options.partition}"
-    one = _blocker(cluster, partition, options.start_offset)
-    producer_id, start = one.open.producer_id, one.open.start_offset
-    if one.verdict != HANGING and not options.force:
-        command = end_of(one, which_kafka(options))
-        better = f": {command}" if command else ""
-        raise CommandError(f"it doesn't hang, but {one.why}{better} (or --force)")
-    if one.may_be_hidden(_now_ms()) and not options.force:
-        raise CommandError(
-            f"it may not hang: {one.why}, and its last record is younger than {span(LARGEST_TIMEOUT_MS)},"
-            " the largest timeout (wait, or --force)"
-        )
-    confirm(
-        f"Abort the transaction of producer id {producer_id} in {name} that starts at {start} ({one.why})?",
-        yes=options.yes,
-    )
-    now = _blocker(cluster, partition, options.start_offset)
-    if (key_of(now.open), now.verdict) != (key_of(one.open), one.verdict):
-        raise CommandError(f"it has changed meanwhile: {now.why}. Nothing was done")
-    write_abort_marker(cluster, now.open)
-    say(f"{name}: the transaction of producer id {producer_id} that started at {start} is aborted")
+    where = which_kafka(options)
+    one = hanging_to_abort(cluster, partition, options.start_offset, _now_ms(), where, force=options.force)
+    confirm(question_of_aborting(one), yes=options.yes)
+    say(abort_hanging(cluster, one))
     return 0
-
-
-def _blocker(cluster: KafkaCluster, partition: Partition, start_offset: int) -> Blocker:
-    """What is open there now; CommandError where nothing is."""
-    found = open_all_along(cluster, [partition]).get(partition, [])
-    for one in found:
-        if one.open.start_offset == start_offset:
-            return one
-    starts = ", ".join(str(one.open.start_offset) for one in found)
-    others = f": those that are open start at {starts}" if found else ", nor anywhere else"
-    raise CommandError(
-        f"no open transaction of {partition[0]}-{partition[1]} starts at {start_offset}{others}"
-    )
 
 
 def _now_ms() -> int:

@@ -62,6 +62,7 @@ class Options(NamedTuple):
     `temporary`: the data folder, empty or absent now, is removed at exit, and with it `temporary_root`, a folder or
     none, which the nodes of a cluster share: the last of them to end leaves nothing there. `only_checks`: the settings
     are all that is asked about, and nothing is started. `topics` are to be there once the broker has started.
+    `console`: where a console is to listen, "" for where it does by itself.
     """
 
     config: BrokerConfig
@@ -71,6 +72,7 @@ class Options(NamedTuple):
     temporary_root: Sequence[str] = ()
     only_checks: bool = False
     topics: Sequence[FirstTopic] = ()
+    console: str | None = None
 
 
 def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> Options:
@@ -125,13 +127,19 @@ def parse_command_line(arguments: Sequence[str], environ: Mapping[str, str] = os
     # A program that starts us may start us again on the temporary folder that it owns.
     if options.temporary and not (options.control_fd is not None and [*config.log_dirs] == [options.data]):
         _check_empty(config.log_dirs)
-    topics = environment.topics
-    if topics and config.is_only_controller:
-        config.warnings.append(f"{CREATE_TOPICS}: this node is no broker, and makes no topics")
-        topics = ()
+    topics = _first_topics(environment, config)
     roots = () if options.temporary_root is None else (options.temporary_root,)
     log = LogOptions(options.log_level, options.log_format)
-    return Options(config, options.control_fd, options.temporary, log, roots, options.check, topics)
+    return Options(
+        config, options.control_fd, options.temporary, log, roots, options.check, topics, options.console
+    )
+
+
+def _first_topics(environment: EnvironmentVariables, config: BrokerConfig) -> Sequence[FirstTopic]:
+    if environment.topics and config.is_only_controller:
+        config.warnings.append(f"{CREATE_TOPICS}: this node is no broker, and makes no topics")
+        return ()
+    return environment.topics
 
 
 def default_data_directory(environ: Mapping[str, str]) -> str:
@@ -213,6 +221,7 @@ def _parser() -> _Parser:
         metavar="RELEASE",
         help="the Kafka whose level a new cluster begins with, such as 4.3 or 4.3-IV0 (default: 4.4-IV2)",
     )
+    _add_console_option(parser)
     _add_log_options(parser)
     parser.add_argument(
         "--check",
@@ -224,6 +233,16 @@ def _parser() -> _Parser:
     parser.add_argument("--override-fd", type=int, metavar="N", help=argparse.SUPPRESS)
     parser.add_argument("--temporary-root", metavar="DIR", help=argparse.SUPPRESS)
     return parser
+
+
+def _add_console_option(parser: _Parser) -> None:
+    parser.add_argument(
+        "--console",
+        nargs="?",
+        const="",
+        metavar="HOST:PORT",
+        help="a page in the browser beside the broker, which shows what happens (default: 127.0.0.1:8095)",
+    )
 
 
 def _add_log_options(parser: _Parser) -> None:

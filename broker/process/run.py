@@ -318,7 +318,17 @@ async def _serve(
     folder = ", ".join(options.config.log_dirs)
     _say(options, f"[KafkaServer id={server.node_id}] started, {where}{watched}; data in {folder}")
     notify(manager, READY, printable(f"STATUS={where}"))
-    await either(server.stopped, asked_to_stop.event)
+    console = None
+    if options.console is not None:
+        # Here, so that nothing of it is paid where it isn't asked for.
+        from broker.process.console_process import start_console
+
+        console = start_console(server, options.console)
+    try:
+        await either(server.stopped, asked_to_stop.event)
+    finally:
+        if console is not None:
+            console.end()
 
 
 def _tell_ready(parent: ParentTie | None, bootstrap: str, listeners: Mapping[str, str]) -> None:

@@ -56,9 +56,10 @@ class BrokerLostError(CommandError):
 class KafkaCluster:
     """Connections are made as they are needed, and kept. Every method raises CommandError."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], *, patience_s: float | None = None) -> None:
         check_names(settings)
         self._settings = settings
+        self._patience_s = PATIENCE_S if patience_s is None else patience_s
         self._connections: dict[int, Connection] = {}
         self._any: Connection | None = None
         self.brokers: dict[int, MetadataResponseBroker] = {}
@@ -98,7 +99,7 @@ class KafkaCluster:
                     return answers, node, error_of(answers[node])
             return answers, -1, Error.NONE
 
-        answers, node, error_code = until_passed(ask_each, lambda found: found[2])
+        answers, node, error_code = self.until_passed(ask_each, lambda found: found[2])
         check(error_code, None, f"broker {node}")
         return answers
 
@@ -143,9 +144,23 @@ class KafkaCluster:
                 return found.node_id, found.error_code, found.error_message
             return answer.node_id, answer.error_code, answer.error_message
 
-        node, error_code, message = until_passed(find, lambda found: found[1])
+        node, error_code, message = self.until_passed(find, lambda found: found[1])
         check(error_code, message, f"the coordinator of {key}")
         return node
+
+    def until_passed(self, ask: Callable[[], R2], error_of: Callable[[R2], int]) -> R2:
+        """What `ask` answers, asked again while its error is one that passes by itself, or a broker is lost; the last
+        answer once patience has run out."""
+        deadline_s = time.monotonic() + self._patience_s
+        while True:
+            try:
+                answer = ask()
+                if error_of(answer) not in PASSING or time.monotonic() > deadline_s:
+                    return answer
+            except BrokerLostError:
+                if time.monotonic() > deadline_s:
+                    raise
+            time.sleep(PAUSE_S)
 
     def _connection(self, node: int | None) -> Connection:
         if node is None:
@@ -171,9 +186,10 @@ class KafkaCluster:
         self._connections = {node: each for node, each in self._connections.items() if each is not connection}
 
     def _first(self) -> Connection:
-        """The first address of the bootstrap that answers."""
+        """The first address that answers: of the bootstrap, or of a broker that was there."""
         failure: CommandError | None = None
-        for address in self._settings[BOOTSTRAP].split(","):
+        known = [f"[{each.host}]:{each.port}" for each in self.brokers.values()]
+        for address in [*self._settings[BOOTSTRAP].split(","), *known]:
             host, colon, port = address.strip().rpartition(":")
             if not colon:
                 host, port = address.strip(), "9092"
@@ -195,18 +211,3 @@ def _there(answer: MetadataResponse) -> list[MetadataResponseTopic]:
     for topic in kept:
         check(topic.error_code, None, f"topic {topic.name}")
     return sorted(kept, key=lambda topic: topic.name or "")
-
-
-def until_passed(ask: Callable[[], R2], error_of: Callable[[R2], int]) -> R2:
-    """What `ask` answers, asked again while its error is one that passes by itself, or a broker is lost; the last
-    answer after 30 s."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            answer = ask()
-            if error_of(answer) not in PASSING or time.monotonic() > deadline_s:
-                return answer
-        except BrokerLostError:
-            if time.monotonic() > deadline_s:
-                raise
-        time.sleep(PAUSE_S)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -70,11 +71,27 @@ class Counted:
     is_exact: bool = True
 
 
+ReadBatches = Callable[[int], Bytes]
+"""Batches from an offset on; nothing at the end, and at times before it. Raises CommandError."""
+
+
 def count_records(
     cluster: KafkaCluster, partition: Partition, offset: int, stable: int, end: int, effort: Effort = SOME
 ) -> Counted:
     """Those of the partition from `offset` to `end`, the high watermark, `stable` being the last stable offset. Both
     may have moved on since; markers are looked for as far as the log goes now. Raises CommandError."""
+
+    def read(position: int) -> Bytes:
+        data = fetch(cluster, partition, position, FETCH_BYTES)
+        return data.records if isinstance(data.records, bytes | memoryview) else b""
+
+    return count_read_records(read, partition, offset, stable, end, effort)
+
+
+def count_read_records(
+    read: ReadBatches, partition: Partition, offset: int, stable: int, end: int, effort: Effort = SOME
+) -> Counted:
+    """As `count_records`, wherever the batches come from."""
     walk = _Walk(offset, stable, end)
     deadline_s = time.monotonic() + effort.max_seconds
     read_bytes = 0
@@ -83,8 +100,7 @@ def count_records(
     while position < end or walk.awaits_a_marker:
         if read_bytes >= effort.max_bytes or time.monotonic() > deadline_s:
             return walk.cut_short()
-        data = fetch(cluster, partition, position, FETCH_BYTES)
-        records: Bytes = data.records if isinstance(data.records, bytes | memoryview) else b""
+        records = read(position)
         before = position
         try:
             for at, header in walk_batches(records):

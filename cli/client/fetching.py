@@ -1,12 +1,14 @@
-"""A piece of a partition's log, as its leader gives it to a consumer."""
+"""Pieces of partitions' logs, as their leaders give them to consumers."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import Final
 
 from cli.client.answers import the_one
-from cli.client.cluster import KafkaCluster, until_passed
-from cli.client.offsets import NO_LEADER, Partition, leaders_of, raise_for
+from cli.client.cluster import KafkaCluster
+from cli.client.offsets import NO_LEADER, READ_UNCOMMITTED, Partition, leaders_of, raise_for
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 
@@ -14,14 +16,25 @@ LAST_WITH_NAMES: Final = 12
 """Fetch from v13 on names topics by their ids."""
 
 
-def fetch(cluster: KafkaCluster, partition: Partition, offset: int, max_bytes: int) -> PartitionData:
-    """What lies from the offset on, up to so many bytes or one batch, for a reader of all records. It waits for
-    nothing. Raises CommandError."""
+def fetch(
+    cluster: KafkaCluster,
+    partition: Partition,
+    offset: int,
+    max_bytes: int,
+    isolation: int = READ_UNCOMMITTED,
+) -> PartitionData:
+    """What lies from the offset on, up to so many bytes or one batch. It waits for nothing. For a reader of committed
+    records it ends at the last stable offset, and has the aborted transactions beside it. Raises CommandError."""
+    data = fetch_or_error(cluster, partition, offset, max_bytes, isolation)
+    raise_for(partition, data.error_code)
+    return data
+
+
+def fetch_or_error(
+    cluster: KafkaCluster, partition: Partition, offset: int, max_bytes: int, isolation: int
+) -> PartitionData:
+    """As `fetch`; an error of the partition that doesn't pass is the caller's."""
     topic, index = partition
-    asked = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes)
-    request = FetchRequest(
-        max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, topics=[FetchTopic(topic=topic, partitions=[asked])]
-    )
 
     def ask() -> PartitionData:
         leader = leaders_of(cluster.topics([topic])).get(partition)
@@ -29,12 +42,52 @@ def fetch(cluster: KafkaCluster, partition: Partition, offset: int, max_bytes: i
             raise_for(partition, Error.UNKNOWN_TOPIC_OR_PARTITION)
         if leader is None or leader == NO_LEADER:
             return PartitionData(error_code=Error.LEADER_NOT_AVAILABLE)
-        answer = cluster.ask(request, FetchResponse, leader, at_most=LAST_WITH_NAMES)
+        answer = cluster.ask(
+            _request({partition: offset}, max_bytes, 0, isolation),
+            FetchResponse,
+            leader,
+            at_most=LAST_WITH_NAMES,
+        )
         if answer.error_code:
             return PartitionData(error_code=answer.error_code)
         of_topic = the_one(answer.responses, f"topic {topic}")
         return the_one(of_topic.partitions, f"{topic}-{index}")
 
-    data = until_passed(ask, lambda answer: answer.error_code)
-    raise_for(partition, data.error_code)
-    return data
+    return cluster.until_passed(ask, lambda answer: answer.error_code)
+
+
+def fetch_from_leader(
+    cluster: KafkaCluster, leader: int, offsets: Mapping[Partition, int], max_bytes: int, max_wait_ms: int
+) -> dict[Partition, PartitionData]:
+    """What lies from these offsets on in partitions that this node leads, up to so many bytes in all. It comes as soon
+    as there is anything, or after the wait. Errors of partitions are the caller's. Raises CommandError."""
+    answer = cluster.ask(
+        _request(offsets, max_bytes, max_wait_ms, READ_UNCOMMITTED),
+        FetchResponse,
+        leader,
+        at_most=LAST_WITH_NAMES,
+    )
+    if answer.error_code:
+        return {partition: PartitionData(error_code=answer.error_code) for partition in offsets}
+    return {
+        (of_topic.topic, each.partition_index): each
+        for of_topic in answer.responses
+        for each in of_topic.partitions
+    }
+
+
+def _request(
+    offsets: Mapping[Partition, int], max_bytes: int, max_wait_ms: int, isolation: int
+) -> FetchRequest:
+    topics: dict[str, list[FetchPartition]] = defaultdict(list)
+    for (topic, index), offset in offsets.items():
+        topics[topic].append(
+            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes)
+        )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1 if max_wait_ms else 0,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        topics=[FetchTopic(topic=name, partitions=of_it) for name, of_it in topics.items()],
+    )

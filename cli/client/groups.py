@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cli.client.answers import check, the_one, told
-from cli.client.cluster import GROUP, KafkaCluster, until_passed
+from cli.client.cluster import GROUP, KafkaCluster
 from cli.client.offsets import Partition
 from protocol.errors import CodecError, Error
 from protocol.messages import groups_consumer, groups_share, groups_streams
@@ -89,7 +89,7 @@ def list_groups(cluster: KafkaCluster) -> list[ListedGroup]:
 def find_group(cluster: KafkaCluster, name: str) -> ListedGroup | None:
     """As its coordinator lists it; None where it doesn't. Raises CommandError."""
     node = cluster.coordinator(GROUP, name)
-    answer = until_passed(
+    answer = cluster.until_passed(
         lambda: cluster.ask(ListGroupsRequest(), ListGroupsResponse, node), lambda found: found.error_code
     )
     check(answer.error_code, None, f"broker {node}")
@@ -110,7 +110,7 @@ def describe_group(cluster: KafkaCluster, group: ListedGroup) -> DescribedGroup:
 
 
 def _asked(cluster: KafkaCluster, group: ListedGroup, request: Any, response: Any) -> Any:
-    described = until_passed(
+    described = cluster.until_passed(
         lambda: the_one(cluster.ask(request, response, group.coordinator).groups, f"group {group.name}"),
         lambda found: found.error_code,
     )
@@ -259,7 +259,7 @@ def _fetched(
         told_of = the_one(answer.groups, f"offsets of group {name}")
         return told_of.error_code, _offsets(told_of.topics)
 
-    error_code, found = until_passed(ask, lambda answer: answer[0])
+    error_code, found = cluster.until_passed(ask, lambda answer: answer[0])
     if error_code == Error.GROUP_ID_NOT_FOUND:
         return {}
     check(error_code, None, f"offsets of group {name}")
@@ -285,7 +285,7 @@ def share_offsets(cluster: KafkaCluster, name: str) -> dict[Partition, tuple[int
         answer = cluster.ask(request, groups_share.DescribeShareGroupOffsetsResponse, node)
         return the_one(answer.groups, f"offsets of group {name}")
 
-    answer = until_passed(ask, lambda found: found.error_code)
+    answer = cluster.until_passed(ask, lambda found: found.error_code)
     check(answer.error_code, answer.error_message, f"offsets of group {name}")
     return {
         (topic.topic_name, each.partition_index): (each.start_offset, each.lag)
@@ -322,7 +322,7 @@ def commit_offsets(
     def worst(found: OffsetCommitResponse) -> int:
         return max((each.error_code for topic in found.topics for each in topic.partitions), default=0)
 
-    answer = until_passed(ask, worst)
+    answer = cluster.until_passed(ask, worst)
     return {
         (topic.name, each.partition_index): told(each.error_code) if each.error_code else None
         for topic in answer.topics
@@ -352,7 +352,7 @@ def alter_share_offsets(
         node = cluster.coordinator(GROUP, name)
         return cluster.ask(request, groups_share.AlterShareGroupOffsetsResponse, node)
 
-    answer = until_passed(ask, lambda found: found.error_code)
+    answer = cluster.until_passed(ask, lambda found: found.error_code)
     check(answer.error_code, answer.error_message, f"group {name}")
     return {
         (topic.topic_name, each.partition_index): told(each.error_code, each.error_message)
@@ -372,4 +372,4 @@ def delete_group(cluster: KafkaCluster, name: str) -> int:
         answer = cluster.ask(request, DeleteGroupsResponse, node)
         return the_one(answer.results, f"group {name}").error_code
 
-    return until_passed(ask, lambda error_code: error_code)
+    return cluster.until_passed(ask, lambda error_code: error_code)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from cli.client.answers import check
-from cli.client.cluster import KafkaCluster, until_passed
+from cli.client.cluster import KafkaCluster
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataResponseTopic
 from protocol.messages.offsets import (
@@ -35,16 +35,26 @@ def leaders_of(topics: Iterable[MetadataResponseTopic]) -> dict[Partition, int]:
 
 
 def list_offsets(
-    cluster: KafkaCluster, wanted: Mapping[Partition, int], isolation: int = READ_UNCOMMITTED
+    cluster: KafkaCluster,
+    wanted: Mapping[Partition, int],
+    isolation: int = READ_UNCOMMITTED,
+    known_leaders: Mapping[Partition, int] | None = None,
 ) -> dict[Partition, int]:
     """For each partition the offset at its timestamp (ms, EARLIEST or LATEST_OFFSET), or -1 where no record is so
     late. The latest of READ_COMMITTED is the last stable offset, that of READ_UNCOMMITTED the high watermark. A
-    partition that has no leader, or is gone, isn't in the answer."""
+    partition that has no leader, or is gone, isn't in the answer. `known_leaders` spare the question for them, as
+    long as they are right."""
     found: dict[Partition, int] = {}
+    known = known_leaders
 
     def ask() -> tuple[int, Partition | None]:
+        nonlocal known
         left = [partition for partition in wanted if partition not in found]
-        leaders = leaders_of(cluster.topics_left(sorted({topic for topic, _ in left}))) if left else {}
+        leaders: Mapping[Partition, int] = {}
+        if known is not None:
+            leaders, known = known, None
+        elif left:
+            leaders = leaders_of(cluster.topics_left(sorted({topic for topic, _ in left})))
         worst: tuple[int, Partition | None] = (Error.NONE, None)
         by_node: dict[int, list[Partition]] = defaultdict(list)
         for partition in left:
@@ -62,21 +72,24 @@ def list_offsets(
                     found[partition] = offset
         return worst
 
-    error_code, partition = until_passed(ask, lambda answer: answer[0])
+    error_code, partition = cluster.until_passed(ask, lambda answer: answer[0])
     if partition is not None:
         raise_for(partition, error_code)
     return found
 
 
 def stable_and_ends(
-    cluster: KafkaCluster, partitions: Iterable[Partition]
+    cluster: KafkaCluster,
+    partitions: Iterable[Partition],
+    known_leaders: Mapping[Partition, int] | None = None,
 ) -> tuple[dict[Partition, int], dict[Partition, int]]:
     """Last stable offsets and ends. The end is asked first: what is behind it later is behind it by an open
     transaction, not by what was added since; and a last stable offset beyond it tells that the log goes on to there.
     """
     asked = [*partitions]
-    ends = list_offsets(cluster, dict.fromkeys(asked, LATEST_OFFSET))
-    stable = list_offsets(cluster, dict.fromkeys(asked, LATEST_OFFSET), READ_COMMITTED)
+    wanted = dict.fromkeys(asked, LATEST_OFFSET)
+    ends = list_offsets(cluster, wanted, READ_UNCOMMITTED, known_leaders)
+    stable = list_offsets(cluster, wanted, READ_COMMITTED, known_leaders)
     return stable, {partition: max(end, stable.get(partition, end)) for partition, end in ends.items()}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cli.client.answers import check, the_one
-from cli.client.cluster import TRANSACTION, KafkaCluster, until_passed
+from cli.client.cluster import TRANSACTION, KafkaCluster
 from cli.client.offsets import NO_LEADER, Partition, leaders_of, raise_for
 from protocol.errors import Error
 from protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse
@@ -88,20 +88,22 @@ def list_transactions(
     found = []
     for node, answer in answers.items():
         ids = [each.transactional_id for each in answer.transaction_states]
-        found += _described(cluster, node, ids)
+        found += described(cluster, node, ids)
     return sorted(found, key=lambda each: each.transactional_id)
 
 
 def describe_transaction(cluster: KafkaCluster, transactional_id: str) -> CoordinatedTransaction | None:
     """None where its coordinator doesn't know it. Raises CommandError."""
     node = cluster.coordinator(TRANSACTION, transactional_id)
-    found = _described(cluster, node, [transactional_id])
+    found = described(cluster, node, [transactional_id])
     return found[0] if found else None
 
 
-def _described(
+def described(
     cluster: KafkaCluster, node: int, transactional_ids: Sequence[str]
 ) -> list[CoordinatedTransaction]:
+    """Of these ids, as the node that coordinates them tells; without those that it doesn't know.
+    Raises CommandError."""
     if not transactional_ids:
         return []
     request = DescribeTransactionsRequest(transactional_ids=[*transactional_ids])
@@ -113,7 +115,7 @@ def _described(
         errors = {each.error_code for each in answer.transaction_states}
         return max(errors - {Error.TRANSACTIONAL_ID_NOT_FOUND}, default=0)
 
-    answer = until_passed(ask, worst)
+    answer = cluster.until_passed(ask, worst)
     found = []
     for each in answer.transaction_states:
         if each.error_code == Error.TRANSACTIONAL_ID_NOT_FOUND:
@@ -197,7 +199,7 @@ def _open_in(
                     )
         return worst
 
-    error_code, partition = until_passed(ask, lambda answer: answer[0])
+    error_code, partition = cluster.until_passed(ask, lambda answer: answer[0])
     if partition is not None:
         raise_for(partition, error_code)
     return found
@@ -223,7 +225,7 @@ def write_abort_marker(cluster: KafkaCluster, hanging: OpenTransaction) -> None:
         of_topic = the_one(the_one(answer.markers, "the marker").topics, "the marker")
         return the_one(of_topic.partitions, "the marker").error_code
 
-    raise_for(hanging.partition, until_passed(ask, lambda error_code: error_code))
+    raise_for(hanging.partition, cluster.until_passed(ask, lambda error_code: error_code))
 
 
 def fence(cluster: KafkaCluster, transaction: CoordinatedTransaction) -> InitProducerIdResponse:
@@ -239,6 +241,6 @@ def fence(cluster: KafkaCluster, transaction: CoordinatedTransaction) -> InitPro
         node = cluster.coordinator(TRANSACTION, transaction.transactional_id)
         return cluster.ask(request, InitProducerIdResponse, node, at_most=LAST_WITHOUT_TWO_PHASES)
 
-    answer = until_passed(ask, lambda found: found.error_code)
+    answer = cluster.until_passed(ask, lambda found: found.error_code)
     check(answer.error_code, None, f"transactional id {transaction.transactional_id}")
     return answer

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
-from cli import explaining, transactions
+from cli import aborting, explaining, transactions
 from cli.client import transactions as client_transactions
 from cli.client.cluster import KafkaCluster
 from cli.client.transactions import NEVER_MS, CoordinatedTransaction, OpenTransaction
@@ -38,7 +38,7 @@ def options(*arguments: str) -> argparse.Namespace:
 def written(monkeypatch: pytest.MonkeyPatch) -> list[OpenTransaction]:
     """The markers that were written."""
     found: list[OpenTransaction] = []
-    monkeypatch.setattr(transactions, "write_abort_marker", lambda _, one: found.append(one))
+    monkeypatch.setattr(aborting, "write_abort_marker", lambda _, one: found.append(one))
     monkeypatch.setattr(explaining, "coordinators_are_complete", lambda _: True)
     return found
 
@@ -130,8 +130,8 @@ def test_an_id_that_got_on_while_its_user_was_asked_isnt_fenced(
     monkeypatch: pytest.MonkeyPatch, then: CoordinatedTransaction
 ) -> None:
     found = iter([KNOWN, then])
-    monkeypatch.setattr(transactions, "describe_transaction", lambda *_: next(found))
-    monkeypatch.setattr(transactions, "fence", lambda *_: pytest.fail("it was fenced"))
+    monkeypatch.setattr(aborting, "describe_transaction", lambda *_: next(found))
+    monkeypatch.setattr(aborting, "fence", lambda *_: pytest.fail("it was fenced"))
     given = argparse.Namespace(id="x", topic=None, partition=None, start_offset=None, yes=True)
     with pytest.raises(CommandError, match="got on meanwhile"):
         transactions._abort(NOWHERE, given)
@@ -143,6 +143,9 @@ def test_one_of_two_phases_is_fenced_with_a_timeout_that_a_broker_takes() -> Non
     class Coordinator:
         def coordinator(self, *_: object) -> int:
             return 1
+
+        def until_passed(self, ask: Callable[[], Any], _error_of: object) -> Any:
+            return ask()
 
         def ask(self, request: InitProducerIdRequest, *_: object, **_more: Any) -> InitProducerIdResponse:
             asked.append(request.transaction_timeout_ms)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import pty
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from cli import configs, confirming, resetting
 from cli.client import offsets, sizes
 from cli.client.cluster import KafkaCluster
 from cli.errors import CommandError
-from cli.topics import _summed
+from cli.topics import summed
 from protocol.errors import Error
 from protocol.messages.cluster_admin import DescribeLogDirsResponse, DescribeLogDirsResult
 from protocol.messages.configs import DescribeConfigsResourceResult, DescribeConfigsSynonym
@@ -38,8 +37,8 @@ def test_what_is_added_between_two_questions_is_neither_open_nor_less_than_nothi
 def test_a_sum_of_what_a_broker_doesnt_tell_is_none() -> None:
     topic = MetadataResponseTopic(name="t")
     whole = ["t", 0, 1, [1], [1], 2, 9, 8, 100]
-    assert _summed(topic, [whole, whole]) == ["t", 2, 1, 14, 2, 200]
-    assert _summed(topic, [whole, [*whole[:7], None, None]]) == ["t", 2, 1, None, None, None]
+    assert summed(topic, [whole, whole]) == ["t", 2, 1, 14, 2, 200]
+    assert summed(topic, [whole, [*whole[:7], None, None]]) == ["t", 2, 1, None, None, None]
 
 
 def test_a_disk_that_cant_be_looked_at_has_no_size() -> None:
@@ -100,8 +99,8 @@ def test_all_topics_of_a_group_are_those_that_are_still_there(
 ) -> None:
     cluster = KafkaCluster({})
     monkeypatch.setattr(cluster, "metadata", lambda _=None: MetadataResponse(topics=[THERE, GONE]))
-    given = argparse.Namespace(all_topics=True, topic=[], name="g")
-    assert resetting._partitions(cluster, given, {("there", 0): 1, ("gone", 0): 2}) == [("there", 0)]
+    before = {("there", 0): 1, ("gone", 0): 2}
+    assert resetting._partitions(cluster, "g", [], before, all_topics=True) == [("there", 0)]
     assert "gone: the topic is gone" in capsys.readouterr().err
     with pytest.raises(CommandError, match="no topic is left"):
-        resetting._partitions(cluster, given, {("gone", 0): 2})
+        resetting._partitions(cluster, "g", [], {("gone", 0): 2}, all_topics=True)

@@ -209,7 +209,11 @@ def test_a_broker_that_leaves_out_the_partition_that_is_read_is_told() -> None:
     there = MetadataResponseTopic(
         name="t", partitions=[MetadataResponsePartition(partition_index=0, leader_id=1)]
     )
-    cluster = SimpleNamespace(topics=lambda _: [there], ask=lambda *_, **__: FetchResponse())
+    cluster = SimpleNamespace(
+        topics=lambda _: [there],
+        ask=lambda *_, **__: FetchResponse(),
+        until_passed=lambda ask, _error_of: ask(),
+    )
     with pytest.raises(CommandError, match="topic t: the broker answers of 0"):
         fetch(cast(Any, cluster), ("t", 0), 0, 1)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from protocol.messages.metadata import ApiVersionsRequest
+from tests.support.ports import free_ports, is_listening
+from tests.support.waiting import until
 from tests.support.wire import Client, Outcome
 
 ROOT = Path(__file__).parents[2]
@@ -110,6 +113,16 @@ def test_the_wheel_holds_all_that_the_checkout_has_and_no_tests(built: Path) -> 
     assert packed == floors | front
 
 
+def test_the_wheel_holds_the_consoles_page_with_its_licences(built: Path) -> None:
+    page = ROOT / "cli" / "console" / "static"
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as wheel:
+        packed = {name for name in wheel.namelist() if "/static/" in name}
+    assert packed == {
+        f"barnabas/server/{path.relative_to(ROOT)}" for path in page.rglob("*") if path.is_file()
+    }
+    assert "barnabas/server/cli/console/static/vendor/htm.LICENSE" in packed
+
+
 def test_the_sdist_holds_what_is_needed_to_build_and_to_test(built: Path) -> None:
     with tarfile.open(next(built.glob("*.tar.gz"))) as sdist:
         packed = {name.partition("/")[2] for name in sdist.getnames()}
@@ -143,6 +156,24 @@ def test_the_command_of_the_wheel_runs_the_broker_until_it_is_told_to_stop(
 ) -> None:
     lend_dependencies(installed)
     assert bootstrap_of_command(installed / "bin" / "barnabas", outside)
+
+
+def test_the_broker_of_the_wheel_has_its_console_beside_it(installed: Path, outside: Path) -> None:
+    pytest.importorskip("uvicorn", reason="needs uvicorn, which is not installed")
+    lend_dependencies(installed)
+    (port,) = free_ports(1)
+    command = [installed / "bin" / "barnabas", "--temporary", "--port", "0", "--console", f"127.0.0.1:{port}"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        until(lambda: is_listening("127.0.0.1", port), "a console", READY_S)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=READY_S)
+        connection.request("GET", "/app.js")
+        assert connection.getresponse().read() == (ROOT / "cli/console/static/app.js").read_bytes()
+        connection.close()
+    finally:
+        process.terminate()
+        assert process.wait(READY_S) == 0
+    assert not is_listening("127.0.0.1", port)
 
 
 def test_an_editable_install_runs_the_checkout(environment: Path, outside: Path) -> None:

@@ -1,0 +1,77 @@
+"""`barnabas --console`: the console beside a broker, in a process of its own that ends with it.
+
+It asks the broker as any client does. This process pays for its requests, and for nothing else of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from broker.quorum.controller_server import ControllerNode
+    from broker.server import Server
+
+log = logging.getLogger("barnabas")
+
+LAST_WORDS_S: Final = 5.0
+"""After which a console that doesn't end is killed."""
+_START: Final = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from cli.main import main; sys.exit(main(sys.argv[1:]))"
+)
+
+
+class ConsoleProcess:
+    """Its standard input is a pipe from here: whatever ends this process ends it, too."""
+
+    def __init__(self, bootstrap: str, listen: str) -> None:
+        floors = str(Path(__file__).parents[2])
+        listening = ["--listen", listen] if listen else []
+        # a session of its own: what a terminal tells the broker isn't meant for it
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                _START,
+                floors,
+                "console",
+                "--bootstrap",
+                bootstrap,
+                "--parent-fd",
+                "0",
+                *listening,
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def end(self) -> None:
+        """It has ended when this returns."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(LAST_WORDS_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def start_console(server: Server | ControllerNode, listen: str) -> ConsoleProcess | None:
+    """None, with a warning, where it can't be: it knows no password, so that it needs a listener without security."""
+    plain = {each.name for each in server.endpoints if each.security_protocol == "PLAINTEXT"}
+    for name, host, port, _ in server.endpoints.all_advertised():
+        if name in plain:
+            try:
+                return ConsoleProcess(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", listen)
+            except OSError as error:
+                log.warning("--console: it can't be started: %s", error.strerror or error)
+                return None
+    log.warning(
+        "--console: there is no listener without security: start it by `barnabas console --config FILE`, with the"
+        " settings of a client"
+    )
+    return None

@@ -1,0 +1,313 @@
+"""The console's HTTP: its page, what the page asks for, and the stream of what changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from cli.client.offsets import Partition
+from cli.console.guard import COOKIE, HEADERS, Guard
+from cli.console.pieces import walk
+from cli.console.records import MOST_RECORDS, documents_of, history_of_group, page_of_records
+from cli.console.sections import Sections, as_json
+from cli.console.views import Shown
+from cli.errors import UNREACHABLE, CommandError
+from cli.inspecting.batch_bytes import as_documents, fields_of_batch
+from cli.inspecting.decoding import OFFSETS
+from cli.places import place
+from coordinator.java.maps import partition_of_key
+
+STATIC: Final = Path(__file__).parent / "static"
+TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+MOST_PAGES: Final = 32
+"""That are told what changes, at the same time."""
+MOST_BODY_BYTES: Final = 64 * 1024
+MOST_WANTED: Final = 16
+"""Sections of a page."""
+RIBBON_BATCHES: Final = 600
+RIBBON_OFFSETS: Final = 400
+"""Without a place, a ribbon begins so far before the end."""
+MOST_HEX_BYTES: Final = 16 * 1024
+FIRST_OF_A_LIST: Final = 400
+HEARTBEAT_S: Final = 15.0
+AT_MOST_EVERY_S: Final = 0.05
+GROUP_HISTORY_OFFSETS: Final = 20_000
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Console:
+    """The application, over what is shown: a Kafka that runs, or a folder."""
+
+    def __init__(self, shown: Shown, sections: Sections, guard: Guard, about: Mapping[str, Any]) -> None:
+        self._shown = shown
+        self._sections = sections
+        self._guard = guard
+        self._about = about
+        self._files = {
+            f"/{path.relative_to(STATIC).as_posix()}": (path.read_bytes(), TYPES[path.suffix])
+            for path in STATIC.rglob("*")
+            if path.suffix in TYPES
+        }
+        self.is_ending = False
+        routes = [
+            Route("/api/about", self._about_it),
+            Route("/api/live", self._live),
+            *(
+                Route(f"/api/{name}", self._asked(ask))
+                for name, ask in {
+                    "topic": self._topic,
+                    "broker": self._broker,
+                    "groups": lambda _: self._shown.groups(),
+                    "group": lambda request: self._shown.group(_text(request, "group")),
+                    "group-history": self._group_history,
+                    "transactions": lambda _: self._shown.transactions(),
+                    "explain": lambda request: self._shown.explanation(request.query_params.getlist("topic")),
+                    "rights": lambda _: self._shown.rights(),
+                    "ribbon": self._ribbon,
+                    "records": self._records,
+                    "batch": self._batch,
+                }.items()
+            ),
+            *(
+                Route(f"/api/{name}", self._done(do), methods=["POST"])
+                for name, do in {
+                    "abort": self._shown.abort,
+                    "reset": self._shown.reset,
+                    "delete-records": self._shown.delete_records,
+                }.items()
+            ),
+            Route("/{path:path}", self._file),
+        ]
+        self.app: ASGIApp = _Guarded(Starlette(routes=routes), guard)
+
+    # --- The page
+
+    async def _file(self, request: Request) -> Response:
+        path = request.url.path
+        token = request.query_params.get("token")
+        if token is not None and self._guard.is_token(token):
+            answer = RedirectResponse(path, 303)
+            answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+            return answer
+        found = self._files.get("/index.html" if path == "/" else path)
+        if found is None:
+            return PlainTextResponse("there is no such page\n", 404)
+        return Response(
+            found[0], media_type=None, headers={"content-type": found[1], "cache-control": "no-cache"}
+        )
+
+    async def _about_it(self, _: Request) -> Response:
+        return JSONResponse({**self._about, "now": _now_ms()})
+
+    # --- What changes
+
+    async def _live(self, request: Request) -> Response:
+        wanted = [name for name in request.query_params.get("want", "").split(",") if name]
+        if len(wanted) > MOST_WANTED:
+            return PlainTextResponse(f"at most {MOST_WANTED} sections\n", 400)
+        if self._sections.pages >= MOST_PAGES:
+            return PlainTextResponse(f"{MOST_PAGES} pages are open, which is the most\n", 503)
+        headers = {"content-type": "text/event-stream", "x-accel-buffering": "no"}
+        return StreamingResponse(self._events(wanted), headers=headers)
+
+    async def _events(self, wanted: list[str]) -> AsyncIterator[str]:
+        number, event = self._sections.enter(wanted)
+        names = [*wanted, "problem:cluster", "problem:transactions", "problem:log"]
+        told: dict[str, int] = dict.fromkeys(names, 0)
+        try:
+            yield _event("now", _now_ms())
+            while not self.is_ending:
+                event.clear()
+                for name in names:
+                    text, told[name] = self._news(name, told[name])
+                    if text:
+                        yield text
+                try:
+                    await asyncio.wait_for(event.wait(), HEARTBEAT_S)
+                except TimeoutError:
+                    yield _event("now", _now_ms())
+                await asyncio.sleep(AT_MOST_EVERY_S)
+        finally:
+            self._sections.leave(number)
+
+    def _news(self, name: str, told: int) -> tuple[str, int]:
+        """What is new of a section, and its number."""
+        growing = self._sections.lists.get(name)
+        if growing is not None:
+            number, documents = growing.since(told, FIRST_OF_A_LIST)
+            return (_event("list", {"name": name, "documents": documents}) if documents else ""), number
+        number, value = self._sections.value(name)
+        if number == told or not number:
+            return "", number
+        return f'event: value\ndata: {{"name":{as_json(name)},"value":{value}}}\n\n', number
+
+    # --- What is asked for once
+
+    def _asked(self, ask: Callable[[Request], Any]) -> Handler:
+        async def handle(request: Request) -> Response:
+            return await _answered(ask, request)
+
+        return handle
+
+    def _done(self, do: Callable[..., dict[str, Any]]) -> Handler:
+        async def handle(request: Request) -> Response:
+            body = await _body(request)
+            if body is None:
+                return JSONResponse({"error": "a JSON object of a modest size is expected"}, 400)
+            return await _answered(lambda given: do(given, execute=bool(given.get("execute"))), body)
+
+        return handle
+
+    def _topic(self, request: Request) -> dict[str, Any]:
+        return self._shown.topic(_text(request, "topic"))
+
+    def _broker(self, request: Request) -> dict[str, Any]:
+        return self._shown.broker(_number(request, "node"))
+
+    def _group_history(self, request: Request) -> list[dict[str, Any]]:
+        name = _text(request, "group")
+        count = self._shown.partitions_of(OFFSETS)
+        if not count:
+            return []
+        partition = (OFFSETS, partition_of_key(name, count))
+        begin = self._shown.offset_at(partition, place(f"-{GROUP_HISTORY_OFFSETS}", "from", _now_ms()))
+        return history_of_group(self._shown.piece, partition, name, begin)
+
+    def _ribbon(self, request: Request) -> dict[str, Any]:
+        partition = _partition(request)
+        start = self._begin(request, partition, f"-{RIBBON_OFFSETS}")
+        seen = walk(self._shown.piece, partition, start, RIBBON_BATCHES)
+        return {
+            "start": seen.start,
+            "stable": seen.stable,
+            "end": seen.end,
+            "from": start,
+            "next": seen.next,
+            "batches": [each.document for each in seen.batches],
+        }
+
+    def _records(self, request: Request) -> dict[str, Any]:
+        partition = _partition(request)
+        start = self._begin(request, partition, "-50")
+        most = _number(request, "most", MOST_RECORDS)
+        committed = request.query_params.get("committed") == "1"
+        key = request.query_params.get("key") or None
+        return page_of_records(self._shown.piece, partition, start, most, key=key, committed=committed)
+
+    def _begin(self, request: Request, partition: Partition, default: str) -> int:
+        text = request.query_params.get("from") or default
+        return self._shown.offset_at(partition, place(text, "from", _now_ms()))
+
+    def _batch(self, request: Request) -> dict[str, Any]:
+        partition = _partition(request)
+        # those behind it say what became of it
+        seen = walk(self._shown.piece, partition, _number(request, "offset"), RIBBON_BATCHES)
+        if not seen.batches:
+            raise CommandError(f"{partition[0]}-{partition[1]} has no batch there")
+        batch = seen.batches[0]
+        data = bytes(batch.data)
+        return {
+            **batch.document,
+            "fields": as_documents(fields_of_batch(data)),
+            "hex": data[:MOST_HEX_BYTES].hex(),
+            "records": documents_of(partition[0], batch)[:MOST_RECORDS],
+        }
+
+
+class _Guarded:
+    """Every request passes the guard, and every answer has its headers."""
+
+    def __init__(self, app: ASGIApp, guard: Guard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        refused = self._guard.refuses(request.method, request.headers, request.cookies)
+        may_enter = (
+            refused is not None
+            and refused[0] == 401
+            and self._guard.is_token(request.query_params.get("token", ""))
+        )
+
+        async def sent(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                there = {name for name, _ in message["headers"]}
+                message["headers"] += [
+                    (name.encode(), value.encode())
+                    for name, value in HEADERS.items()
+                    if name.encode() not in there
+                ]
+            await send(message)
+
+        if refused is not None and not may_enter:
+            await PlainTextResponse(f"{refused[1]}\n", refused[0])(scope, receive, sent)
+            return
+        await self._app(scope, receive, sent)
+
+
+async def _answered(ask: Callable[[Any], Any], given: Any) -> Response:
+    try:
+        return Response(as_json(await run_in_threadpool(ask, given)), media_type="application/json")
+    except CommandError as error:
+        return JSONResponse({"error": str(error)}, 502 if error.status == UNREACHABLE else 409)
+    except (KeyError, TypeError, ValueError) as error:
+        return JSONResponse({"error": f"the question makes no sense: {error}"}, 400)
+
+
+async def _body(request: Request) -> dict[str, Any] | None:
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > MOST_BODY_BYTES:
+            return None
+    with contextlib.suppress(ValueError):
+        found = json.loads(data)
+        if isinstance(found, dict):
+            return found
+    return None
+
+
+def _event(kind: str, value: object) -> str:
+    return f"event: {kind}\ndata: {as_json(value)}\n\n"
+
+
+def _text(request: Request, name: str) -> str:
+    return request.query_params[name]
+
+
+def _number(request: Request, name: str, default: int | None = None) -> int:
+    text = request.query_params.get(name)
+    if text is None and default is not None:
+        return default
+    return int(request.query_params[name])
+
+
+def _partition(request: Request) -> Partition:
+    return _text(request, "topic"), _number(request, "partition")
+
+
+def _now_ms() -> int:
+    return round(time.time() * 1000)

@@ -1,0 +1,299 @@
+"""A folder of Kafka's or of barnabas', shown as a Kafka that runs is: what its files say, with nobody to ask."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from broker.disks.examination import look
+from cli.client.counting import Counted, Effort, count_read_records
+from cli.client.offsets import Partition
+from cli.client.rights import MECHANISMS, acl_of
+from cli.client.transactions import CoordinatedTransaction, OpenTransaction
+from cli.configs import OF_TOPIC, SETTINGS_COLUMNS, WHY
+from cli.console.folder_groups import FolderGroups
+from cli.console.folder_log import FolderLog
+from cli.console.lanes import MOST, Lanes
+from cli.console.pieces import Piece, WalkedLog, walk
+from cli.console.sections import LOG, Sections
+from cli.errors import CommandError, CommandUsageError
+from cli.explaining import Blocker, Explanation, WaitingPartition, verdict_of
+from cli.explanation_words import as_document, told_in_words
+from cli.group_lag import counted_lag, note_of_offset
+from cli.groups import LIST_COLUMNS, document_of_group
+from cli.inspecting.decoding import OFFSETS, TRANSACTIONS
+from cli.inspecting.kinds import is_data_folder
+from cli.inspecting.place import FILES
+from cli.output import as_json
+from cli.places import Place
+from cli.topics import PARTITION_COLUMNS, of_each_topic, summed
+from cli.transactions import document_of
+from protocol.messages.metadata import MetadataResponseTopic
+from protocol.messages.metadata_records import AccessControlEntryRecord, UserScramCredentialRecord
+from protocol.records.batch import CorruptRecordError, read_records
+from protocol.records.compression import CodecUnavailableError, DecompressionError
+
+MOST_BATCHES: Final = 1_000_000
+READ_BYTES: Final = 256 * 1024 * 1024
+READ_S: Final = 20.0
+"""Of each internal topic, at the beginning."""
+EFFORT: Final = Effort(64 * 1024 * 1024, 5.0)
+TOPIC_RESOURCE: Final = 2
+NOWHERE: Final = -1
+
+
+class FolderKafka:
+    """What there was when it was made. Every method raises CommandError."""
+
+    def __init__(self, path: str, sections: Sections) -> None:
+        self.path = os.path.abspath(path)
+        if not os.path.isdir(self.path) or not is_data_folder(self.path):
+            raise CommandUsageError(f"{path} is no data folder of Kafka's, which is what the console shows")
+        found = look(FILES, [self.path], self.path)
+        self._image = found.metadata
+        seen = dict(found.partitions[self.path])
+        if found.metadata_log is not None:
+            seen["__cluster_metadata", 0] = found.metadata_log
+        self._logs = {
+            (topic, index): FolderLog(f"{self.path}/{topic}-{index}", log)
+            for (topic, index), log in sorted(seen.items())
+        }
+        self._findings = [each for each in found.findings if each.severity.value != "note"]
+        self._transactions: dict[str, CoordinatedTransaction] = {}
+        self._groups = FolderGroups()
+        sections.list_of("events", 1)
+        self._read_transactions(Lanes(sections.list_of("lanes", MOST)))
+        for partition in self._of_topic(OFFSETS):
+            self._groups.read(self._whole(partition).batches)
+        self._now_ms = self._newest_ms()
+        self._publish(sections)
+
+    # --- Logs
+
+    def piece(self, partition: Partition, offset: int, max_bytes: int) -> Piece:
+        """As `ReadPiece`."""
+        return self._log(partition).piece(offset, max_bytes)
+
+    def offset_at(self, partition: Partition, place: Place) -> int:
+        """Where this is in the partition."""
+        log = self._log(partition)
+        start, end = log.seen.start_offset, log.seen.end_offset
+        if place.time_ms is not None:
+            return next(
+                (
+                    header.base_offset
+                    for header, _ in log.batches(start)
+                    if header.max_timestamp >= place.time_ms
+                ),
+                end,
+            )
+        if place.last is not None:
+            return max(start, end - place.last)
+        if place.offset is not None:
+            return place.offset
+        return start if place.word == "earliest" else end
+
+    def partitions_of(self, topic: str) -> int:
+        """Of which there may be some here, and others elsewhere."""
+        if self._image is not None and topic in self._image.topics:
+            return len(self._image.topics[topic].partitions)
+        return max((index + 1 for _, index in self._of_topic(topic)), default=0)
+
+    # --- What there is
+
+    def topic(self, name: str) -> dict[str, Any]:
+        """Its partitions and its own settings."""
+        rows = [self._row(partition) for partition in self._of_topic(name)]
+        if not rows:
+            raise CommandError(f"topic {name} has no folder here")
+        configs = self._image.configs.get((TOPIC_RESOURCE, name), {}) if self._image else {}
+        settings = [[setting, value, WHY[OF_TOPIC], ""] for setting, value in sorted(configs.items())]
+        return {
+            "partitions": as_json(PARTITION_COLUMNS, rows),
+            "settings": as_json(SETTINGS_COLUMNS, settings),
+        }
+
+    def broker(self, node: int) -> dict[str, Any]:
+        """A folder doesn't tell."""
+        _only_of_a_broker(f"the settings of broker {node}")
+
+    def groups(self) -> list[dict[str, Any]]:
+        """All of them."""
+        return as_json(LIST_COLUMNS, self._group_rows())
+
+    def group(self, name: str) -> dict[str, Any]:
+        """As `barnabas groups NAME --json`."""
+        group = self._groups.described(name)
+        if group is None:
+            raise CommandError(f"there is no group {name}")
+        members = {partition: each.member_id for each in group.members for partition in each.partitions}
+        lags = []
+        for partition, offset in sorted(self._groups.committed(name).items()):
+            log = self._logs.get(partition)
+            if log is None:
+                continue
+            start, end = log.seen.start_offset, log.seen.end_offset
+            counted = self._counted(partition, max(offset, start))
+            note = note_of_offset(offset, start, end)
+            lags.append(
+                counted_lag(partition, offset, log.stable, end, counted, members.get(partition), note=note)
+            )
+        return document_of_group(group, lags)
+
+    def transactions(self) -> list[dict[str, Any]]:
+        """As `barnabas transactions --json`."""
+        return [document_of(each) for _, each in sorted(self._transactions.items())]
+
+    def explanation(self, topics: Sequence[str]) -> dict[str, Any]:
+        """As `barnabas transactions explain --json`, and in words."""
+        looked_at = [each for each in self._logs if not topics or each[0] in topics]
+        waiting = [self._waiting(each) for each in looked_at if self._logs[each].seen.open_transactions]
+        found = Explanation(waiting, [], [], len(looked_at))
+        return {**as_document(found, "", self._now_ms), "words": told_in_words(found, "", self._now_ms)}
+
+    def rights(self) -> dict[str, Any]:
+        """Users and ACLs, as the metadata log has them."""
+        if self._image is None:
+            raise CommandError("the folder has no metadata log that can be read")
+        acls = [
+            vars(acl_of(each, each))
+            for each in self._image.kept.of_type(AccessControlEntryRecord)
+            if isinstance(each, AccessControlEntryRecord)
+        ]
+        users: dict[str, list[str]] = {}
+        for each in self._image.kept.of_type(UserScramCredentialRecord):
+            if isinstance(each, UserScramCredentialRecord):
+                mechanism = MECHANISMS.get(each.mechanism, str(each.mechanism))
+                users.setdefault(each.name, []).append(f"{mechanism}, {each.iterations} iterations")
+        return {"acls": acls, "users": users}
+
+    def abort(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
+        """Nobody is there to do it."""
+        _only_of_a_broker("an abort")
+
+    def reset(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
+        """Nobody is there to do it."""
+        _only_of_a_broker("a reset")
+
+    def delete_records(self, asked: Mapping[str, Any], *, execute: bool) -> dict[str, Any]:
+        """Nobody is there to do it."""
+        _only_of_a_broker("a deletion")
+
+    # --- What was found at the beginning
+
+    def _log(self, partition: Partition) -> FolderLog:
+        if partition not in self._logs:
+            raise CommandError(f"{partition[0]}-{partition[1]} has no folder here")
+        return self._logs[partition]
+
+    def _of_topic(self, name: str) -> list[Partition]:
+        return [each for each in self._logs if each[0] == name]
+
+    def _whole(self, partition: Partition) -> WalkedLog:
+        start = self._logs[partition].seen.start_offset
+        return walk(self.piece, partition, start, MOST_BATCHES, READ_BYTES, READ_S)
+
+    def _read_transactions(self, lanes: Lanes) -> None:
+        for partition in self._of_topic(TRANSACTIONS):
+            batches = []
+            for each in self._whole(partition).batches:
+                try:
+                    batches.append((each.header, read_records(each.data)))
+                except (CorruptRecordError, CodecUnavailableError, DecompressionError):
+                    continue
+            lanes.read(partition[1], batches)
+        self._transactions = lanes.coordinated()
+
+    def _newest_ms(self) -> int:
+        """Of the folder: what is open there is open since then, and no clock goes on."""
+        return max(
+            (walked.max_timestamp_ms for log in self._logs.values() for walked in log.seen.segments.values()),
+            default=0,
+        )
+
+    def _row(self, partition: Partition) -> list[Any]:
+        log = self._logs[partition]
+        topic = self._image.topics.get(partition[0]) if self._image is not None else None
+        known = topic.partitions.get(partition[1]) if topic is not None else None
+        leader = known.leader if known is not None and known.leader != NOWHERE else None
+        replicas = [*known.replicas] if known is not None else []
+        in_sync = [*known.isr] if known is not None else []
+        offsets = [log.seen.start_offset, log.seen.end_offset, log.stable, log.seen.size_bytes]
+        return [*partition, leader, replicas, in_sync, *offsets]
+
+    def _group_rows(self) -> list[list[Any]]:
+        rows = []
+        for name in self._groups.names:
+            found = self._groups.described(name)
+            if found is not None:
+                rows.append([name, found.listed.kind, found.listed.protocol, "", None])
+        return rows
+
+    def _counted(self, partition: Partition, offset: int) -> Counted:
+        log = self._logs[partition]
+
+        def read(position: int) -> bytes:
+            return bytes(log.piece(position, 1024 * 1024).data)
+
+        return count_read_records(read, partition, offset, log.stable, log.seen.end_offset, EFFORT)
+
+    def _waiting(self, partition: Partition) -> WaitingPartition:
+        log = self._logs[partition]
+        counted = self._counted(partition, log.stable)
+        by_producer = {each.producer_id: each for each in self._transactions.values()}
+        blockers = []
+        for producer, began in sorted(log.seen.open_transactions.items(), key=lambda each: each[1]):
+            of_it = [header for header, _ in log.batches(began) if header.producer_id == producer]
+            if not of_it:
+                continue
+            last = of_it[-1]
+            one = OpenTransaction(
+                partition, producer, last.producer_epoch, began, NOWHERE, last.max_timestamp
+            )
+            coordinated = by_producer.get(producer)
+            complete = len(self._of_topic(TRANSACTIONS)) == self.partitions_of(TRANSACTIONS)
+            verdict, why = verdict_of(one, coordinated, complete=complete)
+            records = counted.unmarked.get(producer, 0)
+            blockers.append(Blocker(one, records, coordinated, verdict, why))
+        row = self._row(partition)
+        leader = NOWHERE if row[2] is None else row[2]
+        return WaitingPartition(partition, leader, log.stable, log.seen.end_offset, counted, blockers)
+
+    def _publish(self, sections: Sections) -> None:
+        rows = [self._row(each) for each in self._logs]
+        topics = []
+        for name, of_it in sorted(of_each_topic(rows).items()):
+            line = summed(MetadataResponseTopic(name=name), of_it)
+            lacking = sum(1 for row in of_it if len(row[4]) < len(row[3]))
+            topics.append([*line, lacking, name.startswith("__")])
+        sections.publish("topics", topics)
+        sections.publish("groups", self._group_rows())
+        found = self.explanation([])
+        sections.publish("held", {"waiting": found["waiting"], "words": found["words"]})
+        for (topic, index), log in self._logs.items():
+            offsets = [log.seen.start_offset, log.stable, log.seen.end_offset]
+            sections.publish_for_good(f"{LOG}{topic}:{index}", offsets)
+        wrong = "; ".join(f"{each.path}: {each.what}" for each in self._findings[:3])
+        more = f" and {len(self._findings) - 3} more" if len(self._findings) > 3 else ""
+        sections.publish("problem:cluster", f"{wrong}{more} (barnabas doctor says all)" if wrong else "")
+        brokers = self._image.brokers if self._image is not None else {}
+        sections.publish(
+            "brokers",
+            {
+                "cluster_id": None,
+                "controller": None,
+                "brokers": [
+                    {"node": node, "address": "", "rack": None, "leads": sum(row[2] == node for row in rows)}
+                    for node in sorted(brokers)
+                ],
+                "topics": len(topics),
+                "partitions": len(rows),
+                "without_leader": None,
+                "under_replicated": None,
+            },
+        )
+
+
+def _only_of_a_broker(what: str) -> NoReturn:
+    raise CommandError(f"{what} needs a broker, and this is a folder")

@@ -1,0 +1,101 @@
+"""Who may ask the console, and what a browser may do with its answers.
+
+A page of somebody else's, open in the same browser, can send requests to this machine, by a name of its own that it
+lets point here as well (DNS rebinding). So the `Host` has to be one that this console goes by, an `Origin` has to be
+the console's own, and what changes something needs a header that no other page may send. From any address but this
+machine's own a token is needed as well.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+HEADERS: Final = {
+    "content-security-policy": (
+        "default-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+        " object-src 'none'"
+    ),
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+"""Of each answer. Scripts come from the console's own files alone, and nothing else is asked for."""
+OWN_HEADER: Final = "x-barnabas"
+"""A page of another origin may not send it without being allowed to, which nobody is."""
+LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine comes there."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Guard:
+    """`token` is "" where none is needed. `names` are hosts that the console goes by beside those of this machine."""
+
+    host: str
+    token: str
+    names: tuple[str, ...] = ()
+
+    def refuses(
+        self, method: str, headers: Mapping[str, str], cookies: Mapping[str, str]
+    ) -> tuple[int, str] | None:
+        """The status and the reason; None where the request may pass."""
+        host = headers.get("host", "")
+        if not self._knows(_without_port(host)):
+            return 421, f"this console doesn't go by the name {host!r} (--name adds one)"
+        origin = headers.get("origin")
+        if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
+            return 403, "another page's requests are refused"
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return 403, "another page's requests are refused"
+        if method not in ("GET", "HEAD"):
+            if method != "POST":
+                return 405, "GET and POST are understood"
+            if origin is None or OWN_HEADER not in headers:
+                return 403, "what changes something is asked for by the console's own page"
+        if self.token and not self._has_token(headers, cookies):
+            return 401, "a token is needed: open the address that the console printed when it started"
+        return None
+
+    def is_token(self, given: str) -> bool:
+        """In constant time."""
+        return bool(self.token) and hmac.compare_digest(given.encode(), self.token.encode())
+
+    def _has_token(self, headers: Mapping[str, str], cookies: Mapping[str, str]) -> bool:
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer" and self.is_token(given.strip()):
+            return True
+        return self.is_token(cookies.get(COOKIE, ""))
+
+    def _knows(self, host: str) -> bool:
+        """An address can't be made to point elsewhere: by one, whoever needs a token may come."""
+        own: Iterable[str] = (*LOOPBACK_NAMES, self.host, f"[{self.host}]", *self.names)
+        return host.lower() in own or (bool(self.token) and _is_address(host))
+
+
+COOKIE: Final = "barnabas-console"
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]

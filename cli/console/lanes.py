@@ -1,0 +1,121 @@
+"""Transactions over time, by the records of `__transaction_state`: each step of each transactional id, as its
+coordinator wrote it down."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Any, Final
+
+from cli.client.transactions import CoordinatedTransaction
+from cli.console.sections import GrowingList
+from cli.inspecting.decoding import TRANSACTIONS, UndecodedError, decoded, decoder_of
+from protocol.records.batch import BatchHeader, Record
+
+MOST: Final = 3_000
+"""Transactions that are remembered."""
+MOST_STEPS: Final = 50
+"""Of a transaction: the first ones and the last, where it has more."""
+MOST_PARTITIONS: Final = 100
+RUNNING: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
+
+
+class Lanes:
+    """A document for each transaction: whose it is, its steps with their records' places, its partitions."""
+
+    def __init__(self, documents: GrowingList) -> None:
+        self._documents = documents
+        self._last: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    def read(self, partition: int, batches: Iterable[tuple[BatchHeader, list[Record]]]) -> None:
+        """Records of a partition of `__transaction_state`, in their order."""
+        decoder = decoder_of(TRANSACTIONS)
+        assert decoder is not None
+        changed: dict[Any, dict[str, Any]] = {}
+        for header, records in batches:
+            if header.is_control:
+                continue
+            for record in records:
+                try:
+                    said = decoded(decoder, record).value
+                except UndecodedError:
+                    continue
+                if isinstance(said, dict) and "state" in said:
+                    document = self._step(said, [partition, record.offset])
+                    if document is not None:
+                        changed[document["key"]] = document
+        self._documents.put(changed.items())
+
+    def told(self, found: Iterable[CoordinatedTransaction], now_ms: int) -> None:
+        """As a coordinator tells it, where its records may not be read."""
+        changed = {}
+        for each in found:
+            said = {
+                "transactional_id": each.transactional_id,
+                "state": each.state,
+                "producer_id": each.producer_id,
+                "producer_epoch": each.producer_epoch,
+                "timeout_ms": each.timeout_ms,
+                "start_timestamp_ms": -1 if each.started_ms is None else each.started_ms,
+                "last_update_timestamp_ms": now_ms,
+                "partitions": sorted(f"{topic}-{index}" for topic, index in each.partitions),
+            }
+            last = self._last.get(each.transactional_id)
+            is_new = last is None or last["state"] != said["state"] or last["started"] != each.started_ms
+            if is_new or (last is not None and len(last["partitions"]) < len(each.partitions)):
+                document = self._step(said, None)
+                if document is not None:
+                    changed[document["key"]] = document
+        self._documents.put(changed.items())
+
+    def coordinated(self) -> dict[str, CoordinatedTransaction]:
+        """The last transaction of each transactional id, as a coordinator would tell it."""
+        found = {}
+        for name, last in self._last.items():
+            names = [text.rpartition("-") for text in last["partitions"]]
+            is_over = str(last["state"]).startswith("Complete")
+            found[name] = CoordinatedTransaction(
+                name,
+                -1,
+                str(last["state"]),
+                last["producer"],
+                last["epoch"],
+                last["started"],
+                last["timeout"],
+                frozenset() if is_over else frozenset((topic, int(index)) for topic, _, index in names),
+            )
+        return found
+
+    def _step(self, said: dict[str, Any], place: list[int] | None) -> dict[str, Any] | None:
+        """The transaction as it is after this record; None where the id has none."""
+        name, state = str(said["transactional_id"]), str(said["state"])
+        started = said["start_timestamp_ms"]
+        if state == "Empty" or started is None or started < 0:
+            return None
+        last = self._last.get(name)
+        if last is None or last["started"] != started:
+            last = {"key": f"{name}/{started}", "id": name, "started": started, "partitions": [], "steps": []}
+        step = {
+            "state": state,
+            "at": started if state == "Ongoing" and not last["steps"] else said["last_update_timestamp_ms"],
+            "epoch": said["producer_epoch"],
+            "place": place,
+        }
+        steps = [*last["steps"], step]
+        if len(steps) > MOST_STEPS:
+            steps = [*steps[: MOST_STEPS // 2], *steps[-MOST_STEPS // 2 :]]
+        partitions = sorted({*last["partitions"], *said["partitions"]})
+        document = {
+            **last,
+            "producer": said["producer_id"],
+            "epoch": said["producer_epoch"],
+            "state": state,
+            "timeout": said["timeout_ms"],
+            "partitions": partitions[:MOST_PARTITIONS],
+            "steps": steps,
+        }
+        self._last[name] = document
+        self._last.move_to_end(name)
+        while len(self._last) > MOST:
+            self._last.popitem(last=False)
+        return document

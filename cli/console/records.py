@@ -1,0 +1,120 @@
+"""Records of a partition as the page has them, and what its internal topics say."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final
+
+from cli.client.offsets import Partition
+from cli.console.pieces import ReadPiece, WalkedBatch, walk
+from cli.inspecting.decoding import UndecodedError, control, decoded, decoder_of
+from protocol.records.batch import CorruptRecordError, Record, read_records
+from protocol.records.compression import CodecUnavailableError, DecompressionError
+
+MOST_RECORDS: Final = 200
+MOST_BATCHES: Final = 2_000
+MOST_VALUE_BYTES: Final = 32 * 1024
+"""Of a key, a value or a header: what is longer is cut, and its size is said."""
+PAGE_BYTES: Final = 2 * 1024 * 1024
+SEARCHED_BYTES: Final = 16 * 1024 * 1024
+
+
+def page_of_records(
+    read: ReadPiece, partition: Partition, offset: int, most: int, *, key: str | None = None, committed: bool
+) -> dict[str, Any]:
+    """Those from the offset on: so many at most, with this key if one is given, and of committed transactions alone if
+    that is asked. `next` is where to go on."""
+    most = min(most, MOST_RECORDS)
+    seen = walk(read, partition, offset, MOST_BATCHES if key else most, SEARCHED_BYTES if key else PAGE_BYTES)
+    found: list[dict[str, Any]] = []
+    following = seen.next
+    for batch in seen.batches:
+        if committed and (batch.header.is_control or batch.fate not in ("", "committed")):
+            continue
+        for document in documents_of(partition[0], batch, offset, key):
+            if len(found) == most:
+                following = document["offset"]
+                break
+            found.append(document)
+        else:
+            continue
+        break
+    return {"start": seen.start, "stable": seen.stable, "end": seen.end, "next": following, "records": found}
+
+
+def documents_of(
+    topic: str, batch: WalkedBatch, offset: int = 0, key: str | None = None
+) -> list[dict[str, Any]]:
+    """The records of a batch, from the offset on; one that says why, where they can't be read."""
+    base = {
+        "batch": batch.header.base_offset,
+        "producer": batch.header.producer_id,
+        "fate": batch.fate,
+        "kind": batch.kind,
+    }
+    try:
+        records = read_records(batch.data)
+    except (CorruptRecordError, CodecUnavailableError, DecompressionError) as error:
+        why = {"offset": batch.header.base_offset, "time": batch.header.max_timestamp, "unread": str(error)}
+        return [] if key is not None else [{**base, **why}]
+    wanted = None if key is None else key.encode()
+    return [
+        {**base, **document_of_record(topic, record, is_control=batch.header.is_control)}
+        for record in records
+        if record.offset >= offset and (wanted is None or record.key == wanted)
+    ]
+
+
+def document_of_record(topic: str, record: Record, *, is_control: bool) -> dict[str, Any]:
+    """Bytes in base64, cut where they are long."""
+    document: dict[str, Any] = {
+        "offset": record.offset,
+        "time": record.timestamp,
+        "key": _bytes(record.key),
+        "value": _bytes(record.value),
+        "headers": [[name.decode(errors="replace"), _bytes(value)] for name, value in record.headers[:100]],
+    }
+    decoder = decoder_of(topic)
+    if is_control or decoder is not None:
+        try:
+            said = control(record) if is_control or decoder is None else decoded(decoder, record)
+            document |= {"type": said.type, "says": said.value}
+        except UndecodedError as error:
+            document["wrong"] = str(error)
+    return document
+
+
+def _bytes(data: bytes | None) -> dict[str, Any] | None:
+    if data is None:
+        return None
+    shown = bytes(data[:MOST_VALUE_BYTES])
+    return {"base64": base64.b64encode(shown).decode(), "size": len(data)}
+
+
+def history_of_group(read: ReadPiece, partition: Partition, name: str, offset: int) -> list[dict[str, Any]]:
+    """What the records of `__consumer_offsets` say of a group, without its offsets: who came and went, epochs,
+    assignments; the newest last. From the offset on."""
+    decoder = decoder_of(partition[0])
+    assert decoder is not None
+    found: list[dict[str, Any]] = []
+    seen = walk(read, partition, offset, MOST_BATCHES, SEARCHED_BYTES)
+    for batch in seen.batches:
+        if batch.header.is_control or batch.header.is_transactional:
+            continue
+        try:
+            records = read_records(batch.data)
+        except (CorruptRecordError, CodecUnavailableError, DecompressionError):
+            continue
+        for record in records:
+            if name.encode() not in (record.key or b""):
+                continue
+            try:
+                said = decoded(decoder, record)
+            except UndecodedError:
+                continue
+            fields = said.value if isinstance(said.value, dict) else {}
+            of_it = fields.get("group", fields.get("group_id"))
+            if said.type != "OffsetCommit" and of_it == name:
+                place = [partition[1], record.offset]
+                found.append({"at": record.timestamp, "type": said.type, "says": said.value, "place": place})
+    return found[-MOST_RECORDS:]

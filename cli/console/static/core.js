@@ -1,0 +1,181 @@
+// What all views share: the library, questions to the server, the stream of what changes, words for values.
+
+export {
+  html, render, useReducer, useState, useEffect, useLayoutEffect, useRef, useMemo, useCallback,
+} from "/vendor/htm-preact-standalone-3.1.1.js";
+import { useEffect, useReducer, useRef, useState } from "/vendor/htm-preact-standalone-3.1.1.js";
+
+const MOST_DOCUMENTS = 3000;
+
+// --- Questions
+
+export async function api(name, params = {}) {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(params)) {
+    for (const each of Array.isArray(value) ? value : [value]) {
+      if (each !== undefined && each !== null && each !== "") query.append(key, each);
+    }
+  }
+  return answered(await fetch(`/api/${name}?${query}`));
+}
+
+export async function post(name, body) {
+  const headers = { "content-type": "application/json", "x-barnabas": "1" };
+  return answered(await fetch(`/api/${name}`, { method: "POST", headers, body: JSON.stringify(body) }));
+}
+
+async function answered(response) {
+  const text = await response.text();
+  let value;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    throw new Error(text.trim() || `the console answers ${response.status}`);
+  }
+  if (!response.ok) throw new Error(value.error || `the console answers ${response.status}`);
+  return value;
+}
+
+// --- What changes, as the server tells it
+
+export const store = { about: null, values: {}, lists: {}, skew: 0, isConnected: false };
+const watchers = new Set();
+let source = null;
+let wantedNow = "";
+let isQueued = false;
+
+function changed() {
+  if (isQueued) return;
+  isQueued = true;
+  queueMicrotask(() => {
+    isQueued = false;
+    for (const watcher of watchers) watcher();
+  });
+}
+
+export function want(sections) {
+  const wanted = [...new Set(sections)].sort().join(",");
+  if (wanted === wantedNow && source) return;
+  wantedNow = wanted;
+  if (source) source.close();
+  source = new EventSource(`/api/live?want=${encodeURIComponent(wanted)}`);
+  source.addEventListener("now", (event) => {
+    store.skew = Number(event.data) - Date.now();
+    if (!store.isConnected) {
+      store.isConnected = true;
+      changed();
+    }
+  });
+  source.addEventListener("value", (event) => {
+    const { name, value } = JSON.parse(event.data);
+    store.values[name] = value;
+    changed();
+  });
+  source.addEventListener("list", (event) => {
+    const { name, documents } = JSON.parse(event.data);
+    const held = new Map(store.lists[name]);
+    for (const each of documents) {
+      held.delete(each.key);
+      held.set(each.key, each);
+    }
+    for (const key of held.keys()) {
+      if (held.size <= MOST_DOCUMENTS) break;
+      held.delete(key);
+    }
+    store.lists[name] = held;
+    changed();
+  });
+  source.onerror = () => {
+    store.isConnected = false;
+    changed();
+  };
+}
+
+export function useStore() {
+  const [, again] = useReducer((count) => count + 1, 0);
+  useEffect(() => {
+    watchers.add(again);
+    again();
+    return () => watchers.delete(again);
+  }, []);
+  return store;
+}
+
+store.changed = changed;
+export const nowMs = () => Date.now() + store.skew;
+
+// Renders again every so many ms, while `isOn`.
+export function useTick(everyMs, isOn = true) {
+  const [, again] = useReducer((count) => count + 1, 0);
+  useEffect(() => {
+    if (!isOn) return undefined;
+    const timer = setInterval(() => document.hidden || again(), everyMs);
+    return () => clearInterval(timer);
+  }, [everyMs, isOn]);
+}
+
+// What the server answers, asked anew when `key` changes, and every so many ms if that is said.
+export function useAsked(ask, key, everyMs = 0) {
+  const [state, setState] = useState({ value: null, error: "", key });
+  const number = useRef(0);
+  const run = async () => {
+    const mine = ++number.current;
+    try {
+      const value = await ask();
+      if (mine === number.current) setState({ value, error: "", key });
+    } catch (error) {
+      if (mine === number.current) setState((before) => ({ ...before, error: error.message, key }));
+    }
+  };
+  useEffect(() => {
+    run();
+    if (!everyMs) return () => void (number.current += 1);
+    const timer = setInterval(() => document.hidden || run(), everyMs);
+    return () => {
+      number.current += 1;
+      clearInterval(timer);
+    };
+  }, [key]);
+  return { ...state, value: state.key === key ? state.value : null, again: run };
+}
+
+// --- Words
+
+export const number = (value) => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
+
+export const count = (value, thing) => `${number(value)} ${thing}${value === 1 ? "" : "s"}`;
+
+export function size(bytes) {
+  if (bytes === null || bytes === undefined) return "–";
+  let value = bytes;
+  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
+    if (value < 1024) return `${unit === "B" ? value : value.toFixed(1)} ${unit}`;
+    value /= 1024;
+  }
+  return `${value.toFixed(1)} TiB`;
+}
+
+export function time(ms, withDate = false) {
+  if (ms === null || ms === undefined || ms < 0) return "–";
+  const at = new Date(ms);
+  if (Number.isNaN(at.getTime())) return String(ms);
+  const two = (value) => String(value).padStart(2, "0");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} `;
+  const clock = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  return `${withDate ? day : ""}${clock}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+}
+
+export function span(ms) {
+  if (ms < 1000) return `${Math.max(0, Math.round(ms))} ms`;
+  const seconds = ms / 1000;
+  if (seconds < 60) return `${seconds.toFixed(1)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min ${Math.floor(seconds % 60)} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}
+
+export const to = (...parts) => `#/${parts.map((part) => encodeURIComponent(part)).join("/")}`;
+
+export function bytesOf(field) {
+  return Uint8Array.from(atob(field.base64), (letter) => letter.charCodeAt(0));
+}

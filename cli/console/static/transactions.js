@@ -1,0 +1,160 @@
+// Transactions over time: a lane for each transactional id, and who holds the readers.
+
+import { html, count, useEffect, useMemo, useRef, useState, useStore, useTick, nowMs, number, span, time, to } from "/core.js";
+import { moments, stateAt } from "/ribbon.js";
+import { Waiting, WaitingLine } from "/waiting.js";
+import { ask } from "/asking.js";
+
+const WINDOWS = [["10 s", 10e3], ["1 min", 60e3], ["10 min", 600e3], ["1 h", 3600e3], ["1 d", 86400e3]];
+const MOST_LANES = 60;
+const MOST_BARS = 150;
+const END = { PrepareCommit: "committed", CompleteCommit: "committed", PrepareAbort: "aborted", CompleteAbort: "aborted" };
+const isOver = (state) => state.startsWith("Complete");
+
+// When it was decided, and when the last marker was there; null where it isn't yet.
+function ends(transaction, at) {
+  let decided = null;
+  let complete = null;
+  for (const step of transaction.steps) {
+    if (at !== null && step.at > at) break;
+    if (END[step.state] && decided === null) decided = step.at;
+    if (isOver(step.state)) complete = step.at;
+  }
+  return { decided, complete };
+}
+
+function useTransactions() {
+  const { lists } = useStore();
+  return useMemo(() => [...(lists.lanes || new Map()).values()], [lists.lanes]);
+}
+
+export function Transactions() {
+  const { values, lists, about } = useStore();
+  const all = useTransactions();
+  const [filter, setFilter] = useState("");
+  const [width, setWidth] = useState(60e3);
+  const [at, setAt] = useState(null);
+  const isFirst = useRef(true);
+  const live = at === null;
+  useTick(250, live && (about === null || about.live));
+  const newest = all.reduce((most, one) => Math.max(most, one.steps[one.steps.length - 1].at), 0);
+  const now = about && !about.live ? newest : nowMs();
+  useEffect(() => {
+    if (!isFirst.current || !all.length) return;  // the first that comes says how far one has to look back
+    isFirst.current = false;
+    const age = now - newest;
+    if (age > width * 0.8) setWidth(WINDOWS.map(([, ms]) => ms).find((ms) => ms > age * 1.2) || Math.max(age * 1.2, 86400e3));
+  }, [all.length > 0]);
+  const until = at === null ? now : at;
+  const from = until - width;
+  const kept = all.filter((one) => !filter || one.id.toLowerCase().includes(filter.toLowerCase()) || one.partitions.some((name) => name.startsWith(filter)));
+  const lanes = lanesOf(kept, from, until, at);
+  const times = useMemo(() => moments([], kept), [all, filter]);
+  const elections = [...(lists.events || new Map()).values()].filter((each) => (each.kind === "election" || each.kind === "broker") && each.at >= from && each.at <= until);
+  const held = values.held ? values.held.waiting : [];
+  const step = (way) => {
+    const found = way < 0 ? times.filter((each) => each < until).pop() : times.find((each) => each > until);
+    if (found !== undefined) setAt(found);
+    else if (way > 0) setAt(null);
+  };
+  const x = (ms) => `${Math.min(100, Math.max(0, ((ms - from) / width) * 100))}%`;
+  const listed = kept.filter((one) => at === null || one.started <= at).sort((a, b) => b.started - a.started).slice(0, 200);
+  return html`
+    <h1>Transactions</h1>
+    ${held.length ? html`<ul class="held">${held.slice(0, 5).map((each) => html`<li key=${`${each.topic}-${each.partition}`}><${WaitingLine} waiting=${each} /></li>`)}
+      ${held.length > 5 ? html`<li>and in ${held.length - 5} more</li>` : ""}</ul>` : ""}
+    ${values.held && !held.length ? html`<p id="nobody-waits">Nobody waits for a transaction.</p>` : ""}
+    <div class="tools">
+      <label>Transactional id or partition <input type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
+      <span role="group" aria-label="So much time is shown">${WINDOWS.map(([label, ms]) => html`<button key=${label} aria-pressed=${width === ms ? "true" : "false"} onClick=${() => setWidth(ms)}>${label}</button>`)}</span>
+      <span role="group" aria-label="Steps in time">
+        <button onClick=${() => step(-1)} id="back">◀ Step back</button>
+        <button onClick=${() => step(1)} id="forth">Step forth ▶</button>
+        <button aria-pressed=${live ? "true" : "false"} onClick=${() => setAt(null)} id="live">Live</button></span>
+      <output id="at">${live ? "now" : time(at, true)}</output>
+    </div>
+    <div class="lanes" role="group" aria-label="Lanes">
+      ${lanes.map(({ id, bars, more }) => html`<div class="lane" key=${id}>
+        <div class="id" title=${id}>${id}</div>
+        <div class="track">${bars.map((bar) => html`<a key=${bar.one.key} href=${to("transaction", bar.one.key)} class=${`bar ${bar.fate}`}
+            style=${{ left: x(bar.begin), width: `max(3px, calc(${x(bar.decided)} - ${x(bar.begin)}))` }}
+            title=${bar.words} aria-label=${`${id}: ${bar.words}`}>${bar.letter}</a>
+            ${bar.markers ? html`<span class=${`markers ${bar.fate}`} style=${{ left: x(bar.decided), width: `calc(${x(bar.markers)} - ${x(bar.decided)})` }}></span>` : ""}`)}
+          ${elections.map((each) => html`<span key=${`e${each.key}`} class="election" style=${{ left: x(each.at) }} title=${`${time(each.at)} ${each.text}`}></span>`)}
+          ${more ? html`<small class="more">${more} more</small>` : ""}</div>
+      </div>`)}
+      ${lanes.length ? html`<div class="lane axis" aria-hidden="true"><div class="id"></div><div class="track">${[0, 0.25, 0.5, 0.75, 1].map((part) => html`<span style=${{ left: `${part * 100}%` }} class=${part === 1 ? "last" : ""}>${time(from + part * width, width > 3600e3)}</span>`)}</div></div>`
+        : html`<p>${all.length ? "None in the time that is shown." : "No transaction is known yet."}</p>`}
+    </div>
+    <p class="legend"><span class="key open">open</span> <span class="key committed">committed</span> <span class="key aborted">aborted</span>
+      ${" "}The bright end of a bar is the time from its decision to its last marker; an upright line is an election.</p>
+    ${elections.length ? html`<ol class="events" id="elections">${elections.slice(-20).reverse().map((each) => html`<li key=${each.key}><time>${time(each.at)}</time> ${each.text}</li>`)}</ol>` : ""}
+    <div id="held">${held.length ? html`<h2>Who holds the readers, and what ends it</h2>` : ""}
+      ${held.map((each) => html`<${Waiting} key=${`${each.topic}-${each.partition}`} waiting=${each} />`)}</div>
+    <h2>${live ? "The last ones" : `As they were at ${time(at)}`}</h2>
+    <div class="scrolls" tabindex="0" role="region" aria-label="Transactions"><table class="left" id="transactions">
+      <thead><tr>${["Transactional id", "State", "Since", "Began", "Took", "Producer", "Partitions"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
+      <tbody>${listed.map((one) => {
+        const state = stateAt(one, at);
+        const { decided, complete } = ends(one, at);
+        return html`<tr key=${one.key}><th scope="row"><a href=${to("transaction", one.key)}>${one.id}</a></th>
+          <td><span class=${`state ${END[state?.state] || "open"}`}>${state ? state.state : "–"}</span></td><td>${state ? time(state.at) : "–"}</td>
+          <td>${time(one.started)}</td><td>${complete || decided ? span((complete || decided) - one.started) : span(until - one.started)}</td>
+          <td>${one.producer}/${state ? state.epoch : one.epoch}</td><td class="value">${one.partitions.slice(0, 6).join(", ")}${one.partitions.length > 6 ? ` and ${one.partitions.length - 6} more` : ""}</td></tr>`;
+      })}</tbody></table></div>`;
+}
+
+function lanesOf(transactions, from, until, at) {
+  const lanes = new Map();
+  for (let index = transactions.length - 1; index >= 0; index -= 1) {
+    const one = transactions[index];
+    const { decided, complete } = ends(one, at);
+    const last = complete ?? decided ?? until;
+    if (one.started > until || last < from) continue;
+    if (!lanes.has(one.id)) {
+      if (lanes.size === MOST_LANES) continue;
+      lanes.set(one.id, { id: one.id, bars: [], more: 0 });
+    }
+    const lane = lanes.get(one.id);
+    if (lane.bars.length === MOST_BARS) {
+      lane.more += 1;
+      continue;
+    }
+    const state = stateAt(one, at);
+    const fate = (state && END[state.state]) || "open";
+    const words = `${state ? state.state : "?"}, began ${time(one.started)}, ${decided ? `decided after ${span(decided - one.started)}` : `open for ${span(until - one.started)}`}, ${count(one.partitions.length, "partition")}`;
+    lane.bars.push({
+      one, fate, words, begin: one.started, decided: decided ?? until, markers: decided !== null ? complete ?? until : null,
+      letter: { committed: "C", aborted: "A", open: "…" }[fate],
+    });
+  }
+  return [...lanes.values()].sort((a, b) => a.id.localeCompare(b.id));
+}
+
+export function Transaction({ parts: [key] }) {
+  const all = useTransactions();
+  const { values, about } = useStore();
+  const one = all.find((each) => each.key === key);
+  useTick(1000, Boolean(one && !isOver(one.state)));
+  if (!one) return html`<h1>${key}</h1><p>It isn't among the transactions that the console remembers.</p>`;
+  const { decided, complete } = ends(one, null);
+  const waiting = values.held ? values.held.waiting.filter((each) => each.transactions.some((by) => by.transactional_id === one.id)) : [];
+  const facts = [["producer id", one.producer], ["epoch", one.epoch], ["timeout", span(one.timeout)], ["began", time(one.started, true)],
+    ["decided", decided ? `${time(decided)}, after ${span(decided - one.started)}` : "not yet"],
+    ["last marker", complete ? `${time(complete)}, ${span(complete - decided)} later` : "not yet"]];
+  return html`
+    <h1>${one.id}</h1>
+    <p><span class=${`state ${END[one.state] || "open"}`} id="state">${one.state}</span></p>
+    <dl class="facts">${facts.map(([what, is]) => html`<div key=${what}><dt>${what}</dt><dd>${is}</dd></div>`)}</dl>
+    ${one.state === "Ongoing" && about && about.live ? html`<p><button class="danger" onClick=${() => ask("abort", { id: one.id }, "Abort the transaction")}>Abort…</button></p>` : ""}
+    ${waiting.map((each) => html`<${Waiting} key=${`${each.topic}-${each.partition}`} waiting=${each} />`)}
+    <h2>Its steps</h2>
+    <div class="scrolls" tabindex="0" role="region" aria-label="Steps"><table class="left" id="steps"><thead><tr>${["At", "State", "Epoch", "The record that stands for it"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
+      <tbody>${one.steps.map((step) => html`<tr key=${step.place ? step.place.join("-") : step.at}><td>${time(step.at)}</td><th scope="row">${step.state}</th><td>${step.epoch}</td>
+        <td>${step.place ? html`<a href=${`${to("log", "__transaction_state", step.place[0])}?at=${step.place[1]}`}>__transaction_state-${step.place[0]}, offset ${number(step.place[1])}</a>` : "as its coordinator tells it"}</td></tr>`)}</tbody></table></div>
+    <h2>Partitions</h2>
+    <ul>${one.partitions.map((name) => {
+      const cut = name.lastIndexOf("-");
+      return html`<li key=${name}><a href=${to("log", name.slice(0, cut), name.slice(cut + 1))}>${name}</a></li>`;
+    })}</ul>`;
+}

@@ -1,0 +1,218 @@
+"""What the console costs and how quick it is: `make bench-console`.
+
+Size of the page; how soon it is painted and 1,000 topics are there; how soon a transaction that begins, and one that is
+committed, is seen; how soon an appended record is; what a broker pays in processor time while pages are open, idle and
+under load. With `--bootstrap` the quickness is measured on another Kafka.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import barnabas
+from cli.console.app import STATIC
+from tests.cli.console.conftest import chromium_path, console_of
+from tests.cli.transactional import plain, send_at_once, send_each
+from tests.clients.transactions import new_producer
+
+TOPICS = 1_000
+ROUNDS = 20
+IDLE_S = 10.0
+LOAD_S = 8.0
+PAIRS = 3
+SEEN = """
+addEventListener("DOMContentLoaded", () => {
+  window.seen = {};
+  const look = () => {
+    if (!window.seen.topics && document.querySelector("table.lines tbody th a")) window.seen.topics = performance.now();
+    for (const bar of document.querySelectorAll(".bar")) {
+      const key = `${bar.getAttribute("href")} ${bar.className}`;
+      window.seen[key] ||= Date.now();
+    }
+    const end = document.querySelector("#end");
+    if (end) window.seen[`end ${end.textContent}`] ||= Date.now();
+  };
+  new MutationObserver(look).observe(document.documentElement, { subtree: true, childList: true, characterData: true, attributes: true });
+});
+"""  # noqa: E501
+
+
+def main() -> None:
+    """Measures, and says it line by line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--bootstrap", help="another Kafka, of which the quickness alone is measured")
+    options = parser.parse_args()
+    from playwright.sync_api import sync_playwright
+
+    total = sum(path.stat().st_size for path in STATIC.rglob("*") if path.is_file())
+    print(f"page: {total:,} bytes with all licences")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path(), args=["--no-sandbox"])
+        with _kafka(options.bootstrap) as (bootstrap, pid):
+            _topics(bootstrap)
+            _paint(browser, bootstrap)
+            _latency(browser, bootstrap)
+            if pid is not None:
+                _idle(browser, bootstrap, psutil.Process(pid))
+                _load(browser, bootstrap, psutil.Process(pid))
+        browser.close()
+
+
+@contextlib.contextmanager
+def _kafka(bootstrap: str | None) -> Iterator[tuple[str, int | None]]:
+    if bootstrap is not None:
+        yield bootstrap, None
+        return
+    with barnabas.Broker() as broker:
+        yield broker.bootstrap, broker.pid
+
+
+def _topics(bootstrap: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    topics = [NewTopic(f"topic-{number:04d}", 1, 1) for number in range(TOPICS)]
+    for future in admin.create_topics(topics, request_timeout=120).values():
+        with contextlib.suppress(Exception):  # those that are there
+            future.result(120)
+
+
+def _page(browser: Any, url: str) -> Any:
+    page = browser.new_context(bypass_csp=True).new_page()  # to evaluate what is waited for
+    page.add_init_script(SEEN)
+    page.goto(url)
+    return page
+
+
+def _paint(browser: Any, bootstrap: str) -> None:
+    found: dict[str, list[tuple[float, float]]] = {"just started": [], "while another page is open": []}
+    for _ in range(5):
+        with console_of("console", "--bootstrap", bootstrap) as console:
+            for name, times in found.items():
+                page = _page(browser, f"{console.address}/#/topics")
+                page.wait_for_function("window.seen && window.seen.topics")
+                paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+                times.append((paint, page.evaluate("window.seen.topics")))
+                if name == "while another page is open":
+                    page.context.close()
+    for name, times in found.items():
+        paint, topics = (statistics.median(each) for each in zip(*times, strict=True))
+        print(f"{TOPICS:,} topics, a console {name}: first paint {paint:.0f} ms, the list {topics:.0f} ms")
+
+
+def _latency(browser: Any, bootstrap: str) -> None:
+    topic = f"latency-{time.time_ns()}"
+    send_each(plain(bootstrap), topic, "a")
+    began, ended, appended = [], [], []
+    with console_of("console", "--bootstrap", bootstrap) as console:
+        lanes = _page(browser, f"{console.address}/#/transactions")
+        log = _page(browser, f"{console.address}/#/log/{topic}/0")
+        log.wait_for_function("document.querySelector('#end')?.textContent === '1'")
+        name = f"{topic}-watched"
+        producer = new_producer(bootstrap, name)
+        end = 1
+        for _ in range(ROUNDS):
+            producer.begin_transaction()
+            send_at_once(producer, topic, "a")
+            at_ms = time.time() * 1000
+            end += 1
+            began.append(_seen(lanes, f"{name}", "open") - at_ms)
+            appended.append(_value(log, f"end {end}") - at_ms)
+            producer.commit_transaction(60)
+            at_ms = time.time() * 1000
+            end += 1
+            ended.append(_seen(lanes, f"{name}", "committed") - at_ms)
+            lanes.evaluate("window.seen = {}")
+    for what, times in (("begun", began), ("committed", ended)):
+        print(f"a transaction that is {what} is seen after {_spread(times)}")
+    print(f"a record is seen after {_spread(appended)}")
+
+
+def _seen(page: Any, name: str, fate: str) -> float:
+    find = (
+        "([name, fate]) => { const found = Object.entries(window.seen).filter(([key]) => key.includes(name) &&"
+        " key.endsWith(`bar ${fate}`) && !window.past?.[key]); if (!found.length) return null;"
+        " (window.past ||= {})[found[0][0]] = true; return found[0][1]; }"
+    )
+    return float(page.wait_for_function(find, arg=[name, fate], polling=20).json_value())
+
+
+def _value(page: Any, key: str) -> float:
+    return float(page.wait_for_function("key => window.seen[key]", arg=key, polling=20).json_value())
+
+
+def _spread(times: list[float]) -> str:
+    ordered = sorted(times)
+    return f"{statistics.median(ordered):.0f} ms (median of {len(ordered)}), {ordered[-1]:.0f} ms at most"
+
+
+def _idle(browser: Any, bootstrap: str, broker: psutil.Process) -> None:
+    for view in (None, "transactions", "topics", "log/topic-0000/0"):
+        with contextlib.ExitStack() as stack:
+            if view is not None:
+                console = stack.enter_context(console_of("console", "--bootstrap", bootstrap))
+                page = _page(browser, f"{console.address}/#/{view}")
+                stack.callback(page.context.close)
+                page.wait_for_timeout(3_000)
+            before = _spent(broker)
+            time.sleep(IDLE_S)
+            share = (_spent(broker) - before) / IDLE_S
+            what = f"a page of {view}" if view else "no console"
+            print(f"the broker, idle, {TOPICS:,} topics, {what}: {100 * share:.2f} % of a core")
+
+
+def _load(browser: Any, bootstrap: str, broker: psutil.Process) -> None:
+    """In turns with and without, since others use the machine as well."""
+    found: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    with console_of("console", "--bootstrap", bootstrap) as console:
+        for _ in range(PAIRS):
+            for is_open in (False, True):
+                page = _page(browser, f"{console.address}/#/transactions") if is_open else None
+                if page is not None:
+                    page.wait_for_timeout(2_000)
+                found[is_open].append(_produced(bootstrap, broker))
+                if page is not None:
+                    page.context.close()
+                    time.sleep(1)
+    for is_open, runs in found.items():
+        rate, cost = (statistics.median(each) for each in zip(*runs, strict=True))
+        what = "with a page of transactions open" if is_open else "with none open"
+        print(f"under load, {what}: {rate:,.0f} records/s, {cost:.3f} s of the broker for a million")
+
+
+def _produced(bootstrap: str, broker: psutil.Process) -> tuple[float, float]:
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 5, "queue.buffering.max.messages": 200_000}
+    )
+    value = b"x" * 200
+    count = 0
+    spent, until_s = _spent(broker), time.monotonic() + LOAD_S
+    while time.monotonic() < until_s:
+        for _ in range(1_000):
+            try:
+                producer.produce("topic-0001", value)
+            except BufferError:
+                producer.poll(0.05)
+                continue
+            count += 1
+        producer.poll(0)
+    producer.flush(60)
+    return count / LOAD_S, (_spent(broker) - spent) / count * 1_000_000
+
+
+def _spent(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+if __name__ == "__main__":
+    main()

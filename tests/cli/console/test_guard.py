@@ -1,0 +1,117 @@
+"""Who may ask a console: by which name, from which page, with which token."""
+
+from __future__ import annotations
+
+import pytest
+
+from cli.console.guard import COOKIE, Guard
+from tests.cli.conftest import ON_OURS_ALONE
+from tests.cli.console.asking import Asking
+from tests.cli.console.conftest import console_of
+
+OWN = {"host": "127.0.0.1:8095"}
+OF_PAGE = {**OWN, "origin": "http://127.0.0.1:8095", "x-barnabas": "1"}
+HERE = Guard("127.0.0.1", "")
+ANYWHERE = Guard("0.0.0.0", "secret", ("kafka.example",))
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1:8095", "localhost:8095", "[::1]:8095", "localhost", "LOCALHOST:8095"]
+)
+def test_the_names_of_this_machine_are_known(host: str) -> None:
+    assert HERE.refuses("GET", {"host": host}, {}) is None
+
+
+@pytest.mark.parametrize("host", ["evil.example:8095", "", "127.0.0.1.evil.example", "192.168.0.7:8095"])
+def test_another_name_is_refused_since_it_may_have_been_made_to_point_here(host: str) -> None:
+    refused = HERE.refuses("GET", {"host": host}, {})
+    assert refused is not None
+    assert refused[0] == 421
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:8096", ""])
+def test_a_page_of_another_origin_is_refused(origin: str) -> None:
+    refused = HERE.refuses("GET", {**OWN, "origin": origin}, {})
+    assert refused is not None
+    assert refused[0] == 403
+
+
+def test_what_a_browser_says_of_another_site_is_enough_to_refuse_it() -> None:
+    assert HERE.refuses("GET", {**OWN, "sec-fetch-site": "same-origin"}, {}) is None
+    refused = HERE.refuses("GET", {**OWN, "sec-fetch-site": "cross-site"}, {})
+    assert refused is not None
+    assert refused[0] == 403
+
+
+@pytest.mark.parametrize("left_out", ["origin", "x-barnabas"])
+def test_a_change_needs_the_pages_own_origin_and_header(left_out: str) -> None:
+    assert HERE.refuses("POST", OF_PAGE, {}) is None
+    refused = HERE.refuses("POST", {name: value for name, value in OF_PAGE.items() if name != left_out}, {})
+    assert refused is not None
+    assert refused[0] == 403
+
+
+def test_other_methods_are_refused() -> None:
+    refused = HERE.refuses("DELETE", OF_PAGE, {})
+    assert refused is not None
+    assert refused[0] == 405
+
+
+def test_from_another_machine_a_token_is_needed() -> None:
+    for host in ("10.1.2.3:8095", "kafka.example:8095"):
+        refused = ANYWHERE.refuses("GET", {"host": host}, {})
+        assert refused is not None
+        assert refused[0] == 401
+        assert ANYWHERE.refuses("GET", {"host": host}, {COOKIE: "secret"}) is None
+        assert ANYWHERE.refuses("GET", {"host": host, "authorization": "Bearer secret"}, {}) is None
+        assert ANYWHERE.refuses("GET", {"host": host, "authorization": "Bearer secre"}, {}) is not None
+        assert ANYWHERE.refuses("GET", {"host": host}, {COOKIE: "sécret"}) is not None
+    refused = ANYWHERE.refuses("GET", {"host": "evil.example"}, {COOKIE: "secret"})
+    assert refused is not None
+    assert refused[0] == 421
+
+
+@ON_OURS_ALONE
+def test_every_answer_has_the_headers_that_keep_scripts_of_others_out(console: Asking) -> None:
+    for path, status in (("/", 200), ("/api/about", 200), ("/nowhere", 404), ("/../app.py", 404)):
+        answer = console.get(path)
+        assert answer.status == status
+        assert "default-src 'self'" in answer.headers["content-security-policy"]
+        assert "unsafe" not in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert console.get("/api/about", host="evil.example").status == 421
+    assert console.get("/api/about", origin="http://evil.example").status == 403
+
+
+@ON_OURS_ALONE
+def test_a_change_without_the_pages_header_or_with_too_much_is_refused(console: Asking) -> None:
+    assert console.request("POST", "/api/reset", b"{}").status == 403
+    assert console.request("POST", "/api/reset", b"{}", origin=console.address).status == 403
+    assert console.post("reset", ["no object"]).status == 400
+    assert console.post("reset", {"group": "x" * 70_000}).status == 400
+    assert console.post("reset", {"nothing": 1}).status == 400
+    assert console.get("/api/reset").status == 404
+
+
+def test_a_console_for_other_machines_prints_its_token_and_lets_nobody_in_without_it() -> None:
+    with console_of("console", "--bootstrap", "127.0.0.1:1", host="0.0.0.0") as console:
+        token = console.url.partition("token=")[2]
+        assert len(token) >= 24
+        assert console.get("/").status == 401
+        assert console.get("/api/about").status == 401
+        assert console.get("/?token=wrong").status == 401
+        answer = console.get(f"/?token={token}")
+        assert (answer.status, answer.headers["location"]) == (303, "/")
+        cookie = answer.headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=strict" in cookie
+        assert console.get("/", cookie=cookie.partition(";")[0]).status == 200
+        assert console.get("/api/about", authorization=f"Bearer {token}").status == 200
+
+
+def test_the_token_may_be_given() -> None:
+    with console_of(
+        "console", "--bootstrap", "127.0.0.1:1", host="0.0.0.0", BARNABAS_CONSOLE_TOKEN="chosen"
+    ) as console:
+        assert console.url.endswith("?token=chosen")
+        assert console.get("/api/about", authorization="Bearer chosen").status == 200

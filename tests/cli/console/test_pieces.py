@@ -1,0 +1,272 @@
+"""A log piece by piece, batch by batch, byte by byte, and a transaction's steps: without a broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+
+from cli.client.transactions import CoordinatedTransaction
+from cli.console import records as console_records
+from cli.console import sections as console_sections
+from cli.console.lanes import MOST_PARTITIONS, MOST_STEPS, Lanes
+from cli.console.pieces import Piece, walk
+from cli.console.records import MOST_RECORDS, MOST_VALUE_BYTES, page_of_records
+from cli.console.sections import LOG, Sections
+from cli.console.watching import partition_of_section
+from cli.inspecting.batch_bytes import MOST_RECORDS as MOST_SHOWN
+from cli.inspecting.batch_bytes import fields_of_batch
+from protocol.records.batch import (
+    ABORT,
+    BATCH_OVERHEAD,
+    COMMIT,
+    build_batch,
+    build_end_txn_marker,
+    patch_offset_and_epoch,
+    read_header,
+)
+
+NOW_MS = 1_700_000_000_000
+ORDERS = ("orders", 0)
+
+
+class Log:
+    """Batches one behind the other; a transaction is open until `end`."""
+
+    def __init__(self) -> None:
+        self.batches: list[bytes] = []
+        self.next = 0
+        self.aborted: set[tuple[int, int]] = set()
+        self.began: dict[int, int] = {}
+
+    def add(self, values: Iterable[bytes], producer: int = -1, key: bytes | None = None) -> None:
+        is_transactional = producer >= 0
+        batch = build_batch(
+            [(NOW_MS + self.next, key, value, ()) for value in values],
+            producer_id=producer,
+            producer_epoch=0 if is_transactional else -1,
+            base_sequence=0 if is_transactional else -1,
+            transactional=is_transactional,
+        )
+        if is_transactional:
+            self.began.setdefault(producer, self.next)
+        self._append(batch)
+
+    def end(self, producer: int, *, commit: bool) -> None:
+        if not commit:
+            self.aborted.add((producer, self.began[producer]))
+        del self.began[producer]
+        self._append(
+            build_end_txn_marker(
+                COMMIT if commit else ABORT,
+                coordinator_epoch=1,
+                producer_id=producer,
+                producer_epoch=0,
+                timestamp=NOW_MS + self.next,
+            )
+        )
+
+    def _append(self, batch: bytearray) -> None:
+        patch_offset_and_epoch(batch, 0, self.next, 0)
+        self.next = read_header(batch).last_offset + 1
+        self.batches.append(bytes(batch))
+
+    def read(self, _partition: object, offset: int, max_bytes: int) -> Piece:
+        data = b""
+        for batch in self.batches:
+            if read_header(batch).last_offset >= offset and (not data or len(data) + len(batch) <= max_bytes):
+                data += batch
+        stable = min(self.began.values(), default=self.next)
+        return Piece(0, stable, self.next, data, frozenset(self.aborted))
+
+
+def history() -> Log:
+    log = Log()
+    log.add([b"a"])
+    log.add([b"b", b"c"], 7)
+    log.add([b"d"], 8)
+    log.end(7, commit=True)
+    log.add([b"e"], 7)
+    log.end(8, commit=False)
+    log.add([b"f"])
+    return log
+
+
+def told(log: Log, offset: int = 0, most: int = 100, max_bytes: int = 10_000) -> list[tuple[int, str, str]]:
+    seen = walk(log.read, ORDERS, offset, most, max_bytes)
+    return [(each.header.base_offset, each.kind, each.fate) for each in seen.batches]
+
+
+def test_each_batch_has_the_fate_that_its_marker_gives_it() -> None:
+    assert told(history()) == [
+        (0, "plain", ""),
+        (1, "plain", "committed"),
+        (3, "plain", "aborted"),
+        (4, "commit", ""),
+        (5, "plain", "open"),
+        (6, "abort", ""),
+        (7, "plain", ""),
+    ]
+
+
+def test_what_lies_below_the_last_stable_offset_is_known_without_its_marker() -> None:
+    log = history()
+    log.end(7, commit=True)
+    assert told(log, most=3) == [(0, "plain", ""), (1, "plain", "committed"), (3, "plain", "aborted")]
+
+
+def test_what_lies_behind_it_is_undecided_where_the_walk_ends_before_the_log_does() -> None:
+    log = history()
+    assert told(log, 5, 1) == [(5, "plain", "undecided")]
+    assert told(log, 5, 3)[0] == (5, "plain", "open")
+
+
+def test_a_walk_goes_on_by_pieces_and_ends_with_its_bytes() -> None:
+    log = history()
+    one = max(map(len, log.batches))
+    assert len(told(log, max_bytes=1)) == 1
+    assert told(log, max_bytes=2 * one)[:2] == told(log)[:2]
+
+
+def test_a_page_of_records_says_where_to_go_on_and_leaves_out_what_isnt_committed() -> None:
+    log = history()
+    page = page_of_records(log.read, ORDERS, 2, 2, committed=False)
+    assert ([each["offset"] for each in page["records"]], page["next"]) == ([2, 3], 4)
+    page = page_of_records(log.read, ORDERS, 0, 100, committed=True)
+    assert [each["offset"] for each in page["records"]] == [0, 1, 2, 7]
+
+
+def test_records_are_found_by_their_key() -> None:
+    log = Log()
+    for number in range(30):
+        log.add([b"v"], key=f"k{number % 3}".encode())
+    page = page_of_records(log.read, ORDERS, 1, 100, key="k0", committed=False)
+    assert [each["offset"] for each in page["records"]] == list(range(3, 30, 3))
+
+
+def test_a_page_holds_so_many_records_and_so_much_of_each() -> None:
+    log = Log()
+    log.add([b"x" * (MOST_VALUE_BYTES + 1)])
+    for _ in range(MOST_RECORDS + 5):
+        log.add([b"v"])
+    page = page_of_records(log.read, ORDERS, 0, 10**6, committed=False)
+    assert len(page["records"]) == MOST_RECORDS
+    value = page["records"][0]["value"]
+    assert value["size"] == MOST_VALUE_BYTES + 1
+    assert len(value["base64"]) * 3 // 4 <= MOST_VALUE_BYTES + 2
+    assert console_records.MOST_BATCHES >= MOST_RECORDS
+
+
+def test_every_byte_of_a_batch_is_in_one_field_and_each_says_what_it_means() -> None:
+    batch = build_batch(
+        [(NOW_MS, b"k", b"v1", ((b"h", b"x"), (b"n", None))), (NOW_MS + 5, None, None, ())],
+        producer_id=7,
+        producer_epoch=3,
+        base_sequence=11,
+        transactional=True,
+    )
+    fields = fields_of_batch(bytes(batch))
+    at = 0
+    for each in fields:
+        assert each.at == at, each
+        at += each.size
+    assert at == len(batch)
+    said = {each.name: (each.value, each.means) for each in fields[:13]}
+    assert said["producerId"][0] == "7"
+    assert said["baseSequence"] == ("11", "sequences 11 to 12")
+    assert "transactional" in said["attributes"][1]
+    assert said["crc"][1].endswith("right")
+    assert [each.value for each in fields if each.name == "value"] == ["'v1'"]
+    assert [each.value for each in fields if each.name in ("headerKey", "headerValue")] == [
+        "'h'",
+        "'x'",
+        "'n'",
+    ]
+    batch[-1] ^= 1
+    assert any(each.means.endswith("WRONG") for each in fields_of_batch(bytes(batch)))
+
+
+@pytest.mark.parametrize("cut", range(BATCH_OVERHEAD, BATCH_OVERHEAD + 12))
+def test_records_that_make_no_sense_are_one_field(cut: int) -> None:
+    batch = bytearray(build_batch([(NOW_MS, b"k", b"v", ())]))
+    batch[cut:] = b"\xff" * (len(batch) - cut)
+    fields = fields_of_batch(bytes(batch))
+    assert sum(each.size for each in fields) >= len(batch) - 1
+
+
+def test_of_very_many_records_the_first_are_shown_one_by_one() -> None:
+    batch = build_batch([(NOW_MS, None, b"v", ()) for _ in range(MOST_SHOWN + 3)])
+    fields = fields_of_batch(bytes(batch))
+    assert (fields[-1].name, fields[-1].value) == ("records", "3 more")
+
+
+def coordinated(
+    state: str, partitions: Iterable[int] = (0,), started_ms: int = NOW_MS
+) -> CoordinatedTransaction:
+    of = frozenset(("orders", index) for index in partitions)
+    return CoordinatedTransaction("pay", 1, state, 7, 0, started_ms, 60_000, of)
+
+
+def test_without_the_right_to_read_the_log_a_lane_is_what_its_coordinator_tells() -> None:
+    sections = Sections()
+    lanes = Lanes(sections.list_of("lanes", 10))
+    for number, state in enumerate(("Empty", "Ongoing", "Ongoing", "PrepareCommit", "CompleteCommit")):
+        lanes.told([coordinated(state)], NOW_MS + number)
+    lanes.told([coordinated("Ongoing", started_ms=NOW_MS + 9)], NOW_MS + 9)
+    _, (first, second) = sections.lists["lanes"].since(0, 10)
+    assert [step["state"] for step in first["steps"]] == ["Ongoing", "PrepareCommit", "CompleteCommit"]
+    assert second["state"] == "Ongoing"
+    assert lanes.coordinated()["pay"].is_open
+
+
+def test_a_lane_holds_so_many_steps_and_partitions() -> None:
+    sections = Sections()
+    lanes = Lanes(sections.list_of("lanes", 10))
+    for count in range(1, MOST_PARTITIONS + 20):
+        lanes.told([coordinated("Ongoing", range(count))], NOW_MS + count)
+    _, (lane,) = sections.lists["lanes"].since(0, 10)
+    assert len(lane["steps"]) == MOST_STEPS
+    assert len(lane["partitions"]) == MOST_PARTITIONS
+
+
+def test_a_list_tells_what_changed_since_the_newest_first_let_go_last() -> None:
+    growing = Sections().list_of("events", 3)
+    growing.put([(key, {"key": key}) for key in "abcd"])
+    number, documents = growing.since(0, 10)
+    assert [each["key"] for each in documents] == ["b", "c", "d"]
+    growing.put([("b", {"key": "b", "again": True})])
+    assert growing.since(number, 10)[1] == [{"key": "b", "again": True}]
+    assert [each["key"] for each in growing.since(0, 2)[1]] == ["d", "b"]
+    assert growing.get("a") is None
+
+
+async def test_a_section_wakes_whoever_shows_it_and_is_let_go_with_the_last() -> None:
+    sections = Sections()
+    name = f"{LOG}orders:0"
+    number, event = sections.enter([name])
+    assert sections.wanted == {name}
+    assert await asyncio.to_thread(sections.publish, name, [0, 1, 1])
+    await asyncio.wait_for(event.wait(), 10)
+    assert not sections.publish(name, [0, 1, 1])
+    assert sections.value(name) == (1, "[0,1,1]")
+    sections.publish_for_good(f"{LOG}orders:1", [0, 0, 0])
+    sections.leave(number)
+    assert sections.value(name) == (0, "")
+    assert sections.value(f"{LOG}orders:1") == (1, "[0,0,0]")
+    assert (sections.wanted, sections.pages) == (frozenset(), 0)
+    assert console_sections.as_json({"a": "\n"}) == '{"a":"\\n"}'
+
+
+@pytest.mark.parametrize(
+    ("name", "partition"),
+    [
+        ("log:orders:3", ("orders", 3)),
+        ("log:a:b:0", ("a:b", 0)),
+        ("topics", None),
+        ("log:orders:", None),
+        ("log:x", None),
+    ],
+)
+def test_the_section_of_a_partition_names_it(name: str, partition: tuple[str, int] | None) -> None:
+    assert partition_of_section(name) == partition
