@@ -19,7 +19,7 @@ Between two `await`s nobody else runs: what was looked at still holds. Behind on
 coroutine up closes it, which is a GeneratorExit at its `await`.
 
 Drivers: `broker.network.turns.Turns` takes turns among all that is under way in a node, and knows all wishes;
-`step` and `at_once` know `turn` alone.
+`step` and `at_once` know `turn` alone, `begun` what is answered later alone.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from protocol.errors import BrokenInvariantError
@@ -255,6 +256,52 @@ class Later(Generic[R]):
 
 WaitsFor: TypeAlias = Compute[Any] | Later[Any] | None
 """What a coroutine waits for."""
+
+
+# --- What goes on within the call of who answers -----------------------------------------------------------------
+#
+#     written = begun(self._written(batches))
+#     ...
+#     error = await written
+#
+# A state machine whose writes are answered in the order of its log has to take the answers in that order, and before
+# anybody else comes in between. In a turn of its own what is answered early might be overtaken by what is answered at
+# once. So it changes state within `reply`, and tells others; it encodes and serves nothing.
+
+
+def begun(steps: Waiting[T]) -> Later[T]:
+    """What it returns: it begins in this call, and goes on to its end within those of who answers, whether or not
+    anybody waits for it. It waits for answers alone. Raises what it raises in this call."""
+    later: Later[T] = Later()
+    try:
+        wanted = steps.send(None)
+    except StopIteration as end:
+        later.reply(end.value)
+    else:
+        wanted.when_answered(partial(_go_on, steps, later, wanted))
+    return later
+
+
+def _go_on(steps: Waiting[T], later: Later[T], answered: Later[Any]) -> None:
+    try:
+        try:
+            found = answered.result()
+        except Exception as error:
+            wanted = steps.throw(error)
+        else:
+            wanted = steps.send(found)
+    except StopIteration as end:
+        later.reply(end.value)
+    except Exception as error:
+        later.fail(error)
+    else:
+        wanted.when_answered(partial(_go_on, steps, later, wanted))
+
+
+def carry_on(steps: Waiting[None]) -> None:
+    """As `begun`, of what nobody waits for: what it raises comes to who answers."""
+    later = begun(steps)
+    later.when_answered(later.result)
 
 
 # --- Several at the same time ----------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ from protocol.messages.transactions import (
     WriteTxnMarkersResponse,
 )
 from protocol.topic_partition import indexes_by_topic
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -396,8 +397,8 @@ def _markers_answered(sent: Sequence[_Sent], answer: Message | KafkaError) -> No
 
 
 class _Said(NamedTuple):
-    asked: ShareStateAsk[Any]
-    answered: Callable[[Any], None]
+    asked: ShareStateAsk
+    answer: Later[Any]
 
 
 class ShareStateChannels:
@@ -408,9 +409,11 @@ class ShareStateChannels:
             request_of=_share_states_request, answered=_share_states_answered, together=_together
         )
 
-    def ask(self, node_id: int, asked: ShareStateAsk[Any], answered: Callable[[Any], None]) -> None:
+    def ask(self, node_id: int, asked: ShareStateAsk) -> Later[Any]:
         """See `AskShareStates`."""
-        self._channels.say(node_id, _Said(asked, answered))
+        answer: Later[Any] = Later()
+        self._channels.say(node_id, _Said(asked, answer))
+        return answer
 
     def stop(self) -> None:
         """Nobody is told of anything any more."""
@@ -450,10 +453,10 @@ def _share_states_answered(said: Sequence[_Said], answer: Any) -> None:
     _tell(said, lambda asked: asked.answer_in(results))
 
 
-def _tell(said: Sequence[_Said], answer_to: Callable[[ShareStateAsk[Any]], Any]) -> None:
+def _tell(said: Sequence[_Said], answer_to: Callable[[ShareStateAsk], Any]) -> None:
     tell_each(
         said,
-        lambda each: each.answered(answer_to(each.asked)),
+        lambda each: each.answer.reply(answer_to(each.asked)),
         log,
         "somebody can't be told what the share coordinator said",
     )

@@ -4,7 +4,7 @@ Decide → append → apply: whatever is decided goes through the journal, and t
 start replays the log through the same `apply`, then calls `start`.
 
 What is appended is applied at once, so that the next request sees it, but isn't committed yet. So every answer, of
-reads too, waits at the gate: `ask` and `ask_for_later` see to that for one that is decided here.
+reads too, waits at the gate: `ask` and `ask_waiting` see to that for one that is decided here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from coordinator.commit_waiters import Gate, when_committed_within
+from coordinator.commit_waiters import Gate, let_out
 from coordinator.group.admin import Administration
 from coordinator.group.classic.group import JoinReply, SyncReply
 from coordinator.group.classic.rebalancing import Rebalancing
@@ -51,6 +51,7 @@ from protocol.messages.groups import (
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
+from protocol.waiting import Waiting
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.groups")
@@ -137,45 +138,27 @@ class GroupShard:
 
     # --- the way out of every answer ------------------------------------------------------------------------
 
-    def ask(self, question: Callable[[GroupShard], A], reply: Callable[[A | KafkaError], None]) -> None:
-        """Ask the shard something that it answers at once, or refuses with KafkaError.
-
-        The answer goes to `reply` once all is committed that the shard has appended: in this call where it is already.
-        NOT_COORDINATOR where that isn't known any more, since the partition is led elsewhere.
-        """
+    async def ask(self, question: Callable[[GroupShard], A]) -> A | KafkaError:
+        """What the shard answers at once, or refuses with KafkaError, once that may be known: see `let_out`."""
         answer: A | KafkaError
         try:
             answer = question(self)
         except KafkaError as error:
             answer = error.as_value()
-        self.let_out(answer, reply)
+        return answer if self.gate.is_open else await self.let_out(answer)
 
-    def ask_for_later(
-        self,
-        question: Callable[[GroupShard, Callable[[A], None]], None],
-        reply: Callable[[A | KafkaError], None],
-    ) -> None:
-        """As `ask`, for a question whose answer may come later: it is given where the answer is to go."""
-
-        def answered(answer: A | KafkaError) -> None:
-            self.let_out(answer, reply)
-
+    async def ask_waiting(self, question: Callable[[GroupShard], Waiting[A]]) -> A | KafkaError:
+        """As `ask`, of what has to wait for others before it is answered."""
+        answer: A | KafkaError
         try:
-            question(self, answered)
+            answer = await question(self)
         except KafkaError as error:
-            answered(error.as_value())
+            answer = error.as_value()
+        return answer if self.gate.is_open else await self.let_out(answer)
 
-    def let_out(self, answer: A | KafkaError, reply: Callable[[A | KafkaError], None]) -> None:
-        """Give an answer of now to `reply` once it may be known, see `ask`."""
-        if self.gate.is_open:
-            reply(answer)
-        else:
-            self.when_committed(lambda lost: reply(answer if lost is None else lost))
-
-    def when_committed(self, then: WhenCommitted) -> None:
-        """As `Gate.when_committed`, for as long as a client waits (`offsets.commit.timeout.ms`): then it is told
-        COORDINATOR_NOT_AVAILABLE. What was written may still be committed, and counts then."""
-        when_committed_within(self._commit_timeout_ms, self.gate, self._runtime, then)
+    def let_out(self, answer: A | KafkaError) -> Waiting[A | KafkaError]:
+        """See `commit_waiters.let_out`: for as long as a client waits (`offsets.commit.timeout.ms`)."""
+        return let_out(answer, self.gate, self._runtime, self._commit_timeout_ms)
 
     # --- members --------------------------------------------------------------------------------------------
     # Requests of the classic protocol are for the kind of group that there is; a consumer group without members is a

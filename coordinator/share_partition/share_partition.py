@@ -148,7 +148,8 @@ class SharePartition:
             else:
                 self._begin(found.start_offset, found, then)
 
-        self._persister.read(self.group_id, self.topic_id, self.partition, self.leader_epoch, read)
+        later = self._persister.read(self.group_id, self.topic_id, self.partition, self.leader_epoch)
+        later.when_answered(lambda: read(later.result()))
 
     def _begin(self, start: int | KafkaError, found: ShareState | None, then: WhenCommitted) -> None:
         """What was read is there, and where it begins, or why not."""
@@ -199,7 +200,7 @@ class SharePartition:
         def written(error: KafkaError | None) -> None:
             then(None if error is None else _told(error))
 
-        self._persister.write(
+        later = self._persister.write(
             self.group_id,
             self.topic_id,
             self.partition,
@@ -208,8 +209,8 @@ class SharePartition:
             self.records.start_offset,
             self.records.terminal_count,
             batches,
-            written,
         )
+        later.when_answered(lambda: written(later.result()))
 
     def fence(self) -> None:
         """It isn't this broker's any more, or somebody knows better: nothing is handed out and no lock ends any more.

@@ -109,7 +109,9 @@ def of_brokers(play: Play) -> None:
             for value in values:
                 asked = changed(change(BROKER, of, (key, SET, value)))
                 play.ask(f"{key}={value} for {whose}", "IncrementalAlterConfigs", 1, asked)
-        until_set(play, BROKER, of, "log.remote.copy.lag.ms", "6")  # what is set for one decides what all may have
+        until_set(
+            play, BROKER, of, "log.remote.copy.lag.ms", "6"
+        )  # what is set for one decides what all may have
     play.ask("what came of it", "DescribeConfigs", 4, shown)
     play.ask("nothing for one", "AlterConfigs", 2, changed(replacement(BROKER, name)))
     gone = changed(replacement(BROKER, "", min_insync_replicas="1"))

@@ -50,8 +50,9 @@ def share_states(channels: Channels) -> Ask:
 
     def ask(partition: int, answered: Callable[[Any], None]) -> None:
         key = SharePartitionKey("g", bytes(16), partition)
-        asked: Any = ShareStateAsk(key, DELETE, ask=None, part=None, then=None)  # type: ignore[arg-type]
-        of.ask(SECOND, asked, answered)
+        asked: Any = ShareStateAsk(key, DELETE, ask=None, part=None)  # type: ignore[arg-type]
+        answer = of.ask(SECOND, asked)
+        answer.when_answered(lambda: answered(answer.result()))
 
     return ask
 
