@@ -59,31 +59,16 @@ async def handle(
 
     # 2. What it acknowledges is written while it reads. A session ends with its last acknowledgements, whether or not
     # its client is there to be told.
-    acknowledged: Later[AcknowledgedPartitions] = Later()
-
-    def then(found: AcknowledgedPartitions) -> None:
+    async def acknowledging() -> AcknowledgedPartitions:
+        acks = _acknowledgements(request)
+        found = await acknowledge(
+            node.shares, access, group_id, member_id, acks, version=version, renews=renews
+        )
         if session is None:
             node.shares.end_session(group_id, member_id)
-        acknowledged.reply(found)
+        return found
 
-    if _has_acknowledgements(request):
-        batches: Acknowledgements = {
-            (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
-            for topic in request.topics
-            for partition in topic.partitions
-        }
-        acknowledge(
-            node.shares,
-            access,
-            group_id,
-            member_id,
-            batches,
-            version=version,
-            renews=renews,
-            then=acknowledged.guarded(then),
-        )
-    else:
-        then({})
+    acknowledged = node.turns.answer(acknowledging(), to_the_end=True)
 
     # 3. It reads.
     answers: Answers = {}
@@ -102,7 +87,7 @@ async def handle(
             refused |= reading.errors
 
     # 4. The answer, once all of that is done.
-    found = await acknowledged
+    found = await acknowledged if isinstance(acknowledged, Later) else acknowledged
     answer = ShareFetchAnswers(node.shares, node.quotas, node.current_leaders, node.clock, context).answer
     return answer(group_id, session, request.share_session_epoch, answers, refused, found)
 
@@ -179,7 +164,7 @@ def _session(
         for partition in topic.partitions
     ]
     if epoch == FIRST_EPOCH:
-        if _has_acknowledgements(request):
+        if _acknowledgements(request):
             raise KafkaError(Error.INVALID_REQUEST)
         return sessions.open(group_id, member_id, context.connection, named)
     forgotten: Iterable[ShareKey] = (
@@ -188,10 +173,14 @@ def _session(
     return sessions.update(group_id, member_id, epoch, named, forgotten)
 
 
-def _has_acknowledgements(request: ShareFetchRequest) -> bool:
-    return any(
-        partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions
-    )
+def _acknowledgements(request: ShareFetchRequest) -> Acknowledgements:
+    """Of all partitions, if there are any of one."""
+    every: Acknowledgements = {
+        (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    return every if any(every.values()) else {}
 
 
 def _max_bytes(

@@ -27,15 +27,8 @@ A = TypeVar("A")
 class MemberLines:
     """`over` is called with a group once something of it is done that stood in a line."""
 
-    def __init__(
-        self,
-        carry_out: Callable[[Waiting[None]], None],
-        turn_is_over: Callable[[], bool],
-        over: Callable[[str], None],
-    ) -> None:
-        """`carry_out`: steps that nobody waits for, to their end, in turns; `turn_is_over`: whether the turn of the
-        loop that they take has been long enough."""
-        self._carry_out = carry_out
+    def __init__(self, turn_is_over: Callable[[], bool], over: Callable[[str], None]) -> None:
+        """`turn_is_over`: whether the turn of the loop that is taken has been long enough."""
         self._turn_is_over = turn_is_over
         self._over = over
         self._lines: dict[str, Lines[str]] = {}  # by group, then by member
@@ -45,28 +38,23 @@ class MemberLines:
         """Whether something is under way of the group."""
         return group_id in self._lines
 
-    def ask_each(
+    async def ask_each(
         self,
         member: SessionKey,
         keys: Collection[ShareKey],
         ask: Callable[[ShareKey], None],
-        then: Callable[[], None],
         *,
         left_by: object = None,
     ) -> None:
-        """`ask` with each of them, then `then`: in this call where they take one turn, and nothing of the member is
-        ahead of it. It goes on to its end where the client hangs up.
+        """`ask` with each of them: in this call where they take one turn, and nothing of the member is ahead of it. It
+        is to go on to its end where the client hangs up.
 
         `left_by`: what all have in common that is left by one ended connection: they are asked one at a time.
         """
         steps = self._asking_each(keys, ask)
         if left_by is not None:
             steps = in_line(self._left, left_by, steps)
-        self._carry_out(self._asking(member, steps, then))
-
-    async def _asking(self, member: SessionKey, steps: Waiting[None], then: Callable[[], None]) -> None:
         await self._in_line(member, steps)
-        then()
 
     async def _asking_each(self, keys: Collection[ShareKey], ask: Callable[[ShareKey], None]) -> None:
         in_this_turn = 0

@@ -249,8 +249,6 @@ class ShareReading:
         self.parameters = parameters
         self.wanted: list[LedSharePartition] = []
         self.errors: dict[ShareKey, KafkaError] = {}
-        self.changed: Callable[[], None] | None = None
-        """Called where a share partition is begun with, or couldn't be, after `want`."""
         self._partitions = partitions
         self._shares = shares
         self._chance = chance
@@ -264,24 +262,18 @@ class ShareReading:
                 self.errors[key] = error.as_value()
                 continue
             self.wanted.append(led)
-            self._initialize(key, led)
+            if not led.share.is_active:
+                self._shares.carry_out(self._initialize(key, led))
             if turns.is_over:
                 await turn()
 
-    def _initialize(self, key: ShareKey, led: LedSharePartition) -> None:
-        is_done = False
-
-        def initialized(error: KafkaError | None) -> None:
-            if error is not None and error.error is not Error.LEADER_NOT_AVAILABLE:
-                self.errors[key] = error
-                self._shares.drop(led)
-            if is_done:
-                if self.changed is not None:
-                    self.changed()
-                self._shares.wake(led)
-
-        led.share.initialize(initialized)
-        is_done = True
+    async def _initialize(self, key: ShareKey, led: LedSharePartition) -> None:
+        error = await led.share.initialize()
+        if error is None:
+            self._shares.wake(led)
+        elif error.error is not Error.LEADER_NOT_AVAILABLE:
+            self.errors[key] = error
+            self._shares.drop(led)  # which wakes, too
 
     @property
     def is_hopeless(self) -> bool:
@@ -512,7 +504,6 @@ class DelayedShareFetch:
         self.is_over = False
         max_wait_ms = reading.parameters.max_wait_ms
         self._is_time_over = max_wait_ms <= 0
-        reading.changed = self.recheck
         if self._is_long:
             self.recheck()
         else:
@@ -608,7 +599,6 @@ class DelayedShareFetch:
 
     def _wait_no_more(self) -> None:
         self._waits = False
-        self._reading.changed = None  # no cycle is to stay
         if self._timer is not None:
             self._timer.cancel()
         for led in self._reading.wanted:

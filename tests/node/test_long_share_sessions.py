@@ -218,7 +218,7 @@ async def test_who_gives_back_while_a_group_is_forgotten_finds_what_it_has(
     shares.shares.sessions.remove((GROUP, "m"))
     monkeypatch.setattr(Turns, "is_over", property(lambda turns: True))
     shares.shares.forget([GROUP])  # waits for its turn
-    shares.shares.release(GROUP, "m", [(shares.topic_id, index) for index in range(2)], lambda answers: None)
+    shares.shares.release(GROUP, "m", [(shares.topic_id, index) for index in range(2)])
     turn(shares)
     assert len(shares.shares) == 2
 
