@@ -83,7 +83,7 @@ async def handle(
             parameters = _parameters(node.shares, request, group_id, member_id, max_bytes)
             reading = ShareReading(node.partitions, node.shares, node.chance, parameters)
             await node.shares.lines.behind((group_id, member_id), reading.want(keys, node.turns))
-            answers = await _waited(reading, node)
+            answers = await DelayedShareFetch(reading).answers(node.scheduler, node.shares.looking)
             refused |= reading.errors
 
     # 4. The answer, once all of that is done.
@@ -121,17 +121,6 @@ def _readable(
             refused[key] = KafkaError(error)
     place = epoch % len(keys) if keys and epoch > 0 else 0
     return keys[place:] + keys[:place]
-
-
-async def _waited(reading: ShareReading, node: BrokerPorts) -> Answers:
-    """What is acquired, once there is as much as is asked for."""
-    answers: Later[Answers] = Later()
-    delayed = DelayedShareFetch(
-        reading, node.scheduler, node.turns, node.shares.looking, answers.reply, answers.fail
-    )
-    if not delayed.is_over:
-        answers.on_abandon = delayed.abandon
-    return await answers
 
 
 async def _passed(scheduler: Scheduler, wait_ms: int) -> None:

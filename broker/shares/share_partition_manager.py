@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
@@ -205,8 +204,6 @@ class SharePartitionManager:
         self._groups: dict[str, dict[ShareKey, LedSharePartition]] = {}
         self._count = 0
         self._unwritten = UnwrittenStates(clock.monotonic_s)
-        self._to_wake: deque[LedSharePartition] = deque()
-        self._is_waking = False
 
     def __len__(self) -> int:
         return self._count
@@ -342,20 +339,8 @@ class SharePartitionManager:
                 self.drop(led)
 
     def wake(self, led: LedSharePartition) -> None:
-        """Fetches that wait for it may find something. One that does frees other partitions, for others: they are woken
-        behind each other, by the call that wakes already."""
-        if not led.waiting:
-            return
-        self._to_wake.append(led)
-        if self._is_waking:
-            return
-        self._is_waking = True
-        try:
-            while self._to_wake:
-                self._to_wake.popleft().waiting.wake()
-        finally:
-            self._is_waking = False
-            self._to_wake.clear()
+        """Fetches that wait for it may find something."""
+        led.waiting.wake()
 
     # --- acknowledging --------------------------------------------------------------------------------------
 

@@ -36,7 +36,6 @@ def all_long() -> Iterator[None]:
         patch.object(long_streams, "MOST_DECIDED_IN_PASSING", -1),
         patch.object(long_shares, "MOST_OF_SHARES_IN_PASSING", -1),
         patch.object(delayed_share_fetch, "MOST_ACQUIRED_IN_PASSING", 0),
-        patch.object(delayed_share_fetch, "MOST_RECHECKED_IN_PASSING", 0),
         patch.object(member_lines, "MOST_ASKED_IN_PASSING", 1),
         patch.object(share_fetching, "MOST_ACQUIRED_IN_PASSING", 1),
         patch.object(share_fetching, "PER_TURN", 1),
