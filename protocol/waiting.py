@@ -32,7 +32,6 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from protocol.errors import BrokenInvariantError
 
-A = TypeVar("A")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -155,20 +154,6 @@ class Later(Generic[R]):
         self._settle(_FAILED, error)
         del error  # who is told may raise it, and its traceback holds this frame then
         self._tell()
-
-    def guarded(self, then: Callable[[A], None]) -> Callable[[A], None]:
-        """`then`, which makes the answer: where it raises, the request fails as if its handler had raised it. Where the
-        request has been answered already, or its client has gone, the exception goes to the caller."""
-
-        def call(value: A) -> None:
-            try:
-                then(value)
-            except Exception as error:
-                if self._state is not _OPEN:
-                    raise
-                self.fail(error)
-
-        return call
 
     def abandon_with(self, other: Later[Any]) -> None:
         """The client of the other one has hung up, whose answer needed this one. Who is told of what that fails with

@@ -6,7 +6,6 @@ A conscious difference: a leader that can't be reached is asked once, and Kafka 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from broker.controller.image import NO_LEADER
@@ -18,15 +17,12 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
     from protocol.topic_partition import TopicPartition
 
-Told = Callable[[int | KafkaError], None]
-"""Called once, with the offset behind the last one that consumers may read."""
-
 
 class AskLatestOffset(Protocol):
     """The way to the leaders on other nodes."""
 
-    def __call__(self, node_id: int, partition: TopicPartition, then: Told, /) -> None:
-        """`then` is told in a later turn."""
+    def __call__(self, node_id: int, partition: TopicPartition, /) -> Later[int | KafkaError]:
+        """The offset behind the last one that consumers may read: in a later turn."""
         ...
 
 
@@ -50,9 +46,7 @@ class LatestOffsets:
         if partition is None or partition.leader == NO_LEADER:
             return KafkaError(Error.LEADER_NOT_AVAILABLE, "Nobody leads the partition.")
         if partition.leader != self._node_id and self._elsewhere is not None:
-            told: Later[int | KafkaError] = Later()
-            self._elsewhere(partition.leader, (name, index), told.reply)
-            return await told
+            return await self._elsewhere(partition.leader, (name, index))
         try:
             return self._partitions.get(name, index).leader().log.high_watermark
         except KafkaError as error:

@@ -14,7 +14,6 @@ from broker.security.authorizer import GROUP, READ, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import BrokerPorts
@@ -35,18 +34,15 @@ async def handle(
         return AddOffsetsToTxnResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not transactional_id:
         return AddOffsetsToTxnResponse(error_code=Error.INVALID_REQUEST)
-    added: Later[KafkaError | None] = Later()
     try:
         shard = node.transactions.shard_of(transactional_id)
     except KafkaError as failure:
         return AddOffsetsToTxnResponse(error_code=failure.error)
-    shard.add_partitions(
+    refused = await shard.add_partitions(
         TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
         [(OFFSETS_TOPIC, node.groups.partition_of(request.group_id))],
         client_transaction_version=0,
-        then=added.reply,
     )
-    refused = await added
     error = Error.NONE
     if refused is not None:
         error = as_known(refused.error, context.api_version, PRODUCER_FENCED_VERSION)

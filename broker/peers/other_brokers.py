@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage, TopicChanges
     from broker.controller.registration import BrokerIncarnation
-    from broker.coordination.latest_offsets import AskLatestOffset, Told
+    from broker.coordination.latest_offsets import AskLatestOffset
     from broker.coordination.produce_verification import AskElsewhere
     from broker.coordination.share_persister import AskShareStates, ShareStateAsk
     from broker.environment.environment import Environment
@@ -173,7 +173,7 @@ _LATEST_TIMESTAMP = -1
 
 class _AskedFor(NamedTuple):
     partition: TopicPartition
-    then: Told
+    answer: Later[int | KafkaError]
 
 
 class LatestOffsetChannels:
@@ -182,9 +182,11 @@ class LatestOffsetChannels:
     def __init__(self, channels: Callable[..., BrokerChannels[_AskedFor]]) -> None:
         self._channels = channels(request_of=_offsets_request, answered=_offsets_answered)
 
-    def ask(self, node_id: int, partition: TopicPartition, then: Told) -> None:
+    def ask(self, node_id: int, partition: TopicPartition) -> Later[int | KafkaError]:
         """See `AskLatestOffset`."""
-        self._channels.say(node_id, _AskedFor(partition, then))
+        answer: Later[int | KafkaError] = Later()
+        self._channels.say(node_id, _AskedFor(partition, answer))
+        return answer
 
     def stop(self) -> None:
         """Nobody is told of anything any more."""
@@ -222,7 +224,7 @@ def _offsets_answered(asked: Sequence[_AskedFor], answer: Any) -> None:
                 told[topic.name, found.partition_index] = said
     tell_each(
         asked,
-        lambda each: each.then(told.get(each.partition, otherwise)),
+        lambda each: each.answer.reply(told.get(each.partition, otherwise)),
         log,
         "somebody can't be told where a partition ends",
     )
@@ -291,7 +293,7 @@ def _produce_answered(produced: Sequence[Produced], answer: Any) -> None:
 
     def tell(each: Produced) -> None:
         by_name = told.get((each.name, each.partition), otherwise)
-        each.then(told.get((each.topic_id, each.partition), by_name))
+        each.answer.reply(told.get((each.topic_id, each.partition), by_name))
 
     tell_each(produced, tell, log, "a share partition can't be told of its dead letters")
 
@@ -472,7 +474,7 @@ class _Asked(NamedTuple):
     producer: TransactionalProducer
     partitions: Sequence[TopicPartition]
     verify_only: bool
-    then: Callable[[Errors], None]
+    answer: Later[Errors]
 
 
 class TransactionChannels:
@@ -496,29 +498,28 @@ class TransactionChannels:
         producer: TransactionalProducer,
         partitions: Sequence[TopicPartition],
         verify_only: bool,
-        then: Callable[[Errors], None],
-    ) -> bool:
-        """Whether the coordinator is on another node: then `then` is told each partition's error.
+    ) -> Later[Errors] | None:
+        """Each partition's error where the coordinator is on another node.
 
         Of one transactional id one ask waits to be sent, as the answer tells them apart by it: an older producer is
         fenced, INVALID_PRODUCER_EPOCH, and who asks again takes the place of what it asked before, NETWORK_EXCEPTION.
-        Both are told in this call; else it is a later turn.
+        Both are answered in this call; else it is a later turn.
         """
         topic = self._image.topics.get(TRANSACTION_TOPIC)
         index = self._partition_of(producer.transactional_id)
         partition = None if topic is None else topic.partitions.get(index)
         if partition is None or partition.leader in (self._node_id, NO_LEADER):
-            return False
-        asked = _Asked(producer, partitions, verify_only, then)
+            return None
+        asked = _Asked(producer, partitions, verify_only, Later())
         before = self._channels.waiting(partition.leader, producer.transactional_id)
         if before is not None and before.producer.producer_epoch > producer.producer_epoch:
             _refuse(asked, Error.INVALID_PRODUCER_EPOCH)
-            return True
+            return asked.answer
         self._channels.say(partition.leader, asked, producer.transactional_id)
         if before is not None:
             is_fenced = before.producer.producer_epoch < producer.producer_epoch
             _refuse(before, Error.INVALID_PRODUCER_EPOCH if is_fenced else Error.NETWORK_EXCEPTION)
-        return True
+        return asked.answer
 
     def stop(self) -> None:
         """Nobody is told of anything any more."""
@@ -526,7 +527,7 @@ class TransactionChannels:
 
 
 def _refuse(asked: _Asked, error: Error) -> None:
-    asked.then(dict.fromkeys(asked.partitions, error))
+    asked.answer.reply(dict.fromkeys(asked.partitions, error))
 
 
 def _partitions_request(asked: Sequence[_Asked]) -> AddPartitionsToTxnRequest:
@@ -567,7 +568,7 @@ def _partitions_answered(asked: Sequence[_Asked], answer: Message | KafkaError) 
 
     def tell(each: _Asked) -> None:
         of = each.producer.transactional_id
-        each.then({name: told.get((of, *name), error) for name in each.partitions})
+        each.answer.reply({name: told.get((of, *name), error) for name in each.partitions})
 
     tell_each(asked, tell, log, "a producer can't be told whether its transaction has the partitions")
 

@@ -17,6 +17,7 @@ from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.groups import DeleteGroupsRequest, ListGroupsRequest
+from protocol.waiting import Later
 from tests.node.transactional import (
     Producer,
     ask,
@@ -39,9 +40,10 @@ def refuse_once(shard: object, method: str, error: Error) -> None:
 
     def refused(*arguments: Any, **options: Any) -> Any:
         setattr(shard, method, real)
-        if "then" in options:
-            options["then"](KafkaError(error))
-            return None
+        if method == "add_partitions":
+            later: Later[KafkaError] = Later()
+            later.reply(KafkaError(error))
+            return later
         _, partitions = arguments
         return dict.fromkeys(partitions, error)
 

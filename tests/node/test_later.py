@@ -83,22 +83,6 @@ def test_a_hang_up_behind_the_answer_tells_nobody() -> None:
     assert told == []
 
 
-def test_an_answer_that_can_not_be_made_later_fails_its_request() -> None:
-    def make(value: int) -> None:
-        raise ValueError("of ours")
-
-    later: Later[int] = Later()
-    assert later.answer() is later
-    told: list[str] = []
-    later.when_answered(lambda: told.append("told"))
-    later.guarded(make)(1)
-    assert told == ["told"]
-    with pytest.raises(ValueError, match="of ours"):
-        later.result()
-    with pytest.raises(ValueError, match="of ours"):
-        later.guarded(make)(2)  # nobody waits: it is up to the caller
-
-
 # --- what goes on within the call of who answers ------------------------------------------------------------------
 
 
