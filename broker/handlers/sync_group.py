@@ -30,9 +30,8 @@ async def handle(node: GroupPorts, context: RequestContext, request: SyncGroupRe
         return SyncGroupResponse(error_code=Error.INVALID_GROUP_ID)
 
     async def sync(shard: GroupShard) -> SyncGroupResponse:
-        synced: Later[SyncGroupResponse] = Later()
-        shard.sync(request, synced.reply)
-        return await synced
+        synced = shard.sync(request)
+        return await synced if isinstance(synced, Later) else synced
 
     found = await node.groups.ask_waiting(request.group_id, sync)
     return SyncGroupResponse(error_code=found.error) if isinstance(found, KafkaError) else found

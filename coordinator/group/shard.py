@@ -16,7 +16,6 @@ from typing import TypeVar
 
 from coordinator.commit_waiters import Gate, let_out
 from coordinator.group.admin import Administration
-from coordinator.group.classic.group import JoinReply, SyncReply
 from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic.requests import Join, Joining, Membership
 from coordinator.group.consumer.classic_members import ClassicMembers
@@ -47,11 +46,12 @@ from protocol.messages.groups import (
     OffsetFetchRequestTopics,
     OffsetFetchResponseTopics,
     SyncGroupRequest,
+    SyncGroupResponse,
 )
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
-from protocol.waiting import Waiting
+from protocol.waiting import Later, Waiting
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.groups")
@@ -166,24 +166,23 @@ class GroupShard:
     # neighbours).
 
     def join(
-        self, client: Client, request: JoinGroupRequest, reply: JoinReply
-    ) -> Deferred[JoinGroupResponse] | None:
-        """JoinGroup. Raises KafkaError. Nothing is replied where it is deferred."""
-        join = Join(client, request, reply)
+        self, client: Client, request: JoinGroupRequest
+    ) -> Deferred[JoinGroupResponse] | Later[JoinGroupResponse]:
+        """JoinGroup. Raises KafkaError."""
+        join = Join(client, request, Later())
         group = self.groups.consumer.get(join.group_id)
         if group is None or group.is_empty:
             self._joining.join(join)
         elif self._joining.is_sound(join):
-            return self._classic_members.join(join, group)
-        return None
+            return self._classic_members.join(join, group) or join.answer
+        return join.answer
 
-    def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
+    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Later[SyncGroupResponse]:
         """SyncGroup. Raises KafkaError."""
         group = self.groups.consumer.get(request.group_id)
         if group is None or group.is_empty:
-            self._membership.sync(request, reply)
-        else:
-            reply(self._classic_members.sync(request, group))
+            return self._membership.sync(request)
+        return self._classic_members.sync(request, group)
 
     def heartbeat(self, request: HeartbeatRequest) -> Error:
         """Heartbeat of the classic protocol. Raises KafkaError."""

@@ -273,7 +273,9 @@ class Groups:
                 JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols
             ],
         )
-        self.shard.join(asker(client, version), request, answer.on_join)
+        joined = self.shard.join(asker(client, version), request)
+        if isinstance(joined, Later):
+            joined.when_answered(lambda: answer.on_join(joined.result()))
         return answer
 
     def sync(
@@ -300,7 +302,11 @@ class Groups:
                 for each, assignment in (assignments or {}).items()
             ],
         )
-        self.shard.sync(request, answer.on_sync)
+        synced = self.shard.sync(request)
+        if isinstance(synced, Later):
+            synced.when_answered(lambda: answer.on_sync(synced.result()))
+        else:
+            answer.on_sync(synced)
         return answer
 
     def heartbeat(

@@ -71,20 +71,19 @@ class Scene:
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"r")],
         )
         client = CLIENT._replace(api_version=version)
-        self._ask_waiting(name, lambda shard, reply: shard.join(client, request, reply))
+        self._ask_waiting(name, lambda shard: shard.join(client, request))
 
     def sync(self, name: str, member_id: str, generation: int, leads: bool = False) -> None:
         assignments = [SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")] if leads else []
         request = SyncGroupRequest(
             group_id="g", member_id=member_id, generation_id=generation, assignments=assignments
         )
-        self._ask_waiting(name, lambda shard, reply: shard.sync(request, reply))
+        self._ask_waiting(name, lambda shard: shard.sync(request))
 
-    def _ask_waiting(self, name: str, ask: Callable[[GroupShard, Callable[[Any], None]], object]) -> None:
+    def _ask_waiting(self, name: str, ask: Question) -> None:
         async def question(shard: GroupShard) -> Any:
-            answer: Later[Any] = Later()
-            ask(shard, answer.reply)
-            return await answer
+            answer = ask(shard)
+            return await answer if isinstance(answer, Later) else answer
 
         drive(self.shard.ask_waiting(question), lambda answer: self.answers.append((name, answer)))
 
