@@ -285,8 +285,13 @@ def _go_on(steps: Waiting[T], later: Later[T], answered: Later[Any]) -> None:
 
 def carry_on(steps: Waiting[None]) -> None:
     """As `begun`, of what nobody waits for: what it raises comes to who answers."""
-    later = begun(steps)
+    try:
+        wanted = steps.send(None)
+    except StopIteration:
+        return  # as most often, for which nothing is made
+    later: Later[None] = Later()
     later.when_answered(later.result)
+    wanted.when_answered(partial(_go_on, steps, later, wanted))
 
 
 # --- Several at the same time ----------------------------------------------------------------------------------

@@ -222,7 +222,8 @@ class TransactionShard:
         if transit is None:
             # Whoever asks has to ask again, once what was open is aborted.
             return await self.fence_and_abort(metadata) or KafkaError(Error.CONCURRENT_TRANSACTIONS)
-        error = await self._manager.commit(metadata, transit)
+        logged = self._manager.commit(metadata, transit)
+        error = await logged if isinstance(logged, Later) else logged
         return error or ProducerIdAndEpoch(transit.producer_id, transit.producer_epoch)
 
     def _metadata(self, transactional_id: str, timeout_ms: int) -> TransactionMetadata:
@@ -276,7 +277,8 @@ class TransactionShard:
             return await self._manager.certain()
         now_ms = self.runtime.now_ms()
         transit = metadata.prepare_add_partitions(partitions, now_ms, client_transaction_version)
-        return await self._manager.commit(metadata, transit)
+        logged = self._manager.commit(metadata, transit)
+        return await logged if isinstance(logged, Later) else logged
 
     def verify_partitions(
         self, producer: TransactionalProducer, partitions: Collection[TopicPartition]
@@ -357,10 +359,16 @@ class TransactionShard:
             )
             return
 
-        completion = await self._prepared(metadata, transit, EndedBy.COMMITTED if commit else EndedBy.ABORTED)
-        if isinstance(completion, KafkaError):
-            ended.reply(completion)
+        # 2. Prepare* is logged.
+        logged = self._manager.commit(metadata, transit)
+        error = await logged if isinstance(logged, Later) else logged
+        if error is not None:
+            ended.reply(error)
             return
+
+        # 3. It is committed: so it is, whatever becomes of the markers.
+        self.statistics.ended[EndedBy.COMMITTED if commit else EndedBy.ABORTED] += 1
+        completion = self.begin(metadata)
         completed = completion.transit
         try:
             ended.reply(
@@ -382,14 +390,16 @@ class TransactionShard:
             metadata.fence_producer_epoch()
         try:
             transit = self._prepare(metadata, PREPARE_ABORT, version)
-        except KafkaError as error:
-            return error.as_value()
-        completion = await self._prepared(metadata, transit, ended_by)
-        if isinstance(completion, KafkaError):
+        except KafkaError as refused:
+            return refused.as_value()
+        logged = self._manager.commit(metadata, transit)
+        error = await logged if isinstance(logged, Later) else logged
+        if error is not None:
             if version < 2:
                 metadata.fail_epoch_fence()
-            return completion
-        self.send(completion)
+            return error
+        self.statistics.ended[ended_by] += 1
+        self.send(self.begin(metadata))
         return None
 
     def _prepare(
@@ -400,18 +410,6 @@ class TransactionShard:
             next_producer_id = self._next_producer_id()
         now_ms = self.runtime.now_ms()
         return metadata.prepare_abort_or_commit(state, version, next_producer_id, now_ms)
-
-    async def _prepared(
-        self, metadata: TransactionMetadata, transit: TransitMetadata, ended_by: EndedBy
-    ) -> Completion | KafkaError:
-        """What is to be completed. The answer may leave, and then the markers."""
-        # 2. Prepare* is logged.
-        error = await self._manager.commit(metadata, transit)
-        if error is not None:
-            return error
-        # 3. It is committed: so it is, whatever becomes of the markers.
-        self.statistics.ended[ended_by] += 1
-        return self.begin(metadata)
 
     # ---- from Prepare* to Complete*
 
@@ -503,11 +501,12 @@ class TransactionShard:
             # The level went down to 0 meanwhile: better a record without the client's version than none.
             transit = replace(transit, client_transaction_version=0)
         try:
-            error = await self._manager.log(metadata, transit, retried=RETRIED_APPENDS)
+            logged = self._manager.log(metadata, transit, retried=RETRIED_APPENDS)
         except Exception:  # what nobody thought of must not leave it prepared for ever
             if self._is_current(completion):
                 self._later(completion, self._finish)
             raise
+        error = await logged if isinstance(logged, Later) else logged
         if not self._is_current(completion):
             return
         if error is not None:

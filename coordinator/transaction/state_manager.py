@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from struct import Struct, pack
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from coordinator.commit_waiters import Gate
 from coordinator.ports import CoordinatorRecord, Runtime
@@ -36,6 +36,7 @@ from protocol.errors import CodecError, Error, KafkaError, cannot_apply
 from protocol.messages.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from protocol.topic_partition import TopicPartition, indexes_by_topic
+from protocol.waiting import Later, begun
 from protocol.wire.codec import decode, encode
 from protocol.wire.primitives import SHORT_UNSIGNED_VARINTS, Bytes, encode_unsigned_varint
 
@@ -459,6 +460,10 @@ def _to_transit(value: TransactionLogValue) -> TransitMetadata:
 log = logging.getLogger("barnabas.transactions")
 
 
+Logged: TypeAlias = KafkaError | Later[KafkaError | None] | None
+"""What came of it where that is known at once, as on one node, or is still to come."""
+
+
 class TransactionStateManager:
     """Knows the transactional ids, and changes them by records."""
 
@@ -503,21 +508,21 @@ class TransactionStateManager:
 
     # ---- moves
     #
-    # Each goes on to its end, whoever waits for it, within the call of who commits (`waiting.begun`): else it would be
-    # pending for ever, or be overtaken.
+    # Each goes on to its end, whoever waits for it, within the call of who commits: else it would be pending for ever,
+    # or be overtaken.
 
-    async def commit(self, metadata: TransactionMetadata, transit: TransitMetadata) -> KafkaError | None:
+    def commit(self, metadata: TransactionMetadata, transit: TransitMetadata) -> Logged:
         """Log a proposal, and apply it once its record is committed. Where it makes no sense, or can't be logged, it is
         taken back: the error is for the client."""
         try:
             metadata.propose(transit.state, transit.producer_epoch)
         except KafkaError as error:
             return error.as_value()
-        return await self.log(metadata, transit)
+        return self.log(metadata, transit)
 
-    async def log(
+    def log(
         self, metadata: TransactionMetadata, transit: TransitMetadata, *, retried: Container[Error] = ()
-    ) -> KafkaError | None:
+    ) -> Logged:
         """Log what was proposed, and apply it once its record is committed. With an error it is taken back, but for
         those that are `retried`: with these it is pending still. Who retries has to go on as well where this raises.
         """
@@ -532,8 +537,15 @@ class TransactionStateManager:
             if not retried:
                 metadata.take_back()
             raise
-        # as on one node: nothing is made that would wait
-        lost = None if self._gate.is_open else await self._gate.committed()
+        if self._gate.is_open:  # as on one node: nothing is made that would wait
+            _apply_written(metadata, transit)
+            return None
+        return begun(self._applied(metadata, transit, retried))
+
+    async def _applied(
+        self, metadata: TransactionMetadata, transit: TransitMetadata, retried: Container[Error]
+    ) -> KafkaError | None:
+        lost = await self._gate.committed()
         if lost is None:
             _apply_written(metadata, transit)
         elif lost.error not in retried:
