@@ -6,10 +6,10 @@ difference: a session has 5,000 partitions at most, and its last request names n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from broker.handlers.share_fetch_answers import ShareFetchAnswers
+from broker.handlers.fetch import FRAME_SIZE_BYTES
 from broker.handlers.share_requests import (
     RENEWING_VERSION,
     Acknowledgements,
@@ -17,13 +17,20 @@ from broker.handlers.share_requests import (
     acknowledge,
     check_sender,
     refuse_too_many,
+    tell_leaders,
 )
 from broker.shares.share_fetching import DelayedShareFetch, ShareFetchParameters, ShareReading
-from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH, ShareSession
+from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH, ShareSession, next_epoch
 from coordinator.share_partition.states import AcquireMode
 from protocol.errors import Error, KafkaError
-from protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from protocol.messages.share_fetch import (
+    FetchedPartition,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 from protocol.waiting import Later
+from protocol.wire.codec import encoder
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
@@ -88,8 +95,8 @@ async def handle(
 
     # 4. The answer, once all of that is done.
     found = await acknowledged if isinstance(acknowledged, Later) else acknowledged
-    answer = ShareFetchAnswers(node.shares, node.quotas, node.current_leaders, node.clock, context).answer
-    return answer(group_id, session, request.share_session_epoch, answers, refused, found)
+    epoch = request.share_session_epoch
+    return _response(node, context, group_id, session, epoch, answers, refused, found)
 
 
 def _parameters(
@@ -182,3 +189,72 @@ def _max_bytes(
         if most is not None:
             return int(min(allowed, most))
     return allowed
+
+
+# --- The answer, of what was read and of what became of the acknowledgements that came along -----------------------
+#
+# Kafka: `KafkaApis.processShareFetchResponse`, `ShareSessionContext`.
+
+
+def _response(
+    node: BrokerPorts,
+    context: RequestContext,
+    group_id: str,
+    session: ShareSession | None,
+    epoch: int,
+    fetched: Answers,
+    refused: Mapping[ShareKey, KafkaError],
+    acknowledged: AcknowledgedPartitions,
+) -> ShareFetchResponse:
+    """`refused`: of what couldn't be read. A throttled answer has acknowledgements alone."""
+    answers = fetched | {
+        key: FetchedPartition(partition_index=key[1], error_code=error.error, records=b"")
+        for key, error in refused.items()
+    }
+    response = ShareFetchResponse(
+        acquisition_lock_timeout_ms=node.shares.settings_of(group_id).record_lock_duration_ms
+    )
+    response.throttle_time_ms = _throttled(node, context, answers) if node.quotas.enforced else 0
+    goes_on = session is not None and epoch != FIRST_EPOCH
+    if goes_on and session is not None and session.epoch != next_epoch(epoch):
+        response.error_code = Error.INVALID_SHARE_SESSION_EPOCH  # another request came in between
+        answers = {}
+    elif response.throttle_time_ms:
+        answers = {}
+    elif goes_on and session is not None:
+        answers = {key: answer for key, answer in answers.items() if session.tell(key, answer)}
+    for key, error in acknowledged.items():
+        listed = answers.get(key)
+        if listed is None:
+            listed = answers[key] = FetchedPartition(partition_index=key[1], records=b"")
+        if error is not None:
+            listed.acknowledge_error_code = error.error
+            listed.acknowledge_error_message = error.message
+    response.responses = _by_topic(answers)
+    response.node_endpoints = tell_leaders(
+        node.current_leaders, context, [(topic_id, answer) for (topic_id, _), answer in answers.items()]
+    )
+    return response
+
+
+def _throttled(node: BrokerPorts, context: RequestContext, answers: Answers) -> int:
+    """For how long the consumer has to wait instead of being answered; what it isn't given isn't charged."""
+    chunks: list[bytes | bytearray | memoryview] = []
+    encoder(ShareFetchResponse, context.api_version)(ShareFetchResponse(responses=_by_topic(answers)), chunks)
+    size = FRAME_SIZE_BYTES + sum(map(len, chunks))
+    quota, now_ms = node.quotas.fetch, node.clock.now_ms()
+    user, client_id = context.principal.name, context.client_id or ""
+    throttle_ms = quota.charge(user, client_id, size, now_ms)
+    if throttle_ms > 0:
+        quota.charge(user, client_id, -size, now_ms)
+    return throttle_ms
+
+
+def _by_topic(answers: Answers) -> list[ShareFetchableTopicResponse]:
+    topics: dict[bytes, list[FetchedPartition]] = {}
+    for (topic_id, _), answer in answers.items():
+        topics.setdefault(topic_id, []).append(answer)
+    return [
+        ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+        for topic_id, partitions in topics.items()
+    ]

@@ -10,17 +10,17 @@ import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.config.group_config import group_number, group_values
 from broker.controller.image import GROUP_RESOURCE
 from broker.controller.registration import has_dead_letter_queues
+from broker.network.turns import Lines, in_line
 from broker.replicas.leader import Leader
 from broker.replicas.replica import WaitingFetches
 from broker.replicas.searches_by_time import search_by_time
 from broker.shares.dead_letters import TOPIC_NAME, DeadLetterQueues
-from broker.shares.member_lines import MemberLines
-from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache
+from broker.shares.share_session_cache import SessionKey, ShareKey, ShareSession, ShareSessionCache
 from coordinator.share_partition.ports import ShareSettings, bury_nothing
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.errors import Error, KafkaError, stops_the_broker
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
     from broker.environment.scheduler import Clock
-    from broker.network.turns import Lines, Turns
+    from broker.network.turns import Turns
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from coordinator.commit_waiters import CommitWaiter
@@ -105,6 +105,79 @@ async def find_reset_offset(partition: Partition, reset: str, clock: Clock) -> i
     return KafkaError(
         Error.OFFSET_NOT_AVAILABLE, f"Offset for timestamp {since_ms} not found for topic partition: {named}"
     )
+
+
+# --- What one member asks of many of them ---------------------------------------------------------------------
+#
+# What it acknowledges, and what it gives back when its session ends. Where it is of many share partitions they
+# are asked in turns of the loop: others are served in between, as in Kafka, whose lock is on one share partition
+# and which asks one after the other. Each is asked in one call, so whoever comes in between finds it as it was
+# before or as it is after: another member's fetch, the end of a lock, the end of the leadership. Of the member
+# itself nothing comes in between, which in Kafka a connection's thread sees to: all that it asks stands in one
+# line. So a session that ends gives nothing back before what was acknowledged before its end, and a new session
+# acquires nothing that the old one would give back then.
+
+A = TypeVar("A")
+
+MOST_ASKED_IN_PASSING = 100
+"""Share partitions that are asked in one turn of the loop, at some 60 µs each, of which most are a write. Fewer, where
+the turn has been long enough before."""
+
+
+class MemberLines:
+    """`over` is called with a group once something of it is done that stood in a line."""
+
+    def __init__(self, turn_is_over: Callable[[], bool], over: Callable[[str], None]) -> None:
+        """`turn_is_over`: whether the turn of the loop that is taken has been long enough."""
+        self._turn_is_over = turn_is_over
+        self._over = over
+        self._lines: dict[str, Lines[str]] = {}  # by group, then by member
+        self._left: Lines[object] = {}  # by `left_by`
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether something is under way of the group."""
+        return group_id in self._lines
+
+    async def ask_each(
+        self,
+        member: SessionKey,
+        keys: Collection[ShareKey],
+        ask: Callable[[ShareKey], None],
+        *,
+        left_by: object = None,
+    ) -> None:
+        """`ask` with each of them: in this call where they take one turn, and nothing of the member is ahead of it. It
+        is to go on to its end where the client hangs up.
+
+        `left_by`: what all have in common that is left by one ended connection: they are asked one at a time.
+        """
+        steps = self._asking_each(keys, ask)
+        if left_by is not None:
+            steps = in_line(self._left, left_by, steps)
+        await self._in_line(member, steps)
+
+    async def _asking_each(self, keys: Collection[ShareKey], ask: Callable[[ShareKey], None]) -> None:
+        in_this_turn = 0
+        for key in [*keys]:
+            if in_this_turn == MOST_ASKED_IN_PASSING or self._turn_is_over():
+                await turn()
+                in_this_turn = 0
+            ask(key)
+            in_this_turn += 1
+
+    def behind(self, member: SessionKey, steps: Waiting[A]) -> Waiting[A]:
+        """The steps, once all is done that the member has asked before."""
+        return self._in_line(member, steps) if member[1] in self._lines.get(member[0], ()) else steps
+
+    async def _in_line(self, member: SessionKey, steps: Waiting[A]) -> A:
+        group_id, member_id = member
+        of_group = self._lines.setdefault(group_id, {})
+        try:
+            return await in_line(of_group, member_id, steps)
+        finally:
+            if not of_group:
+                self._lines.pop(group_id, None)  # it may be gone where all is given up
+            self._over(group_id)
 
 
 # --------------------------------------------------------------------------------------------------------------
