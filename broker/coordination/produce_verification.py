@@ -143,9 +143,8 @@ class AddPartitionsToTxnManager:
             return dict.fromkeys(asked, error)
         if operation is not ADD_PARTITION:
             return await shard.verify_when_certain(producer, asked)
-        refused = await shard.add_partitions(
-            producer, asked, client_transaction_version=TRANSACTION_VERSION_2
-        )
+        added = shard.add_partitions(producer, asked, client_transaction_version=TRANSACTION_VERSION_2)
+        refused = await added if isinstance(added, Later) else added
         return {} if refused is None else dict.fromkeys(asked, refused.error)
 
     async def announced(

@@ -14,6 +14,7 @@ from broker.security.authorizer import GROUP, READ, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import BrokerPorts
@@ -38,11 +39,12 @@ async def handle(
         shard = node.transactions.shard_of(transactional_id)
     except KafkaError as failure:
         return AddOffsetsToTxnResponse(error_code=failure.error)
-    refused = await shard.add_partitions(
+    added = shard.add_partitions(
         TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
         [(OFFSETS_TOPIC, node.groups.partition_of(request.group_id))],
         client_transaction_version=0,
     )
+    refused = await added if isinstance(added, Later) else added
     error = Error.NONE
     if refused is not None:
         error = as_known(refused.error, context.api_version, PRODUCER_FENCED_VERSION)

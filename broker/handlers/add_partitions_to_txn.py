@@ -178,7 +178,8 @@ async def _added(
     if verify_only:
         return await shard.verify_when_certain(producer, partitions)
     client_version = 2 if version >= BATCH_VERSION else 0
-    return await shard.add_partitions(producer, partitions, client_transaction_version=client_version)
+    added = shard.add_partitions(producer, partitions, client_transaction_version=client_version)
+    return await added if isinstance(added, Later) else added
 
 
 def _told(failure: Errors | KafkaError | None, version: int) -> Error:

@@ -33,6 +33,7 @@ from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.state_manager import (
     EXHAUSTED_EPOCH,
     NO_TIMEOUT_MS,
+    Logged,
     ProducerIdAndEpoch,
     TransactionFilter,
     TransactionMetadata,
@@ -61,7 +62,7 @@ from coordinator.transaction.statistics import EndedBy, TransactionStatistics
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
-from protocol.waiting import Later, Waiting, begun, carry_on
+from protocol.waiting import Later, begun, carry_on
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.transactions")
@@ -123,9 +124,9 @@ class Completion:
 class TransactionShard:
     """One shard, of one thread.
 
-    What changes something is asked in the call, and goes on to its end, whoever waits for the answer: that is there in
-    the same call where the partition's log is committed as it is written. Readers are told what is committed, at once,
-    with the exceptions that `TransactionMetadata` names.
+    What changes something is asked in the call, and goes on to its end, whoever waits for the answer: that is there at
+    once where the partition's log is committed as it is written, else a `Later`. Readers are told what is committed, at
+    once, with the exceptions that `TransactionMetadata` names.
     """
 
     def __init__(
@@ -252,7 +253,7 @@ class TransactionShard:
         partitions: Collection[TopicPartition],
         *,
         client_transaction_version: int,
-    ) -> Later[KafkaError | None]:
+    ) -> Logged:
         """Add partitions; the first ones begin the transaction, and so do none.
 
         `client_transaction_version`: 0 for AddPartitionsToTxn v0 to v3 and for AddOffsetsToTxn, 2 for what came later.
@@ -260,25 +261,16 @@ class TransactionShard:
         Errors: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED,
         UNSUPPORTED_VERSION (version 2 at level 0); the log's, `append_error`.
         """
-        return begun(self._add_partitions(producer, partitions, client_transaction_version))
-
-    async def _add_partitions(
-        self,
-        producer: TransactionalProducer,
-        partitions: Collection[TopicPartition],
-        client_transaction_version: int,
-    ) -> KafkaError | None:
         try:
             metadata = self._manager.get(producer.transactional_id)
             is_there = _check(metadata, producer, partitions)
         except KafkaError as refused:
             return refused.as_value()
         if is_there:
-            return await self._manager.certain()
+            return self._manager.certain()
         now_ms = self.runtime.now_ms()
         transit = metadata.prepare_add_partitions(partitions, now_ms, client_transaction_version)
-        logged = self._manager.commit(metadata, transit)
-        return await logged if isinstance(logged, Later) else logged
+        return self._manager.commit(metadata, transit)
 
     def verify_partitions(
         self, producer: TransactionalProducer, partitions: Collection[TopicPartition]
@@ -303,14 +295,15 @@ class TransactionShard:
         self, producer: TransactionalProducer, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Error]:
         """`verify_partitions`, as others may know it."""
-        lost = await self.certain()
+        certain = self.certain()
+        lost = await certain if isinstance(certain, Later) else certain
         return (
             self.verify_partitions(producer, partitions)
             if lost is None
             else dict.fromkeys(partitions, lost.error)
         )
 
-    def certain(self) -> Waiting[KafkaError | None]:
+    def certain(self) -> Logged:
         """Once all that the shard was loaded with is committed; NOT_COORDINATOR where that isn't known any more."""
         return self._manager.certain()
 

@@ -501,10 +501,10 @@ class TransactionStateManager:
         self._is_certain = error is None
         return error
 
-    async def certain(self) -> KafkaError | None:
+    def certain(self) -> Logged:
         """Once what was replayed is committed: what the next leader may not have isn't to be told, or a client goes on
         as if it were so. (Kafka's coordinator tells it.)"""
-        return None if self._is_certain else await self._gate.committed()
+        return None if self._is_certain else begun(self._gate.committed())
 
     # ---- moves
     #

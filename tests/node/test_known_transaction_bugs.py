@@ -17,7 +17,6 @@ from broker.server import Server
 from protocol.errors import Error, KafkaError
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.groups import DeleteGroupsRequest, ListGroupsRequest
-from protocol.waiting import Later
 from tests.node.transactional import (
     Producer,
     ask,
@@ -41,9 +40,7 @@ def refuse_once(shard: object, method: str, error: Error) -> None:
     def refused(*arguments: Any, **options: Any) -> Any:
         setattr(shard, method, real)
         if method == "add_partitions":
-            later: Later[KafkaError] = Later()
-            later.reply(KafkaError(error))
-            return later
+            return KafkaError(error)
         _, partitions = arguments
         return dict.fromkeys(partitions, error)
 

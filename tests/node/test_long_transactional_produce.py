@@ -128,7 +128,7 @@ async def asked_again(node: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[No
     noted = take_few(monkeypatch)
     add = TransactionShard.add_partitions
 
-    async def busy(*_given: Any, **_options: Any) -> KafkaError:
+    def busy(*_given: Any, **_options: Any) -> KafkaError:
         return KafkaError(Error.CONCURRENT_TRANSACTIONS)
 
     monkeypatch.setattr(TransactionShard, "add_partitions", busy)

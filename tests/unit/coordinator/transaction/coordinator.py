@@ -58,9 +58,13 @@ class FakeMarkers:
             done({partition: self.errors.get(partition, Error.NONE) for partition in partitions})
 
 
-def answered(later: Later[T], told: Callable[[T], None]) -> None:
+def answered(answer: T | Later[T], told: Callable[[T], None]) -> None:
     """It is told the answer in the call in which that comes."""
-    later.when_answered(lambda: told(later.result()))
+    if isinstance(answer, Later):
+        later: Later[T] = answer
+        later.when_answered(lambda: told(later.result()))
+    else:
+        told(answer)
 
 
 class Coordinator:

@@ -9,7 +9,6 @@ import pytest
 
 from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.state_manager import ProducerIdAndEpoch
-from protocol import waiting
 from protocol.errors import Error, KafkaError
 from tests.unit.coordinator.transaction.coordinator import T0, T1, TIMEOUT_MS, Answer, Coordinator, answered
 
@@ -274,7 +273,7 @@ def test_that_partitions_are_in_it_is_told_once_what_was_loaded_is_committed(que
         if question == "add":
             answered(it.shard.add_partitions(producer, [T0], client_transaction_version=2), told.append)
         else:
-            answered(waiting.begun(it.shard.certain()), told.append)
+            answered(it.shard.certain(), told.append)
         assert told == []
         if is_lost:
             it.shard.unload()
