@@ -262,6 +262,7 @@ class SharePersister:
                 place: Later[None] = Later()
                 self._behind.setdefault(key, deque()).append(place)
                 await place
+                continue
 
             # 2. The topic of states is made where there is none.
             if SHARE_STATE_TOPIC not in self._image.topics:

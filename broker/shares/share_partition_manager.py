@@ -266,7 +266,7 @@ class SharePartitionManager:
         """Groups to forget once that is over."""
         self._is_dropping_unused = False
         self.looking: Lines[str] = {}
-        """By group, the fetches of many share partitions: see `delayed_share_fetch.py`."""
+        """By group, the fetches of many share partitions: see `DelayedShareFetch`."""
         self.settings_of = share_settings_of
         self._partitions = partitions
         self._persister = persister
