@@ -345,6 +345,21 @@ async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(s
     assert acquired(told(shares, two)) == {0: [], 1: [(0, 0, 1)]}
 
 
+async def test_a_producer_looks_at_nothing_for_a_fetch_that_waits(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = shares.client().fetch(0, 0, max_wait_ms=60_000)
+    looks: list[object] = []
+    look = delayed_share_fetch.DelayedShareFetch._look
+    monkeypatch.setattr(
+        delayed_share_fetch.DelayedShareFetch, "_look", lambda self: (looks.append(self), look(self))[1]
+    )
+    shares.produce(1, 1)
+    assert not looks
+    assert acquired(told(shares, later)) == {0: [(0, 1, 1)]}
+    assert len(looks) == 1
+
+
 async def test_fetches_of_many_partitions_that_wait_for_one_record_have_a_turn_each(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:

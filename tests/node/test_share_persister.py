@@ -285,3 +285,12 @@ def test_once_stopped_nobody_is_told() -> None:
     assert node.scheduler.waiting == []
     node.write(0)
     assert node.answers == []
+
+
+def test_who_waits_behind_is_woken_no_more_where_an_answer_has_it_stopped() -> None:
+    node = Elsewhere(codes=[Error.NOT_COORDINATOR])
+    node.persister.write("g", TOPIC, 0, 1, 1, 0, 0, ()).when_answered(node.persister.stop)
+    node.write(0)
+    node.scheduler.go_on()
+    assert [partition for _, partition, _ in node.asked] == [0, 0]
+    assert node.answers == []
