@@ -28,6 +28,7 @@ from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from coordinator.java.maps import partition_of_key
 from protocol.errors import Error, KafkaError, error_of, stops_the_broker
+from protocol.waiting import Later, carry_on
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from broker.network.tls_gate import Encryption
     from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
+    from protocol.waiting import Waiting
 
     AnyNode = Server | ControllerNode
 
@@ -47,10 +49,6 @@ Question = Mapping[str, Any]
 
 class QuestionError(Exception):
     """The question can't be answered; why, in one line."""
-
-
-TellAnswer = Callable[[Any], None]
-"""Called once: with the answer, anything that JSON has, or with a QuestionError."""
 
 
 # --- The socket ---------------------------------------------------------------------------------------------
@@ -127,39 +125,37 @@ class ParentTie:
 _SOME = 5  # partitions that are named, where there are many
 
 
-def _partition(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _partition(node: AnyNode, question: Question) -> Any:
     """`topic`, `partition` → `leader` (-1: none), `replicas`, `isr`, ids of brokers; whether it `is_moving`."""
     partition = _found(node, question)
-    reply(
-        {
-            "leader": partition.leader,
-            "replicas": [*partition.replicas],
-            "isr": [*partition.isr],
-            "is_moving": bool(partition.adding_replicas or partition.removing_replicas),
-        }
-    )
+    return {
+        "leader": partition.leader,
+        "replicas": [*partition.replicas],
+        "isr": [*partition.isr],
+        "is_moving": bool(partition.adding_replicas or partition.removing_replicas),
+    }
 
 
-def _coordinator(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _coordinator(node: AnyNode, question: Question) -> Any:
     """`group` or `transactional_id` → `topic`, `partition`: the one whose leader is the coordinator. The topic is made
     where somebody first asks for a coordinator: until then there is none."""
     name, key = (OFFSETS_TOPIC, "group") if "group" in question else (TRANSACTION_TOPIC, "transactional_id")
     topic = node.metadata.image.topics.get(name)
     if topic is None:
         raise QuestionError(f"there is no coordinator yet: {name} isn't there")
-    reply({"topic": name, "partition": partition_of_key(question[key], len(topic.partitions))})
+    return {"topic": name, "partition": partition_of_key(question[key], len(topic.partitions))}
 
 
-def _brokers(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _brokers(node: AnyNode, question: Question) -> Any:
     """→ ids of the brokers that are registered and not fenced."""
-    reply(sorted(each for each, broker in node.metadata.image.brokers.items() if not broker.fenced))
+    return sorted(each for each, broker in node.metadata.image.brokers.items() if not broker.fenced)
 
 
-def _out_of_sync(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _out_of_sync(node: AnyNode, question: Question) -> Any:
     """→ how many partitions (`count`) have no leader, or not all of their replicas in sync, and `some` of them. Nothing
     that is on the brokers in `absent` is in sync, though the metadata may not have heard of that yet."""
     found = [*_lagging(node, {*map(int, question.get("absent", ()))})]
-    reply({"count": len(found), "some": found[:_SOME]})
+    return {"count": len(found), "some": found[:_SOME]}
 
 
 def _lagging(node: AnyNode, absent: set[int]) -> Iterator[str]:
@@ -169,7 +165,7 @@ def _lagging(node: AnyNode, absent: set[int]) -> Iterator[str]:
                 yield f"{name}-{index}"
 
 
-def _reassign(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _reassign(node: AnyNode, question: Question) -> Any:
     """`topic`, `partition`, `replicas`: begin to have the partition on these brokers, the preferred leader first. Of
     the controller."""
     from broker.controller.partition_requests import reassigned_partitions
@@ -193,20 +189,17 @@ def _reassign(node: AnyNode, question: Question, reply: TellAnswer) -> None:
         ]
     )
 
-    def told(answer: Any) -> None:
-        result = answer.responses[0].partitions[0]
-        reply(_outcome(result.error_code, result.error_message))
-
     decide = partial(
         reassigned_partitions,
         request=request,
         own=node.own_settings,
         can_be_given=node.topics.has_room,
     )
-    _decide(node, decide, told, reply)
+    result = (await _decided(node, decide)).responses[0].partitions[0]
+    return _outcome(result.error_code, result.error_message)
 
 
-def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _elect(node: AnyNode, question: Question) -> Any:
     """`topic`, `partition`: the preferred leader is to lead, if it doesn't. Of the controller."""
     from broker.controller.partition_requests import PREFERRED, elected_leaders
     from protocol.messages.cluster_admin import ElectLeadersRequest, ElectLeadersTopic
@@ -217,30 +210,29 @@ def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
         topic_partitions=[ElectLeadersTopic(topic=question["topic"], partitions=[question["partition"]])],
     )
 
-    def told(answer: Any) -> None:
-        result = answer.replica_election_results[0].partition_result[0]
-        needless = result.error_code == Error.ELECTION_NOT_NEEDED
-        reply(True if needless else _outcome(result.error_code, result.error_message))
-
-    _decide(node, partial(elected_leaders, request=request, own=node.own_settings), told, reply)
+    decide = partial(elected_leaders, request=request, own=node.own_settings)
+    result = (await _decided(node, decide)).replica_election_results[0].partition_result[0]
+    needless = result.error_code == Error.ELECTION_NOT_NEEDED
+    return True if needless else _outcome(result.error_code, result.error_message)
 
 
-def _decide(
-    node: AnyNode, decide: Callable[[ClusterImage], Any], told: Callable[[Any], None], reply: TellAnswer
-) -> None:
-    """Have the controller decide it; `told` makes of its answer what is replied."""
+async def _decided(node: AnyNode, decide: Callable[[ClusterImage], Any]) -> Any:
+    """What the controller answers, or says against it."""
     if not node.metadata.is_leader:
         raise QuestionError("this node isn't the controller")
     controller = node.controller
+    answer: Later[Any] = Later()
 
     async def decided() -> None:
-        answer = await controller.submit_own(decide, log, "what is asked by the control socket isn't done")
-        if isinstance(answer, KafkaError):
-            reply(_refusal(answer.error, answer.message))
-        else:
-            told(answer)
+        answer.reply(
+            await controller.submit_own(decide, log, "what is asked by the control socket isn't done")
+        )
 
     controller.begin(decided())
+    found = await answer
+    if isinstance(found, KafkaError):
+        raise _refusal(found.error, found.message)
+    return found
 
 
 def _found(node: AnyNode, question: Question) -> PartitionImage:
@@ -264,38 +256,38 @@ def _refusal(error: Error, message: str | None) -> QuestionError:
 # As a client with every right could ask for it by requests, without one.
 
 
-def _alter_acls(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _alter_acls(node: AnyNode, question: Question) -> Any:
     """`create`, `delete`: ACLs to make, filters of ACLs to remove → those that were removed. All or none. Of the
     controller."""
     from broker.process.security_questions import decision_on_acls
 
     decide = decision_on_acls(node, question.get("create", ()), question.get("delete", ()))
-    _decide(node, decide, lambda removed: reply(_told(removed)), reply)
+    return _told(await _decided(node, decide))
 
 
-def _acls_in_force(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _acls_in_force(node: AnyNode, question: Question) -> Any:
     """`present`, `absent`: ACLs → whether this node decides by the one, and not by the other."""
     from broker.process.security_questions import acls_in_force
 
-    reply(acls_in_force(node, question.get("present", ()), question.get("absent", ())))
+    return acls_in_force(node, question.get("present", ()), question.get("absent", ()))
 
 
-def _acls(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _acls(node: AnyNode, question: Question) -> Any:
     """`principal` → its ACLs."""
     from broker.process.security_questions import known_acls
 
-    reply(known_acls(node, question["principal"]))
+    return known_acls(node, question["principal"])
 
 
-def _add_users(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _add_users(node: AnyNode, question: Question) -> Any:
     """`users`: their passwords by name; each can sign in by SCRAM from then on. Of the controller."""
     from broker.process.security_questions import decision_on_users
 
     decide = decision_on_users(node, question["users"])
-    _decide(node, decide, lambda failure: reply(_told(failure)), reply)
+    return _told(await _decided(node, decide))
 
 
-def _renew_certificates(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _renew_certificates(node: AnyNode, question: Question) -> Any:
     """Files with keys and certificates are others → names of the listeners that show them from now on."""
     renewed: list[str] = []
     encrypted: Mapping[str, Encryption] = getattr(
@@ -307,28 +299,28 @@ def _renew_certificates(node: AnyNode, question: Question, reply: TellAnswer) ->
                 renewed.append(name)
         except ConfigError as error:
             raise QuestionError(str(error)) from error
-    reply(renewed)
+    return renewed
 
 
-def _users_known(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _users_known(node: AnyNode, question: Question) -> Any:
     """`users`: names → whether all can sign in at this node by SCRAM."""
     from broker.process.security_questions import users_known
 
-    reply(users_known(node, question["users"]))
+    return users_known(node, question["users"])
 
 
-def _denials(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _denials(node: AnyNode, question: Question) -> Any:
     """`behind`: the number of a denial → some that came behind it (see `broker.process.security_questions.Denials`)."""
     from broker.process.security_questions import denials
 
-    reply(denials(node, int(question.get("behind", 0))))
+    return denials(node, int(question.get("behind", 0)))
 
 
 def _told(answer: Any) -> Any:
     return _refusal(answer.error, answer.message) if isinstance(answer, KafkaError) else answer
 
 
-CLUSTER_QUESTIONS: Mapping[str, Callable[[AnyNode, Question, TellAnswer], None]] = {
+CLUSTER_QUESTIONS: Mapping[str, Callable[[AnyNode, Question], Waiting[Any]]] = {
     "acls": _acls,
     "acls_in_force": _acls_in_force,
     "add_users": _add_users,
@@ -367,6 +359,9 @@ class Control:
     def asked(self, line: bytes) -> None:
         """One line that came. What it asks for is answered in this call or a later one. What goes wrong meanwhile is
         the answer: it's no reason for the node to end, but where an invariant is broken."""
+        carry_on(self._answer(line))
+
+    async def _answer(self, line: bytes) -> None:
         asked_id: object = None
         question: object = None
         try:
@@ -374,29 +369,28 @@ class Control:
             if not isinstance(question, dict):
                 raise QuestionError("a question is an object")
             asked_id = question.get("id")
-            _answer(self, question, partial(self._reply, asked_id))
+            self._tell_answer(asked_id, await _answered(self, question))
         except (ValueError, QuestionError) as error:
-            self._reply(asked_id, QuestionError(str(error)))
+            self._tell_answer(asked_id, QuestionError(str(error)))
         except Exception as error:
             # Its name alone: there may be passwords in the rest.
             name = question.get("ask") if isinstance(question, dict) else None
             log.error("a question of the program that started this node failed: %r", name, exc_info=error)
-            self._reply(asked_id, QuestionError(repr(error)))
+            self._tell_answer(asked_id, QuestionError(repr(error)))
             if stops_the_broker(error):
                 raise
 
-    def _reply(self, asked_id: object, answer: Any) -> None:
+    def _tell_answer(self, asked_id: object, answer: Any) -> None:
         said = {"error": str(answer)} if isinstance(answer, QuestionError) else {"answer": answer}
         self._tell(json.dumps({"id": asked_id, **said}))
 
 
-def _answer(control: Control, question: Question, reply: TellAnswer) -> None:
-    """Raises QuestionError."""
+async def _answered(control: Control, question: Question) -> Any:
+    """Anything that JSON has, or a QuestionError. Raises that, too."""
     name = question.get("ask")
     ask = QUESTIONS.get(name) if isinstance(name, str) else None
     if ask is not None:
-        ask(control, question, reply)
-        return
+        return await ask(control, question)
     of_cluster = CLUSTER_QUESTIONS.get(name) if isinstance(name, str) else None
     if of_cluster is None:
         known = ", ".join(sorted([*QUESTIONS, *CLUSTER_QUESTIONS]))
@@ -404,14 +398,14 @@ def _answer(control: Control, question: Question, reply: TellAnswer) -> None:
     if control.node is None:
         raise QuestionError("the node hasn't started yet")
     try:
-        of_cluster(control.node, question, reply)
+        return await of_cluster(control.node, question)
     except (KeyError, TypeError, AttributeError) as error:
         raise QuestionError(f"{name}: {error!r} is missing or makes no sense") from error
     except LookupError as error:
         raise QuestionError(str(error)) from error
 
 
-def _cut(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _cut(control: Control, question: Question) -> Any:
     """`{"cuts": [{"host": …, "port": …, "incoming": true, "outgoing": false}, …]}`: these and no others are cut from
     now on (see `broker.environment.cut_network`)."""
     if control.network is None:
@@ -426,14 +420,14 @@ def _cut(control: Control, question: Question, reply: TellAnswer) -> None:
     except (KeyError, TypeError, ValueError) as error:
         raise QuestionError(f"cut: {error!r}") from error
     control.network.cut(cuts)
-    reply(True)
+    return True
 
 
-def _stop(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _stop(control: Control, question: Question) -> Any:
     """`{"leave": false}`: without others taking over first what this node leads."""
-    reply(True)
     control.stop(bool(question.get("leave", True)))
+    return True
 
 
-QUESTIONS: dict[str, Callable[[Control, Question, TellAnswer], None]] = {"cut": _cut, "stop": _stop}
+QUESTIONS: dict[str, Callable[[Control, Question], Waiting[Any]]] = {"cut": _cut, "stop": _stop}
 """By name: what is asked of the process."""
