@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
+from typing import TypeVar
 
 from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted, append_error
 from protocol.errors import BrokenInvariantError, Error, KafkaError, stops_the_broker
@@ -22,6 +23,8 @@ from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.waiting import Later
 
 log = logging.getLogger("barnabas.replicas")
+
+A = TypeVar("A")
 
 Failed = Callable[[BaseException], None]
 
@@ -288,21 +291,27 @@ class Gate:
             raise broken
 
 
-def when_committed_within(timeout_ms: int, gate: Gate, runtime: Runtime, then: WhenCommitted) -> None:
-    """As `Gate.when_committed`, for so long: then `then` is told COORDINATOR_NOT_AVAILABLE. What was written may still
-    be committed, and counts then."""
-    key = object()
+async def let_out(answer: A | KafkaError, gate: Gate, runtime: Runtime, timeout_ms: int) -> A | KafkaError:
+    """An answer of now, once all is committed that the shard has appended so far.
+
+    COORDINATOR_NOT_AVAILABLE where that takes so long: what was written may still be committed, and counts then.
+    NOT_COORDINATOR where it isn't known any more, since the partition is led elsewhere.
+    """
+    if gate.is_open:
+        return answer
+    told: Later[KafkaError | None] = Later()
 
     def committed(lost: KafkaError | None) -> None:
-        runtime.cancel(key)
-        then(lost)
+        runtime.cancel(told)
+        told.reply(lost)
 
     waiter = gate.when_committed(committed)
-    if waiter is None:
-        return
+    if waiter is not None:
 
-    def expired() -> None:
-        gate.cancel(waiter)
-        then(KafkaError(append_error(Error.REQUEST_TIMED_OUT)))
+        def expired() -> None:
+            gate.cancel(waiter)
+            told.reply(KafkaError(append_error(Error.REQUEST_TIMED_OUT)))
 
-    runtime.schedule(key, timeout_ms, expired)
+        runtime.schedule(told, timeout_ms, expired)
+    lost = await told
+    return answer if lost is None else lost

@@ -6,11 +6,11 @@ Source: KIP-932; `Persister`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from coordinator.ports import WhenCommitted
 from protocol.errors import KafkaError
+from protocol.waiting import Later
 
 NO_START_OFFSET = -1
 """The start offset of a share partition that is initialized, and that nobody has written to since."""
@@ -48,9 +48,9 @@ class ShareStateSummary(NamedTuple):
 
 
 class Persister(Protocol):
-    """Each call is answered exactly once, in the same call or later, once what it changed is committed. None raises
-    KafkaError: whatever goes wrong is an answer, with the share coordinator's code. What is asked of one share
-    partition is carried out in its order.
+    """Each is asked in the call, and answered exactly once, in that call or later, once what it changed is committed:
+    also where nobody waits for the answer. None raises KafkaError: whatever goes wrong is an answer, with the share
+    coordinator's code. What is asked of one share partition is carried out, and answered, in its order.
     """
 
     def initialize(
@@ -60,8 +60,7 @@ class Persister(Protocol):
         partition: int,
         state_epoch: int,
         start_offset: int,
-        then: WhenCommitted,
-    ) -> None:
+    ) -> Later[KafkaError | None]:
         """Begin anew with no batches, at this offset or at NO_START_OFFSET.
 
         Errors: FENCED_STATE_EPOCH; UNKNOWN_TOPIC_OR_PARTITION.
@@ -74,8 +73,7 @@ class Persister(Protocol):
         topic_id: bytes,
         partition: int,
         leader_epoch: int,
-        then: Callable[[ShareState | KafkaError], None],
-    ) -> None:
+    ) -> Later[ShareState | KafkaError]:
         """What is durable. Earlier leader epochs are refused from now on.
 
         Errors: INVALID_REQUEST (not initialized), FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION.
@@ -92,8 +90,7 @@ class Persister(Protocol):
         start_offset: int,
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
-        then: WhenCommitted,
-    ) -> None:
+    ) -> Later[KafkaError | None]:
         """Put these batches over what is durable, with the start and the number of records behind it that are done
         with.
 
@@ -101,7 +98,7 @@ class Persister(Protocol):
         """
         ...
 
-    def delete(self, group_id: str, topic_id: bytes, partition: int, then: WhenCommitted) -> None:
+    def delete(self, group_id: str, topic_id: bytes, partition: int) -> Later[KafkaError | None]:
         """Forget a share partition; one that isn't there is none to forget. Errors: UNKNOWN_TOPIC_OR_PARTITION."""
         ...
 
@@ -111,8 +108,7 @@ class Persister(Protocol):
         topic_id: bytes,
         partition: int,
         leader_epoch: int,
-        then: Callable[[ShareStateSummary | KafkaError], None],
-    ) -> None:
+    ) -> Later[ShareStateSummary | KafkaError]:
         """What is durable, without batches; the default values of one that isn't initialized.
 
         Errors: UNKNOWN_TOPIC_OR_PARTITION.

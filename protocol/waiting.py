@@ -19,7 +19,7 @@ Between two `await`s nobody else runs: what was looked at still holds. Behind on
 coroutine up closes it, which is a GeneratorExit at its `await`.
 
 Drivers: `broker.network.turns.Turns` takes turns among all that is under way in a node, and knows all wishes;
-`step` and `at_once` know `turn` alone.
+`step` and `at_once` know `turn` alone, `begun` what is answered later alone.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from protocol.errors import BrokenInvariantError
 
-A = TypeVar("A")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -155,20 +155,6 @@ class Later(Generic[R]):
         del error  # who is told may raise it, and its traceback holds this frame then
         self._tell()
 
-    def guarded(self, then: Callable[[A], None]) -> Callable[[A], None]:
-        """`then`, which makes the answer: where it raises, the request fails as if its handler had raised it. Where the
-        request has been answered already, or its client has gone, the exception goes to the caller."""
-
-        def call(value: A) -> None:
-            try:
-                then(value)
-            except Exception as error:
-                if self._state is not _OPEN:
-                    raise
-                self.fail(error)
-
-        return call
-
     def abandon_with(self, other: Later[Any]) -> None:
         """The client of the other one has hung up, whose answer needed this one. Who is told of what that fails with
         is told of what this does."""
@@ -255,6 +241,57 @@ class Later(Generic[R]):
 
 WaitsFor: TypeAlias = Compute[Any] | Later[Any] | None
 """What a coroutine waits for."""
+
+
+# --- What goes on within the call of who answers -----------------------------------------------------------------
+#
+#     written = begun(self._written(batches))
+#     ...
+#     error = await written
+#
+# A state machine whose writes are answered in the order of its log has to take the answers in that order, and before
+# anybody else comes in between. In a turn of its own what is answered early might be overtaken by what is answered at
+# once. So it changes state within `reply`, and tells others; it encodes and serves nothing.
+
+
+def begun(steps: Waiting[T]) -> Later[T]:
+    """What it returns: it begins in this call, and goes on to its end within those of who answers, whether or not
+    anybody waits for it. It waits for answers alone. Raises what it raises in this call."""
+    later: Later[T] = Later()
+    try:
+        wanted = steps.send(None)
+    except StopIteration as end:
+        later.reply(end.value)
+    else:
+        wanted.when_answered(partial(_go_on, steps, later, wanted))
+    return later
+
+
+def _go_on(steps: Waiting[T], later: Later[T], answered: Later[Any]) -> None:
+    try:
+        try:
+            found = answered.result()
+        except Exception as error:
+            wanted = steps.throw(error)
+        else:
+            wanted = steps.send(found)
+    except StopIteration as end:
+        later.reply(end.value)
+    except Exception as error:
+        later.fail(error)
+    else:
+        wanted.when_answered(partial(_go_on, steps, later, wanted))
+
+
+def carry_on(steps: Waiting[None]) -> None:
+    """As `begun`, of what nobody waits for: what it raises comes to who answers."""
+    try:
+        wanted = steps.send(None)
+    except StopIteration:
+        return  # as most often, for which nothing is made
+    later: Later[None] = Later()
+    later.when_answered(later.result)
+    wanted.when_answered(partial(_go_on, steps, later, wanted))
 
 
 # --- Several at the same time ----------------------------------------------------------------------------------

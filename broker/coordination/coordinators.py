@@ -13,6 +13,7 @@ from broker.coordination.share_states import SHARE_STATE_TOPIC, ShareStates
 from broker.coordination.transactions import TRANSACTION_TOPIC, Transactions, TxnMarkers
 from coordinator.transaction.producer_ids import ProducerIds
 from protocol.errors import stops_the_broker
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -61,18 +62,19 @@ class Coordinators:
         elsewhere = cluster.share_states()
         begin = partial(turns.carry_out, failed=failed)
 
-        def create_topics(names: Sequence[str], then: Callable[[], None], broke: Failed) -> None:
+        def create_topics(names: Sequence[str]) -> Later[None]:
+            over: Later[None] = Later()
+
             async def create() -> None:
                 try:
                     await topics.auto_create(names)
                 except Exception as error:
-                    broke(error)
                     if stops_the_broker(error):
                         raise
-                else:
-                    then()
+                over.reply(None)
 
             begin(create())
+            return over
 
         self._persister_parts = (node_id, image, self.share_states, scheduler, create_topics, elsewhere)
         self.latest_offsets = LatestOffsets(node_id, image, partitions, cluster.latest_offsets())

@@ -272,24 +272,14 @@ class Groups:
             shard = self.shard_of(group_id)
         except KafkaError as error:
             return error.as_value()
-        found: A | KafkaError
+        found: (
+            A | KafkaError
+        )  # as `GroupShard.ask`, which would be a coroutine more for each heartbeat and commit
         try:
             found = question(shard)
         except KafkaError as error:
             found = error.as_value()
-        return found if shard.gate.is_open else await let_out(shard, found)
-
-    async def ask_for_later(
-        self, group_id: str, question: Callable[[GroupShard, Callable[[A], None]], None]
-    ) -> A | KafkaError:
-        """As `ask`, for a question whose answer may come later: see `GroupShard.ask_for_later`."""
-        try:
-            shard = self.shard_of(group_id)
-        except KafkaError as error:
-            return error.as_value()
-        later: Later[A | KafkaError] = Later()
-        shard.ask_for_later(question, later.reply)
-        return await later
+        return found if shard.gate.is_open else await shard.let_out(found)
 
     async def ask_waiting(
         self, group_id: str, question: Callable[[GroupShard], Waiting[A]]
@@ -299,12 +289,7 @@ class Groups:
             shard = self.shard_of(group_id)
         except KafkaError as error:
             return error.as_value()
-        found: A | KafkaError
-        try:
-            found = await question(shard)
-        except KafkaError as error:
-            found = error.as_value()
-        return found if shard.gate.is_open else await let_out(shard, found)
+        return await shard.ask_waiting(question)
 
     async def decide(self, request: MemberRequest, begin: Begin[A]) -> A | KafkaError:
         """As `ask`, of what may be much to decide. Nothing has happened where the client hangs up before a long one
@@ -328,7 +313,7 @@ class Groups:
             found = error.as_value()
         if isinstance(found, Later):
             found = await found
-        return found if shard.gate.is_open else await let_out(shard, found)
+        return found if shard.gate.is_open else await shard.let_out(found)
 
     async def _decided(self, shard: GroupShard, group_id: str, begin: Begin[A]) -> A | Later[A]:
         """Raises KafkaError. COORDINATOR_LOAD_IN_PROGRESS, on which clients ask again: the group doesn't keep still."""
@@ -497,10 +482,3 @@ def client_of(context: RequestContext, authorizer: Authorizer) -> Client:
         context.api_version,
         may_describe=partial(authorizer.allows, context, DESCRIBE, TOPIC),
     )
-
-
-async def let_out(shard: GroupShard, found: A | KafkaError) -> A | KafkaError:
-    """An answer of now, once it may be known."""
-    later: Later[A | KafkaError] = Later()
-    shard.let_out(found, later.reply)
-    return await later

@@ -6,7 +6,7 @@ A conscious difference: a leader that can't be reached is asked once, and Kafka 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,15 +20,12 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
     from protocol.topic_partition import TopicPartition
 
-Told = Callable[[int | KafkaError], None]
-"""Called once, with the offset behind the last one that consumers may read."""
-
 
 class AskLatestOffset(Protocol):
     """The way to the leaders on other nodes."""
 
-    def __call__(self, node_id: int, partition: TopicPartition, then: Told, /) -> None:
-        """`then` is told in a later turn."""
+    def __call__(self, node_id: int, partition: TopicPartition, /) -> Later[int | KafkaError]:
+        """The offset behind the last one that consumers may read: in a later turn."""
         ...
 
 
@@ -52,9 +49,7 @@ class LatestOffsets:
         if partition is None or partition.leader == NO_LEADER:
             return KafkaError(Error.LEADER_NOT_AVAILABLE, "Nobody leads the partition.")
         if partition.leader != self._node_id and self._elsewhere is not None:
-            told: Later[int | KafkaError] = Later()
-            self._elsewhere(partition.leader, (name, index), told.reply)
-            return await told
+            return await self._elsewhere(partition.leader, (name, index))
         try:
             return self._partitions.get(name, index).leader().log.high_watermark
         except KafkaError as error:
@@ -68,7 +63,8 @@ class LatestOffsets:
         awaited: set[TopicPartition] = set()
         over: Later[None] | None = None
 
-        def told(partition: TopicPartition, answer: int | KafkaError) -> None:
+        def told(partition: TopicPartition, later: Later[int | KafkaError]) -> None:
+            answer = later.result()
             if isinstance(answer, int):
                 found[partition] = answer
             awaited.discard(partition)
@@ -86,7 +82,8 @@ class LatestOffsets:
             leader = self._leader_elsewhere(partition)
             if leader is not None and self._elsewhere is not None:
                 awaited.add(partition)
-                self._elsewhere(leader, partition, partial(told, partition))
+                later = self._elsewhere(leader, partition)
+                later.when_answered(partial(told, partition, later))
         if awaited:
             timer = scheduler.call_later(within_s, end)
             answered = over = Later()

@@ -39,10 +39,12 @@ if TYPE_CHECKING:
 # themselves: the question adds them. Sources: `AddPartitionsToTxnManager`,
 # `ReplicaManager.maybeSendPartitionsToTransactionCoordinator`.
 
-Answered: TypeAlias = "Callable[[Mapping[TopicPartition, Error]], None]"
-AskElsewhere: TypeAlias = "Callable[[TransactionalProducer, Sequence[TopicPartition], bool, Answered], bool]"
-"""Of a producer, some partitions and whether they are verified only. Returns whether the coordinator is on another
-node, which is asked then."""
+Errors: TypeAlias = "Mapping[TopicPartition, Error]"
+AskElsewhere: TypeAlias = (
+    "Callable[[TransactionalProducer, Sequence[TopicPartition], bool], Later[Errors] | None]"
+)
+"""Of a producer, some partitions and whether they are verified only. None where the coordinator isn't on another
+node."""
 
 TRANSACTION_VERSION_2 = 2
 
@@ -118,11 +120,9 @@ class AddPartitionsToTxnManager:
         """Ask the coordinator of the partitions that were announced and have a guard; what it refuses comes to the
         errors."""
         asked = {(partition.topic.name, partition.index): partition for partition in verified.guards}
-        answer: Later[Mapping[TopicPartition, Error]] = Later()
         statistics, monotonic_s = self._transactions.statistics, self._clock.monotonic_s
         began_s = monotonic_s()
-        self._ask(producer, [*asked], operation, answer.reply)
-        refused = await answer
+        refused = await self._ask(producer, [*asked], operation)
         statistics.verifications.add((monotonic_s() - began_s) * 1000)
         for name, error in refused.items():
             if error is not NO_ERROR:
@@ -130,32 +130,27 @@ class AddPartitionsToTxnManager:
                 verified.errors[asked[name]] = _told(error, operation)
         return verified
 
-    def _ask(
+    async def _ask(
         self,
         producer: TransactionalProducer,
         asked: Sequence[TopicPartition],
         operation: TransactionSupportedOperation,
-        answered: Answered,
-    ) -> None:
-        if self._elsewhere is not None and self._elsewhere(
-            producer, asked, operation is not ADD_PARTITION, answered
-        ):
-            return
+    ) -> Errors:
+        if self._elsewhere is not None:
+            answer = self._elsewhere(producer, asked, operation is not ADD_PARTITION)
+            if answer is not None:
+                return await answer
         try:
             shard = self._transactions.shard_of(producer.transactional_id)
         except KafkaError as failure:
             none_there = failure.error is Error.NOT_COORDINATOR
             error = Error.COORDINATOR_NOT_AVAILABLE if none_there else failure.error
-            answered(dict.fromkeys(asked, error))
-            return
+            return dict.fromkeys(asked, error)
         if operation is not ADD_PARTITION:
-            shard.verify_when_certain(producer, asked, answered)
-            return
-
-        def added(failure: KafkaError | None) -> None:
-            answered({} if failure is None else dict.fromkeys(asked, failure.error))
-
-        shard.add_partitions(producer, asked, client_transaction_version=TRANSACTION_VERSION_2, then=added)
+            return await shard.verify_when_certain(producer, asked)
+        added = shard.add_partitions(producer, asked, client_transaction_version=TRANSACTION_VERSION_2)
+        refused = await added if isinstance(added, Later) else added
+        return {} if refused is None else dict.fromkeys(asked, refused.error)
 
     async def announced(
         self,

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError, error_name
 from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from broker.controller.registration import BrokerIncarnation
     from broker.peers.controller_channel import ToController
     from protocol.wire.schema import Message
@@ -25,17 +24,15 @@ class ProducerIdBlocks:
         self._to_controller = to_controller
         self._broker = broker
 
-    def allocate(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
-        """`then` is told the first id of a new block of such a size once it is recorded, and so on the disk: ids that
-        the power takes back would be given out twice. Or a KafkaError, where none is to be had."""
-
-        def answered(answer: Message | KafkaError) -> None:
-            then(_first_of(answer, size))
-
+    def allocate(self, size: int) -> Later[int | KafkaError]:
+        """The first id of a new block of such a size once it is recorded, and so on the disk: ids that the power takes
+        back would be given out twice. Or a KafkaError, where none is to be had."""
+        first: Later[int | KafkaError] = Later()
         request = AllocateProducerIdsRequest(
             broker_id=self._broker.node_id, broker_epoch=self._broker.broker_epoch
         )
-        self._to_controller.ask(request, answered, timeout_ms=None)
+        self._to_controller.ask(request, lambda answer: first.reply(_first_of(answer, size)), timeout_ms=None)
+        return first
 
 
 def _first_of(answer: Message | KafkaError, size: int) -> int | KafkaError:

@@ -14,8 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.controller.image import NO_LEADER
 from broker.coordination.share_states import SHARE_STATE_TOPIC
@@ -23,21 +22,19 @@ from coordinator.persister import ShareState, ShareStateSummary, StateBatch
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import Error, KafkaError, error_of
 from protocol.messages import share_state
+from protocol.waiting import Later, carry_on
 from protocol.wire.schema import Message, Struct
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.coordination.share_states import ShareStates
     from broker.environment.scheduler import Scheduled, Scheduler
-    from coordinator.ports import WhenCommitted
     from coordinator.share.shard import ShareShard
 
 
 # --------------------------------------------------------------------------------------------------------------
 # What is asked of the share coordinator about one share partition: of a shard in this process, or of
 # another node.
-
-A = TypeVar("A")
 
 
 class ShareStateKind(NamedTuple):
@@ -78,36 +75,22 @@ SUMMARIZE = ShareStateKind(
 )
 
 
-class ShareStateAsk(Generic[A]):
+class ShareStateAsk(NamedTuple):
     """`ask` asks a shard here, `part` is what a request to another node says of the partition."""
 
-    __slots__ = ("ask", "key", "kind", "part", "then", "tries")
+    key: SharePartitionKey
+    kind: ShareStateKind
+    ask: Callable[[ShareShard], Any]
+    part: Callable[[], Struct]
 
-    def __init__(
-        self,
-        key: SharePartitionKey,
-        kind: ShareStateKind,
-        *,
-        ask: Callable[[ShareShard], A],
-        part: Callable[[], Struct],
-        then: Callable[[A | KafkaError], None],
-    ) -> None:
-        self.key = key
-        self.kind = kind
-        self.ask = ask
-        self.part = part
-        self.then = then
-        self.tries = 0
-
-    def answer_in(self, results: dict[tuple[bytes, int], Any]) -> A | KafkaError:
-        """What is said of this one by another node, by topic id and partition."""
+    def answer_in(self, results: dict[tuple[bytes, int], Any]) -> Any:
+        """What is said of this one by another node, by topic id and partition; a KafkaError where that is one."""
         result = results.get((self.key.topic_id, self.key.partition))
         if result is None:
             return KafkaError(Error.UNKNOWN_SERVER_ERROR, "The share coordinator doesn't answer for it.")
         if result.error_code:
             return KafkaError(error_of(result.error_code), result.error_message)
-        said: A = self.kind.said(result)
-        return said
+        return self.kind.said(result)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -127,17 +110,9 @@ _ASK_AGAIN = {
 class AskShareStates(Protocol):
     """The way to the share coordinators of other nodes."""
 
-    def __call__(self, node_id: int, asked: ShareStateAsk[Any], answered: Callable[[Any], None], /) -> None:
-        """`answered` is told in a later turn what the node says, or a KafkaError."""
+    def __call__(self, node_id: int, asked: ShareStateAsk, /) -> Later[Any]:
+        """What the node says, or a KafkaError: in a later turn."""
         ...
-
-
-class CreateTopics(Protocol):
-    """`TopicRequests.auto_create`."""
-
-    def __call__(
-        self, names: Sequence[str], then: Callable[[], None], failed: Callable[[BaseException], None], /
-    ) -> object: ...
 
 
 class SharePersister:
@@ -149,66 +124,50 @@ class SharePersister:
         image: ClusterImage,
         share_states: ShareStates,
         scheduler: Scheduler,
-        create_topics: CreateTopics,
+        create_topics: Callable[[Sequence[str]], Later[None]],
         elsewhere: AskShareStates | None,
     ) -> None:
-        """`elsewhere`: where there may be other nodes."""
+        """`create_topics` is answered whatever comes of it. `elsewhere`: where there may be other nodes."""
         self._node_id = node_id
         self._image = image
         self._share_states = share_states
         self._scheduler = scheduler
         self._create_topics = create_topics
         self._elsewhere = elsewhere
-        self._retries: dict[ShareStateAsk[Any], Scheduled] = {}
-        self._ahead: dict[SharePartitionKey, ShareStateAsk[Any]] = {}
+        self._pauses: dict[Later[None], Scheduled] = {}
+        """Of what is to be asked again."""
+        self._ahead: dict[SharePartitionKey, ShareStateAsk] = {}
         """What is asked of another node, or is to be asked again."""
-        self._behind: dict[SharePartitionKey, deque[ShareStateAsk[Any]]] = {}
+        self._behind: dict[SharePartitionKey, deque[Later[None]]] = {}
         """What waits until what is ahead of it is answered."""
         self._is_stopped = False
 
     # --- the port -------------------------------------------------------------------------------------------
 
     def initialize(
-        self,
-        group_id: str,
-        topic_id: bytes,
-        partition: int,
-        state_epoch: int,
-        start_offset: int,
-        then: WhenCommitted,
-    ) -> None:
+        self, group_id: str, topic_id: bytes, partition: int, state_epoch: int, start_offset: int
+    ) -> Later[KafkaError | None]:
         """See `Persister`."""
         key = SharePartitionKey(group_id, topic_id, partition)
-        self._ask(
-            ShareStateAsk(
-                key,
-                INITIALIZE,
-                ask=lambda shard: shard.initialize(key, state_epoch, start_offset),
-                part=lambda: share_state.InitializePartition(
-                    partition=partition, state_epoch=state_epoch, start_offset=start_offset
-                ),
-                then=then,
-            )
+        return self._ask(
+            key,
+            INITIALIZE,
+            lambda shard: shard.initialize(key, state_epoch, start_offset),
+            lambda: share_state.InitializePartition(
+                partition=partition, state_epoch=state_epoch, start_offset=start_offset
+            ),
         )
 
     def read(
-        self,
-        group_id: str,
-        topic_id: bytes,
-        partition: int,
-        leader_epoch: int,
-        then: Callable[[ShareState | KafkaError], None],
-    ) -> None:
+        self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int
+    ) -> Later[ShareState | KafkaError]:
         """See `Persister`."""
         key = SharePartitionKey(group_id, topic_id, partition)
-        self._ask(
-            ShareStateAsk(
-                key,
-                READ,
-                ask=lambda shard: shard.read(key, leader_epoch),
-                part=lambda: share_state.ReadPartition(partition=partition, leader_epoch=leader_epoch),
-                then=then,
-            )
+        return self._ask(
+            key,
+            READ,
+            lambda shard: shard.read(key, leader_epoch),
+            lambda: share_state.ReadPartition(partition=partition, leader_epoch=leader_epoch),
         )
 
     def write(
@@ -221,69 +180,54 @@ class SharePersister:
         start_offset: int,
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
-        then: WhenCommitted,
-    ) -> None:
+    ) -> Later[KafkaError | None]:
         """See `Persister`."""
         from coordinator.share.share_partitions import Write  # with the first shard
 
         key = SharePartitionKey(group_id, topic_id, partition)
         write = Write(state_epoch, leader_epoch, start_offset, delivery_complete_count, batches)
-        self._ask(
-            ShareStateAsk(
-                key,
-                WRITE,
-                ask=lambda shard: shard.write(key, write),
-                part=lambda: share_state.WritePartition(
-                    partition=partition,
-                    state_epoch=state_epoch,
-                    leader_epoch=leader_epoch,
-                    start_offset=start_offset,
-                    delivery_complete_count=delivery_complete_count,
-                    state_batches=[
-                        share_state.StateBatch(
-                            first_offset=batch.first_offset,
-                            last_offset=batch.last_offset,
-                            delivery_state=batch.delivery_state,
-                            delivery_count=batch.delivery_count,
-                        )
-                        for batch in batches
-                    ],
-                ),
-                then=then,
-            )
+        return self._ask(
+            key,
+            WRITE,
+            lambda shard: shard.write(key, write),
+            lambda: share_state.WritePartition(
+                partition=partition,
+                state_epoch=state_epoch,
+                leader_epoch=leader_epoch,
+                start_offset=start_offset,
+                delivery_complete_count=delivery_complete_count,
+                state_batches=[
+                    share_state.StateBatch(
+                        first_offset=batch.first_offset,
+                        last_offset=batch.last_offset,
+                        delivery_state=batch.delivery_state,
+                        delivery_count=batch.delivery_count,
+                    )
+                    for batch in batches
+                ],
+            ),
         )
 
-    def delete(self, group_id: str, topic_id: bytes, partition: int, then: WhenCommitted) -> None:
+    def delete(self, group_id: str, topic_id: bytes, partition: int) -> Later[KafkaError | None]:
         """See `Persister`."""
         key = SharePartitionKey(group_id, topic_id, partition)
-        self._ask(
-            ShareStateAsk(
-                key,
-                DELETE,
-                ask=lambda shard: shard.delete(key),
-                part=lambda: share_state.DeletePartition(partition=partition),
-                then=then,
-            )
+        return self._ask(
+            key,
+            DELETE,
+            lambda shard: shard.delete(key),
+            lambda: share_state.DeletePartition(partition=partition),
         )
 
     def read_summary(
-        self,
-        group_id: str,
-        topic_id: bytes,
-        partition: int,
-        leader_epoch: int,
-        then: Callable[[ShareStateSummary | KafkaError], None],
-    ) -> None:
+        self, group_id: str, topic_id: bytes, partition: int, leader_epoch: int
+    ) -> Later[ShareStateSummary | KafkaError]:
         """See `Persister`."""
         key = SharePartitionKey(group_id, topic_id, partition)
-        self._ask(
-            ShareStateAsk(
-                key,
-                SUMMARIZE,
-                ask=lambda shard: shard.summarize(key),
-                part=lambda: share_state.SummaryPartition(partition=partition, leader_epoch=leader_epoch),
-                then=then,
-            )
+        return self._ask(
+            key,
+            SUMMARIZE,
+            lambda shard: shard.summarize(key),
+            lambda: share_state.SummaryPartition(partition=partition, leader_epoch=leader_epoch),
         )
 
     # --- the way there --------------------------------------------------------------------------------------
@@ -291,66 +235,77 @@ class SharePersister:
     def stop(self) -> None:
         """Nobody is asked any more, and nobody told."""
         self._is_stopped = True
-        for retry in self._retries.values():
-            retry.cancel()
-        self._retries.clear()
+        for pause in self._pauses.values():
+            pause.cancel()
+        self._pauses.clear()
         self._ahead.clear()
         self._behind.clear()
 
-    def _ask(self, asked: ShareStateAsk[Any]) -> None:
-        if not self._has_to_wait(asked):
-            self._go(asked)
+    def _ask(
+        self,
+        key: SharePartitionKey,
+        kind: ShareStateKind,
+        ask: Callable[[ShareShard], Any],
+        part: Callable[[], Struct],
+    ) -> Later[Any]:
+        told: Later[Any] = Later()
+        carry_on(self._carry_out(ShareStateAsk(key, kind, ask, part), told))
+        return told
 
-    def _has_to_wait(self, asked: ShareStateAsk[Any]) -> bool:
-        """Whether something else is ahead of it, behind which it is then."""
-        if self._ahead.get(asked.key, asked) is asked:
-            return False
-        self._behind.setdefault(asked.key, deque()).append(asked)
-        return True
+    async def _carry_out(self, asked: ShareStateAsk, told: Later[Any]) -> None:
+        key = asked.key
+        answer: Any = None
+        tries = 0
+        while not self._is_stopped:
+            # 1. It waits behind what is ahead of it.
+            if self._ahead.get(key, asked) is not asked:
+                place: Later[None] = Later()
+                self._behind.setdefault(key, deque()).append(place)
+                await place
+                continue
 
-    def _go(self, asked: ShareStateAsk[Any]) -> None:
+            # 2. The topic of states is made where there is none.
+            if SHARE_STATE_TOPIC not in self._image.topics:
+                await self._create_topics([SHARE_STATE_TOPIC])
+
+            # 3. The share coordinator is asked, here or elsewhere.
+            leader = self._leader_of(key)
+            is_elsewhere = self._elsewhere is not None and leader not in (self._node_id, NO_LEADER)
+            if leader == NO_LEADER:
+                answer = KafkaError(Error.COORDINATOR_NOT_AVAILABLE)
+            elif self._elsewhere is None or not is_elsewhere:
+                answer = await self._share_states.ask(key, asked.ask)
+            elif self._ahead.setdefault(key, asked) is asked:
+                answer = await self._elsewhere(leader, asked)
+            else:
+                continue  # something else has gone ahead meanwhile
+
+            # 4. What passes has it asked again, after a while.
+            if tries == len(RETRIES_S) or not _passes(answer, is_elsewhere=is_elsewhere):
+                break
+            if not self._is_stopped and self._ahead.setdefault(key, asked) is asked:
+                await self._pause(RETRIES_S[tries])
+                tries += 1
+
+        # 5. It is answered; then goes what waits behind it.
         if self._is_stopped:
             return
-        if SHARE_STATE_TOPIC in self._image.topics:
-            self._go_to_leader(asked)
-        else:
-            # Whatever comes of it, who looks for the topic again is told.
-            created = partial(self._go_to_leader, asked)
-            self._create_topics([SHARE_STATE_TOPIC], created, lambda failure: created())
-
-    def _go_to_leader(self, asked: ShareStateAsk[Any]) -> None:
-        topic = self._image.topics.get(SHARE_STATE_TOPIC)
-        index = self._share_states.partition_of(asked.key.text)
-        partition = None if topic is None else topic.partitions.get(index)
-        if partition is None or partition.leader == NO_LEADER:
-            self._answered(asked, True, KafkaError(Error.COORDINATOR_NOT_AVAILABLE))
-        elif partition.leader == self._node_id or self._elsewhere is None:
-            self._share_states.ask(asked.key, asked.ask, partial(self._answered, asked, True))
-        elif not self._has_to_wait(asked):
-            self._ahead[asked.key] = asked
-            self._elsewhere(partition.leader, asked, partial(self._answered, asked, False))
-
-    def _answered(self, asked: ShareStateAsk[Any], is_here: bool, answer: Any) -> None:
-        if self._is_stopped:
-            return
-        if isinstance(answer, KafkaError) and asked.tries < len(RETRIES_S):
-            is_unknown = answer.error is Error.UNKNOWN_TOPIC_OR_PARTITION
-            if answer.error in _ASK_AGAIN or (is_unknown and not is_here):
-                if not self._has_to_wait(asked):
-                    self._ahead[asked.key] = asked
-                    delay_s = RETRIES_S[asked.tries]
-                    asked.tries += 1
-                    self._retries[asked] = self._scheduler.call_later(delay_s, self._again, asked)
-                return
         try:
-            asked.then(answer)
+            told.reply(answer)
         finally:
-            if self._ahead.get(asked.key) is asked:
-                self._let_others_go(asked.key)
+            if self._ahead.get(key) is asked:
+                self._let_others_go(key)
 
-    def _again(self, asked: ShareStateAsk[Any]) -> None:
-        del self._retries[asked]
-        self._go(asked)
+    def _leader_of(self, key: SharePartitionKey) -> int:
+        topic = self._image.topics.get(SHARE_STATE_TOPIC)
+        partition = None if topic is None else topic.partitions.get(self._share_states.partition_of(key.text))
+        return NO_LEADER if partition is None else partition.leader
+
+    async def _pause(self, delay_s: float) -> None:
+        over: Later[None] = Later()
+        self._pauses[over] = self._scheduler.call_later(delay_s, over.reply, None)
+        await over
+        del self._pauses[over]
 
     def _let_others_go(self, key: SharePartitionKey) -> None:
         """In their order; where one of them has to wait the rest does so behind it."""
@@ -359,6 +314,13 @@ class SharePersister:
         if behind is None:
             return
         while behind and key not in self._ahead:
-            self._go(behind.popleft())
+            behind.popleft().reply(None)
         if not behind and self._behind.get(key) is behind:
             del self._behind[key]
+
+
+def _passes(answer: Any, *, is_elsewhere: bool) -> bool:
+    """Whether it is an error on which it is asked again."""
+    if not isinstance(answer, KafkaError):
+        return False
+    return answer.error in _ASK_AGAIN or (is_elsewhere and answer.error is Error.UNKNOWN_TOPIC_OR_PARTITION)

@@ -89,20 +89,13 @@ class ShareStates:
         one that isn't read yet."""
         return self.hosted.of(key.text)
 
-    def ask(
-        self,
-        key: SharePartitionKey,
-        question: Callable[[ShareShard], A],
-        reply: Callable[[A | KafkaError], None],
-    ) -> None:
-        """Ask the shard of a share partition something: see `ShareShard.ask`. The errors of `shard_of` go to `reply`,
-        too."""
+    async def ask(self, key: SharePartitionKey, question: Callable[[ShareShard], A]) -> A | KafkaError:
+        """What the shard of a share partition says: see `ShareShard.ask`. The errors of `shard_of`, too."""
         try:
             shard = self.shard_of(key)
         except KafkaError as error:
-            reply(error.as_value())
-        else:
-            shard.ask(question, reply)
+            return error.as_value()
+        return await shard.ask(question)
 
     # --- following the metadata -----------------------------------------------------------------------------
 

@@ -35,18 +35,16 @@ async def handle(
         return AddOffsetsToTxnResponse(error_code=Error.GROUP_AUTHORIZATION_FAILED)
     if not transactional_id:
         return AddOffsetsToTxnResponse(error_code=Error.INVALID_REQUEST)
-    added: Later[KafkaError | None] = Later()
     try:
         shard = node.transactions.shard_of(transactional_id)
     except KafkaError as failure:
         return AddOffsetsToTxnResponse(error_code=failure.error)
-    shard.add_partitions(
+    added = shard.add_partitions(
         TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
         [(OFFSETS_TOPIC, node.groups.partition_of(request.group_id))],
         client_transaction_version=0,
-        then=added.reply,
     )
-    refused = await added
+    refused = await added if isinstance(added, Later) else added
     error = Error.NONE
     if refused is not None:
         error = as_known(refused.error, context.api_version, PRODUCER_FENCED_VERSION)

@@ -28,7 +28,7 @@ from protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
 )
 from protocol.topic_partition import TopicPartition
-from protocol.waiting import Later, Pause, turn
+from protocol.waiting import Later, Pause, begun, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
@@ -74,7 +74,7 @@ async def handle(
         if refused:
             results = await _by_topic(refused)
         else:
-            failure = await _begun(node.transactions, producer, partitions, version)
+            failure = await _added(node.transactions, producer, partitions, version)
             results = _each(topics, _told(failure, version))
     else:
         results = _each(topics, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -97,7 +97,7 @@ async def _added_for_brokers(
         first.setdefault(transaction.transactional_id, transaction.topics)
         last[transaction.transactional_id] = transaction.topics
     pause = Pause()
-    begun: list[tuple[Partitions, Errors | Later[Errors | KafkaError | None]]] = []
+    under_way: list[tuple[Partitions, Errors | Later[Errors | KafkaError | None]]] = []
     for transaction in asked:
         if pause.is_due():
             await turn()
@@ -106,15 +106,13 @@ async def _added_for_brokers(
         )
         partitions = await _partitions_of(last[transaction.transactional_id])
         refused = await _refused(partitions, image, ())
-        begun.append(
-            (
-                partitions,
-                refused
-                or _begun(transactions, producer, partitions, version, verify_only=transaction.verify_only),
-            )
-        )
+        if refused:
+            under_way.append((partitions, refused))
+        else:
+            added = _added(transactions, producer, partitions, version, verify_only=transaction.verify_only)
+            under_way.append((partitions, begun(added)))
     results = []
-    for transaction, (partitions, later) in zip(asked, begun, strict=True):
+    for transaction, (partitions, later) in zip(asked, under_way, strict=True):
         found = await later if isinstance(later, Later) else later
         if transaction.verify_only and (found is None or isinstance(found, KafkaError)):
             found = dict.fromkeys(partitions, _told(found, version))
@@ -161,32 +159,27 @@ async def _refused(partitions: Partitions, image: ClusterImage, denied: Containe
     return refused | dict.fromkeys(rest, Error.OPERATION_NOT_ATTEMPTED)
 
 
-def _begun(
+async def _added(
     transactions: Transactions,
     producer: TransactionalProducer,
     partitions: Partitions,
     version: int,
     *,
     verify_only: bool = False,
-) -> Later[Errors | KafkaError | None]:
+) -> Errors | KafkaError | None:
     """What comes of adding them to the transaction: None, or why none is added. Or of verifying that they are in it:
     what holds for each."""
-    later: Later[Errors | KafkaError | None] = Later()
     try:
         if not producer.transactional_id:
             raise KafkaError(Error.INVALID_REQUEST)
         shard = transactions.shard_of(producer.transactional_id)
     except KafkaError as failure:
-        later.reply(failure.as_value())
-        return later
+        return failure.as_value()
     if verify_only:
-        shard.verify_when_certain(producer, partitions, later.reply)
-    else:
-        client_version = 2 if version >= BATCH_VERSION else 0
-        shard.add_partitions(
-            producer, partitions, client_transaction_version=client_version, then=later.reply
-        )
-    return later
+        return await shard.verify_when_certain(producer, partitions)
+    client_version = 2 if version >= BATCH_VERSION else 0
+    added = shard.add_partitions(producer, partitions, client_transaction_version=client_version)
+    return await added if isinstance(added, Later) else added
 
 
 def _told(failure: Errors | KafkaError | None, version: int) -> Error:

@@ -13,7 +13,7 @@ from broker.network.turns import runs_to_its_end
 from broker.security.authorizer import Operation, ResourceType
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
-from protocol.waiting import Later, Waiting, turn
+from protocol.waiting import Later, Waiting, begun, turn
 
 if TYPE_CHECKING:
     from broker.coordination.groups import Groups
@@ -52,19 +52,16 @@ async def handle(
             errors[group_id] = error.error
         else:
             of_shards.setdefault(shard, []).append(group_id)
-    asked: list[tuple[Sequence[str], list[Error] | KafkaError | Later[list[Error] | KafkaError]]] = []
+    asked: list[tuple[Sequence[str], Later[list[Error] | KafkaError]]] = []
     for shard, of_shard in of_shards.items():
         refused = await _states_deleted(groups, shard, of_shard)
         errors.update(refused)
         for group_ids, is_full in _batches(shard, [each for each in of_shard if each not in refused]):
-            later: Later[list[Error] | KafkaError] = Later()
-            shard.ask(_deletion(group_ids), later.reply)
-            asked.append((group_ids, later.answer()))
+            asked.append((group_ids, begun(shard.ask(_deletion(group_ids)))))
             if is_full or turns.is_over:
                 await turn()
-    for group_ids, answer in asked:
-        if isinstance(answer, Later):
-            answer = await answer
+    for group_ids, deleted in asked:
+        answer = await deleted
         of_groups = [answer.error] * len(group_ids) if isinstance(answer, KafkaError) else answer
         errors.update(zip(group_ids, of_groups, strict=True))
     return DeleteGroupsResponse(

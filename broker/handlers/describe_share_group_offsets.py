@@ -148,9 +148,7 @@ class _Described:
         asked: list[tuple[int, ShareStateSummary | KafkaError | Later[ShareStateSummary | KafkaError]]] = []
         for index in dict.fromkeys(indexes):
             if index in known.partitions:
-                later: Later[ShareStateSummary | KafkaError] = Later()
-                self._persister.read_summary(group_id, topic_id, index, -1, later.reply)
-                asked.append((index, later.answer()))
+                asked.append((index, self._persister.read_summary(group_id, topic_id, index, -1).answer()))
             else:
                 asked.append((index, _UNINITIALIZED))
             if self._turns.is_over:

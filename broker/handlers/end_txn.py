@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 from broker.coordination.transactions import as_known
 from broker.security.authorizer import TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import TransactionalProducer
-from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from protocol.errors import Error, KafkaError
 from protocol.messages.transactions import EndTxnRequest, EndTxnResponse
-from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import TransactionPorts
@@ -37,18 +35,15 @@ async def handle(node: TransactionPorts, context: RequestContext, request: EndTx
         return EndTxnResponse(error_code=Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not transactional_id:
         return EndTxnResponse(error_code=Error.INVALID_REQUEST)
-    ended: Later[ProducerIdAndEpoch | KafkaError] = Later()
     try:
         shard = node.transactions.shard_of(transactional_id)
     except KafkaError as failure:
         return EndTxnResponse(error_code=failure.error)
-    shard.end_txn(
+    answer = await shard.end_txn(
         TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
         commit=request.committed,
         client_transaction_version=2 if version >= VERSION_2_VERSION else 0,
-        reply=ended.reply,
     )
-    answer = await ended
     if isinstance(answer, KafkaError):
         return EndTxnResponse(error_code=as_known(answer.error, version, PRODUCER_FENCED_VERSION))
     return EndTxnResponse.of(producer_id=answer.producer_id, producer_epoch=answer.producer_epoch)

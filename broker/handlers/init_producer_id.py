@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from broker.coordination.transactions import as_known
 from broker.security.authorizer import CLUSTER, CLUSTER_NAME, IDEMPOTENT_WRITE, TOPIC, TRANSACTIONAL_ID, WRITE
 from coordinator.transaction.producer_ids import NoProducerIdError, ProducerIds, TransactionalProducer
-from coordinator.transaction.state_manager import ProducerIdAndEpoch, Reply
+from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.messages.produce import InitProducerIdRequest, InitProducerIdResponse
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from protocol.waiting import Later
+from protocol.waiting import begun
 
 if TYPE_CHECKING:
     from broker.coordination.transactions import Transactions
@@ -45,32 +45,27 @@ async def handle(
     error = _check(node.authorizer, context, request)
     if error is not NO_ERROR:
         return _response(KafkaError(error), version)
-    answer: Later[ProducerIdAndEpoch | KafkaError] = Later()
-    _init(node.transactions, node.producer_ids, request, answer.reply)
-    found = await answer
+    found = await _init(node.transactions, node.producer_ids, request)
     if isinstance(found, NoProducerIdError):
         found = await _init_once_left(node, request)
     return _response(found, version)
 
 
-def _init(
-    transactions: Transactions, producer_ids: ProducerIds, request: InitProducerIdRequest, reply: Reply
-) -> None:
+async def _init(
+    transactions: Transactions, producer_ids: ProducerIds, request: InitProducerIdRequest
+) -> ProducerIdAndEpoch | KafkaError:
     """Nothing has happened where it is refused for want of a producer id."""
     transactional_id = request.transactional_id
     try:
         if transactional_id is None:
-            reply(ProducerIdAndEpoch(producer_ids.next(), 0))
-            return
+            return ProducerIdAndEpoch(producer_ids.next(), 0)
         transactions.check_timeout(request.transaction_timeout_ms)
         shard = transactions.shard_of(transactional_id)
     except KafkaError as failure:
-        reply(failure.as_value())
-        return
-    shard.init_producer_id(
+        return failure.as_value()
+    return await shard.init_producer_id(
         TransactionalProducer(transactional_id, request.producer_id, request.producer_epoch),
         timeout_ms=request.transaction_timeout_ms,
-        reply=reply,
     )
 
 
@@ -79,29 +74,29 @@ async def _init_once_left(
 ) -> ProducerIdAndEpoch | KafkaError:
     """Once there is a producer id, which is taken in that call; or once none is to be had, or after a while: with what
     it is told then. Nothing is carried out any more for a client that has hung up meanwhile."""
-    answer: Later[ProducerIdAndEpoch | KafkaError] = Later()
-
-    def init(_: None) -> None:
-        answer.on_abandon = None
-        _init(node.transactions, node.producer_ids, request, answer.reply)
-
-    go_on = answer.guarded(init)
-
-    def left() -> None:
-        timer.cancel()
-        go_on(None)
+    left = node.producer_ids.left()
+    is_over = False
 
     def over() -> None:
+        nonlocal is_over
+        is_over = True
         node.producer_ids.withdraw(left)
-        go_on(None)
+        left.reply(None)
+
+    timer = node.scheduler.call_later(LONGEST_WAIT_S, over)
+
+    async def init() -> ProducerIdAndEpoch | KafkaError:
+        await left
+        if not is_over:
+            timer.cancel()
+        return await _init(node.transactions, node.producer_ids, request)
 
     def withdraw() -> None:
         node.producer_ids.withdraw(left)
         timer.cancel()
 
-    timer = node.scheduler.call_later(LONGEST_WAIT_S, over)
-    answer.on_abandon = withdraw
-    node.producer_ids.when_left(left)
+    answer = begun(init())
+    answer.waits_for(withdraw)
     return await answer
 
 

@@ -16,13 +16,13 @@ from broker.coordination.groups import client_of
 from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import JoinGroupRequest, JoinGroupResponse
-from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
     from coordinator.group.ports import Deferred
     from coordinator.group.shard import GroupShard
+    from protocol.waiting import Later
 
 NULL_PROTOCOL_NAME_VERSION = 7
 
@@ -37,8 +37,7 @@ async def handle(node: GroupPorts, context: RequestContext, request: JoinGroupRe
     client = client_of(context, node.authorizer)
 
     def join(shard: GroupShard) -> JoinGroupResponse | Deferred[JoinGroupResponse] | Later[JoinGroupResponse]:
-        joined: Later[JoinGroupResponse] = Later()
-        return shard.join(client, request, joined.reply) or joined
+        return shard.join(client, request)
 
     found = await node.groups.decide(request, join)
     if isinstance(found, KafkaError):

@@ -9,7 +9,7 @@ from broker.network.turns import portions
 from broker.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from protocol.errors import KafkaError
 from protocol.messages.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from protocol.waiting import Later, turn
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts
@@ -52,9 +52,7 @@ async def _listed(
     response = ListGroupsResponse()
     for shard in shards:
         for some in portions(shard.group_ids()):
-            asked: Later[list[ListedGroup] | KafkaError] = Later()
-            shard.ask(listed_of(some), asked.reply)
-            found: list[ListedGroup] | KafkaError = await asked
+            found = await shard.ask(listed_of(some))
             if isinstance(found, KafkaError):
                 return ListGroupsResponse(error_code=found.error)
             response.groups += filter(may_see, found)

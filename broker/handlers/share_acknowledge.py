@@ -25,7 +25,6 @@ from protocol.messages.share_fetch import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
-from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import BrokerPorts
@@ -53,8 +52,7 @@ async def handle(
         for topic in request.topics
         for partition in topic.partitions
     }
-    acknowledged: Later[AcknowledgedPartitions] = Later()
-    acknowledge(
+    acknowledged = await acknowledge(
         node.shares,
         TopicAccess(image, node.authorizer, context),
         group_id,
@@ -62,9 +60,8 @@ async def handle(
         acknowledgements,
         version=context.api_version,
         renews=request.is_renew_ack,
-        then=acknowledged.reply,
     )
-    response = _response(await acknowledged)
+    response = _response(acknowledged)
     if epoch == FINAL_EPOCH:
         node.shares.end_session(group_id, member_id)
     response.acquisition_lock_timeout_ms = node.shares.settings_of(group_id).record_lock_duration_ms

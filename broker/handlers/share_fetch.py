@@ -6,10 +6,10 @@ difference: a session has 5,000 partitions at most, and its last request names n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from broker.handlers.share_fetch_answers import ShareFetchAnswers
+from broker.handlers.fetch import FRAME_SIZE_BYTES
 from broker.handlers.share_requests import (
     RENEWING_VERSION,
     Acknowledgements,
@@ -17,13 +17,20 @@ from broker.handlers.share_requests import (
     acknowledge,
     check_sender,
     refuse_too_many,
+    tell_leaders,
 )
 from broker.shares.share_fetching import DelayedShareFetch, ShareFetchParameters, ShareReading
-from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH, ShareSession
+from broker.shares.share_session_cache import FINAL_EPOCH, FIRST_EPOCH, ShareSession, next_epoch
 from coordinator.share_partition.states import AcquireMode
 from protocol.errors import Error, KafkaError
-from protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
+from protocol.messages.share_fetch import (
+    FetchedPartition,
+    ShareFetchableTopicResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 from protocol.waiting import Later
+from protocol.wire.codec import encoder
 
 if TYPE_CHECKING:
     from broker.environment.scheduler import Scheduler
@@ -59,31 +66,16 @@ async def handle(
 
     # 2. What it acknowledges is written while it reads. A session ends with its last acknowledgements, whether or not
     # its client is there to be told.
-    acknowledged: Later[AcknowledgedPartitions] = Later()
-
-    def then(found: AcknowledgedPartitions) -> None:
+    async def acknowledging() -> AcknowledgedPartitions:
+        acks = _acknowledgements(request)
+        found = await acknowledge(
+            node.shares, access, group_id, member_id, acks, version=version, renews=renews
+        )
         if session is None:
             node.shares.end_session(group_id, member_id)
-        acknowledged.reply(found)
+        return found
 
-    if _has_acknowledgements(request):
-        batches: Acknowledgements = {
-            (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
-            for topic in request.topics
-            for partition in topic.partitions
-        }
-        acknowledge(
-            node.shares,
-            access,
-            group_id,
-            member_id,
-            batches,
-            version=version,
-            renews=renews,
-            then=acknowledged.guarded(then),
-        )
-    else:
-        then({})
+    acknowledged = node.turns.answer(acknowledging(), to_the_end=True)
 
     # 3. It reads.
     answers: Answers = {}
@@ -98,13 +90,13 @@ async def handle(
             parameters = _parameters(node.shares, request, group_id, member_id, max_bytes)
             reading = ShareReading(node.partitions, node.shares, node.chance, parameters)
             await node.shares.lines.behind((group_id, member_id), reading.want(keys, node.turns))
-            answers = await _waited(reading, node)
+            answers = await DelayedShareFetch(reading).answers(node.scheduler, node.shares.looking)
             refused |= reading.errors
 
     # 4. The answer, once all of that is done.
-    found = await acknowledged
-    answer = ShareFetchAnswers(node.shares, node.quotas, node.current_leaders, node.clock, context).answer
-    return answer(group_id, session, request.share_session_epoch, answers, refused, found)
+    found = await acknowledged if isinstance(acknowledged, Later) else acknowledged
+    epoch = request.share_session_epoch
+    return _response(node, context, group_id, session, epoch, answers, refused, found)
 
 
 def _parameters(
@@ -138,17 +130,6 @@ def _readable(
     return keys[place:] + keys[:place]
 
 
-async def _waited(reading: ShareReading, node: BrokerPorts) -> Answers:
-    """What is acquired, once there is as much as is asked for."""
-    answers: Later[Answers] = Later()
-    delayed = DelayedShareFetch(
-        reading, node.scheduler, node.turns, node.shares.looking, answers.reply, answers.fail
-    )
-    if not delayed.is_over:
-        answers.on_abandon = delayed.abandon
-    return await answers
-
-
 async def _passed(scheduler: Scheduler, wait_ms: int) -> None:
     passed: Later[None] = Later()
     timer = scheduler.call_later(max(wait_ms, 0) / 1000, passed.reply, None)
@@ -179,7 +160,7 @@ def _session(
         for partition in topic.partitions
     ]
     if epoch == FIRST_EPOCH:
-        if _has_acknowledgements(request):
+        if _acknowledgements(request):
             raise KafkaError(Error.INVALID_REQUEST)
         return sessions.open(group_id, member_id, context.connection, named)
     forgotten: Iterable[ShareKey] = (
@@ -188,10 +169,14 @@ def _session(
     return sessions.update(group_id, member_id, epoch, named, forgotten)
 
 
-def _has_acknowledgements(request: ShareFetchRequest) -> bool:
-    return any(
-        partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions
-    )
+def _acknowledgements(request: ShareFetchRequest) -> Acknowledgements:
+    """Of all partitions, if there are any of one."""
+    every: Acknowledgements = {
+        (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    return every if any(every.values()) else {}
 
 
 def _max_bytes(
@@ -204,3 +189,72 @@ def _max_bytes(
         if most is not None:
             return int(min(allowed, most))
     return allowed
+
+
+# --- The answer, of what was read and of what became of the acknowledgements that came along -----------------------
+#
+# Kafka: `KafkaApis.processShareFetchResponse`, `ShareSessionContext`.
+
+
+def _response(
+    node: BrokerPorts,
+    context: RequestContext,
+    group_id: str,
+    session: ShareSession | None,
+    epoch: int,
+    fetched: Answers,
+    refused: Mapping[ShareKey, KafkaError],
+    acknowledged: AcknowledgedPartitions,
+) -> ShareFetchResponse:
+    """`refused`: of what couldn't be read. A throttled answer has acknowledgements alone."""
+    answers = fetched | {
+        key: FetchedPartition(partition_index=key[1], error_code=error.error, records=b"")
+        for key, error in refused.items()
+    }
+    response = ShareFetchResponse(
+        acquisition_lock_timeout_ms=node.shares.settings_of(group_id).record_lock_duration_ms
+    )
+    response.throttle_time_ms = _throttled(node, context, answers) if node.quotas.enforced else 0
+    goes_on = session is not None and epoch != FIRST_EPOCH
+    if goes_on and session is not None and session.epoch != next_epoch(epoch):
+        response.error_code = Error.INVALID_SHARE_SESSION_EPOCH  # another request came in between
+        answers = {}
+    elif response.throttle_time_ms:
+        answers = {}
+    elif goes_on and session is not None:
+        answers = {key: answer for key, answer in answers.items() if session.tell(key, answer)}
+    for key, error in acknowledged.items():
+        listed = answers.get(key)
+        if listed is None:
+            listed = answers[key] = FetchedPartition(partition_index=key[1], records=b"")
+        if error is not None:
+            listed.acknowledge_error_code = error.error
+            listed.acknowledge_error_message = error.message
+    response.responses = _by_topic(answers)
+    response.node_endpoints = tell_leaders(
+        node.current_leaders, context, [(topic_id, answer) for (topic_id, _), answer in answers.items()]
+    )
+    return response
+
+
+def _throttled(node: BrokerPorts, context: RequestContext, answers: Answers) -> int:
+    """For how long the consumer has to wait instead of being answered; what it isn't given isn't charged."""
+    chunks: list[bytes | bytearray | memoryview] = []
+    encoder(ShareFetchResponse, context.api_version)(ShareFetchResponse(responses=_by_topic(answers)), chunks)
+    size = FRAME_SIZE_BYTES + sum(map(len, chunks))
+    quota, now_ms = node.quotas.fetch, node.clock.now_ms()
+    user, client_id = context.principal.name, context.client_id or ""
+    throttle_ms = quota.charge(user, client_id, size, now_ms)
+    if throttle_ms > 0:
+        quota.charge(user, client_id, -size, now_ms)
+    return throttle_ms
+
+
+def _by_topic(answers: Answers) -> list[ShareFetchableTopicResponse]:
+    topics: dict[bytes, list[FetchedPartition]] = {}
+    for (topic_id, _), answer in answers.items():
+        topics.setdefault(topic_id, []).append(answer)
+    return [
+        ShareFetchableTopicResponse(topic_id=topic_id, partitions=partitions)
+        for topic_id, partitions in topics.items()
+    ]

@@ -5,7 +5,7 @@ Kafka: `KafkaApis.handleAcknowledgements`, `validateAcknowledgementBatches`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.handlers.share_group_heartbeat import is_member_id
@@ -94,7 +94,7 @@ class TopicAccess:
         return None if key[1] in topic.partitions else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def acknowledge(
+async def acknowledge(
     shares: SharePartitionManager,
     access: TopicAccess,
     group_id: str,
@@ -103,9 +103,8 @@ def acknowledge(
     *,
     version: int,
     renews: bool,
-    then: Callable[[AcknowledgedPartitions], None],
-) -> None:
-    """Check and carry out; `then` as in `SharePartitionManager.acknowledge`.
+) -> AcknowledgedPartitions:
+    """Check and carry out, as `SharePartitionManager.acknowledge`.
 
     A partition without batches is answered only where another one has some: as in Kafka.
     """
@@ -126,13 +125,8 @@ def acknowledge(
         else:
             empty.append(key)
     if not asked:
-        then(answers)
-        return
-
-    def acknowledged(found: AcknowledgedPartitions) -> None:
-        then(found | answers | dict.fromkeys(empty))
-
-    shares.acknowledge(group_id, member_id, asked, acknowledged)
+        return answers
+    return await shares.acknowledge(group_id, member_id, asked) | answers | dict.fromkeys(empty)
 
 
 def _make_sense(batches: Iterable[AcknowledgementBatch], *, version: int, renews: bool) -> bool:

@@ -15,7 +15,7 @@ from broker.security.authorizer import CLUSTER_ACTION, CLUSTER_NAME, ResourceTyp
 from coordinator.java.maps import JavaMap
 from coordinator.share.share_partition_key import SharePartitionKey
 from protocol.errors import KafkaError
-from protocol.waiting import Later, turn
+from protocol.waiting import turn
 
 if TYPE_CHECKING:
     from broker.coordination.share_states import ShareStates
@@ -101,9 +101,7 @@ async def _results(
     for shard, places in found.of_shards.items():
         if shard.gate.is_open:
             continue
-        later: Later[KafkaError | None] = Later()
-        shard.ask(lambda _: None, later.reply)
-        lost = await later
+        lost = await shard.ask(lambda _: None)
         if lost is not None:
             for of_topic, partition in places:
                 of_topic[partition] = KafkaError(lost.error, lost.message or _NOT_HERE)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from broker.security.authorizer import GROUP, READ
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import SyncGroupRequest, SyncGroupResponse
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.handlers.node_ports import GroupPorts
     from broker.network.context import RequestContext
-    from coordinator.group.classic.group import SyncReply
     from coordinator.group.shard import GroupShard
 
 PROTOCOL_VERSION = 5
@@ -29,8 +29,9 @@ async def handle(node: GroupPorts, context: RequestContext, request: SyncGroupRe
     if not request.group_id:
         return SyncGroupResponse(error_code=Error.INVALID_GROUP_ID)
 
-    def sync(shard: GroupShard, answered: SyncReply) -> None:
-        shard.sync(request, answered)
+    async def sync(shard: GroupShard) -> SyncGroupResponse:
+        synced = shard.sync(request)
+        return await synced if isinstance(synced, Later) else synced
 
-    found = await node.groups.ask_for_later(request.group_id, sync)
+    found = await node.groups.ask_waiting(request.group_id, sync)
     return SyncGroupResponse(error_code=found.error) if isinstance(found, KafkaError) else found

@@ -470,7 +470,7 @@ async def _transactions(families: Families, node: WatchedBroker, pause: Pause) -
     families.counter(
         "barnabas_producer_ids_blocks", "Blocks of producer ids that this node was given", producer_ids.blocks
     )
-    families.gauge("barnabas_producer_ids_left", "Ids that are left of its block", producer_ids.left)
+    families.gauge("barnabas_producer_ids_left", "Ids that are left of its block", producer_ids.left_count)
 
 
 # --- What coordinators stand on (`CoordinatorRuntimeMetrics`, `TransactionStateManager`) --------------------------

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
     from broker.shares.dead_letters import ProduceElsewhere
     from coordinator.ports import Markers
+    from protocol.waiting import Later
     from protocol.wire.schema import Message
 
 
@@ -234,8 +235,8 @@ class JoinedCluster:
         self._to_stop.append(creations.stop)
         return creations.create
 
-    def allocate_producer_ids(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
-        self._producer_ids.allocate(size, then)
+    def allocate_producer_ids(self, size: int) -> Later[int | KafkaError]:
+        return self._producer_ids.allocate(size)
 
     @cached_property
     def _producer_ids(self) -> ProducerIdBlocks:

@@ -36,6 +36,7 @@ from protocol.messages.transactions import (
     WriteTxnMarkersResponse,
 )
 from protocol.topic_partition import indexes_by_topic
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage, TopicChanges
     from broker.controller.registration import BrokerIncarnation
-    from broker.coordination.latest_offsets import AskLatestOffset, Told
+    from broker.coordination.latest_offsets import AskLatestOffset
     from broker.coordination.produce_verification import AskElsewhere
     from broker.coordination.share_persister import AskShareStates, ShareStateAsk
     from broker.environment.environment import Environment
@@ -172,7 +173,7 @@ _LATEST_TIMESTAMP = -1
 
 class _AskedFor(NamedTuple):
     partition: TopicPartition
-    then: Told
+    answer: Later[int | KafkaError]
 
 
 class LatestOffsetChannels:
@@ -181,9 +182,11 @@ class LatestOffsetChannels:
     def __init__(self, channels: Callable[..., BrokerChannels[_AskedFor]]) -> None:
         self._channels = channels(request_of=_offsets_request, answered=_offsets_answered)
 
-    def ask(self, node_id: int, partition: TopicPartition, then: Told) -> None:
+    def ask(self, node_id: int, partition: TopicPartition) -> Later[int | KafkaError]:
         """See `AskLatestOffset`."""
-        self._channels.say(node_id, _AskedFor(partition, then))
+        answer: Later[int | KafkaError] = Later()
+        self._channels.say(node_id, _AskedFor(partition, answer))
+        return answer
 
     def stop(self) -> None:
         """Nobody is told of anything any more."""
@@ -221,7 +224,7 @@ def _offsets_answered(asked: Sequence[_AskedFor], answer: Any) -> None:
                 told[topic.name, found.partition_index] = said
     tell_each(
         asked,
-        lambda each: each.then(told.get(each.partition, otherwise)),
+        lambda each: each.answer.reply(told.get(each.partition, otherwise)),
         log,
         "somebody can't be told where a partition ends",
     )
@@ -290,7 +293,7 @@ def _produce_answered(produced: Sequence[Produced], answer: Any) -> None:
 
     def tell(each: Produced) -> None:
         by_name = told.get((each.name, each.partition), otherwise)
-        each.then(told.get((each.topic_id, each.partition), by_name))
+        each.answer.reply(told.get((each.topic_id, each.partition), by_name))
 
     tell_each(produced, tell, log, "a share partition can't be told of its dead letters")
 
@@ -396,8 +399,8 @@ def _markers_answered(sent: Sequence[_Sent], answer: Message | KafkaError) -> No
 
 
 class _Said(NamedTuple):
-    asked: ShareStateAsk[Any]
-    answered: Callable[[Any], None]
+    asked: ShareStateAsk
+    answer: Later[Any]
 
 
 class ShareStateChannels:
@@ -408,9 +411,11 @@ class ShareStateChannels:
             request_of=_share_states_request, answered=_share_states_answered, together=_together
         )
 
-    def ask(self, node_id: int, asked: ShareStateAsk[Any], answered: Callable[[Any], None]) -> None:
+    def ask(self, node_id: int, asked: ShareStateAsk) -> Later[Any]:
         """See `AskShareStates`."""
-        self._channels.say(node_id, _Said(asked, answered))
+        answer: Later[Any] = Later()
+        self._channels.say(node_id, _Said(asked, answer))
+        return answer
 
     def stop(self) -> None:
         """Nobody is told of anything any more."""
@@ -450,10 +455,10 @@ def _share_states_answered(said: Sequence[_Said], answer: Any) -> None:
     _tell(said, lambda asked: asked.answer_in(results))
 
 
-def _tell(said: Sequence[_Said], answer_to: Callable[[ShareStateAsk[Any]], Any]) -> None:
+def _tell(said: Sequence[_Said], answer_to: Callable[[ShareStateAsk], Any]) -> None:
     tell_each(
         said,
-        lambda each: each.answered(answer_to(each.asked)),
+        lambda each: each.answer.reply(answer_to(each.asked)),
         log,
         "somebody can't be told what the share coordinator said",
     )
@@ -469,7 +474,7 @@ class _Asked(NamedTuple):
     producer: TransactionalProducer
     partitions: Sequence[TopicPartition]
     verify_only: bool
-    then: Callable[[Errors], None]
+    answer: Later[Errors]
 
 
 class TransactionChannels:
@@ -493,29 +498,28 @@ class TransactionChannels:
         producer: TransactionalProducer,
         partitions: Sequence[TopicPartition],
         verify_only: bool,
-        then: Callable[[Errors], None],
-    ) -> bool:
-        """Whether the coordinator is on another node: then `then` is told each partition's error.
+    ) -> Later[Errors] | None:
+        """Each partition's error where the coordinator is on another node.
 
         Of one transactional id one ask waits to be sent, as the answer tells them apart by it: an older producer is
         fenced, INVALID_PRODUCER_EPOCH, and who asks again takes the place of what it asked before, NETWORK_EXCEPTION.
-        Both are told in this call; else it is a later turn.
+        Both are answered in this call; else it is a later turn.
         """
         topic = self._image.topics.get(TRANSACTION_TOPIC)
         index = self._partition_of(producer.transactional_id)
         partition = None if topic is None else topic.partitions.get(index)
         if partition is None or partition.leader in (self._node_id, NO_LEADER):
-            return False
-        asked = _Asked(producer, partitions, verify_only, then)
+            return None
+        asked = _Asked(producer, partitions, verify_only, Later())
         before = self._channels.waiting(partition.leader, producer.transactional_id)
         if before is not None and before.producer.producer_epoch > producer.producer_epoch:
             _refuse(asked, Error.INVALID_PRODUCER_EPOCH)
-            return True
+            return asked.answer
         self._channels.say(partition.leader, asked, producer.transactional_id)
         if before is not None:
             is_fenced = before.producer.producer_epoch < producer.producer_epoch
             _refuse(before, Error.INVALID_PRODUCER_EPOCH if is_fenced else Error.NETWORK_EXCEPTION)
-        return True
+        return asked.answer
 
     def stop(self) -> None:
         """Nobody is told of anything any more."""
@@ -523,7 +527,7 @@ class TransactionChannels:
 
 
 def _refuse(asked: _Asked, error: Error) -> None:
-    asked.then(dict.fromkeys(asked.partitions, error))
+    asked.answer.reply(dict.fromkeys(asked.partitions, error))
 
 
 def _partitions_request(asked: Sequence[_Asked]) -> AddPartitionsToTxnRequest:
@@ -564,7 +568,7 @@ def _partitions_answered(asked: Sequence[_Asked], answer: Message | KafkaError) 
 
     def tell(each: _Asked) -> None:
         of = each.producer.transactional_id
-        each.then({name: told.get((of, *name), error) for name in each.partitions})
+        each.answer.reply({name: told.get((of, *name), error) for name in each.partitions})
 
     tell_each(asked, tell, log, "a producer can't be told whether its transaction has the partitions")
 

@@ -20,7 +20,7 @@ from broker.fault_handler import FaultHandler, Milestone
 from broker.security.authorizer import ANONYMOUS, AllowEverything, Authorizer, Principal
 from protocol.apis import APIS
 from protocol.errors import Error, KafkaError, stops_the_broker
-from protocol.waiting import turn
+from protocol.waiting import Later, turn
 
 if TYPE_CHECKING:
     from broker.controller.controller import Controller
@@ -61,7 +61,7 @@ class Cluster(Protocol):
     def create_automatically(self) -> Create | None:
         """Asks the controller for topics that are used and aren't there; None where they are created here."""
 
-    def allocate_producer_ids(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
+    def allocate_producer_ids(self, size: int) -> Later[int | KafkaError]:
         """See `coordinator.transaction.producer_ids.AllocateBlock`."""
 
     def assign(self, replica: tuple[bytes, int], directory_id: bytes, answered_later: AnsweredLater) -> bool:
@@ -298,9 +298,9 @@ class OwnCluster:
         self._assignments = OwnAssignments(controller, broker.node_id)
         self._producer_ids = ProducerIdBlocks(self.to_controller(), broker)
 
-    def allocate_producer_ids(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
+    def allocate_producer_ids(self, size: int) -> Later[int | KafkaError]:
         """See `Cluster`."""
-        self._producer_ids.allocate(size, then)
+        return self._producer_ids.allocate(size)
 
     def assign(self, replica: tuple[bytes, int], directory_id: bytes, answered_later: AnsweredLater) -> bool:
         """See `AssignDirectory`."""

@@ -28,6 +28,7 @@ from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
 from coordinator.java.maps import partition_of_key
 from protocol.errors import Error, KafkaError, error_of, stops_the_broker
+from protocol.waiting import Later, carry_on
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from broker.process.renewal import Renewal
     from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
+    from protocol.waiting import Waiting
 
     AnyNode = Server | ControllerNode
 
@@ -49,10 +51,6 @@ Question = Mapping[str, Any]
 
 class QuestionError(Exception):
     """The question can't be answered; why, in one line."""
-
-
-TellAnswer = Callable[[Any], None]
-"""Called once: with the answer, anything that JSON has, or with a QuestionError."""
 
 
 # --- The socket ---------------------------------------------------------------------------------------------
@@ -129,39 +127,37 @@ class ParentTie:
 _SOME = 5  # partitions that are named, where there are many
 
 
-def _partition(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _partition(node: AnyNode, question: Question) -> Any:
     """`topic`, `partition` → `leader` (-1: none), `replicas`, `isr`, ids of brokers; whether it `is_moving`."""
     partition = _found(node, question)
-    reply(
-        {
-            "leader": partition.leader,
-            "replicas": [*partition.replicas],
-            "isr": [*partition.isr],
-            "is_moving": bool(partition.adding_replicas or partition.removing_replicas),
-        }
-    )
+    return {
+        "leader": partition.leader,
+        "replicas": [*partition.replicas],
+        "isr": [*partition.isr],
+        "is_moving": bool(partition.adding_replicas or partition.removing_replicas),
+    }
 
 
-def _coordinator(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _coordinator(node: AnyNode, question: Question) -> Any:
     """`group` or `transactional_id` → `topic`, `partition`: the one whose leader is the coordinator. The topic is made
     where somebody first asks for a coordinator: until then there is none."""
     name, key = (OFFSETS_TOPIC, "group") if "group" in question else (TRANSACTION_TOPIC, "transactional_id")
     topic = node.metadata.image.topics.get(name)
     if topic is None:
         raise QuestionError(f"there is no coordinator yet: {name} isn't there")
-    reply({"topic": name, "partition": partition_of_key(question[key], len(topic.partitions))})
+    return {"topic": name, "partition": partition_of_key(question[key], len(topic.partitions))}
 
 
-def _brokers(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _brokers(node: AnyNode, question: Question) -> Any:
     """→ ids of the brokers that are registered and not fenced."""
-    reply(sorted(each for each, broker in node.metadata.image.brokers.items() if not broker.fenced))
+    return sorted(each for each, broker in node.metadata.image.brokers.items() if not broker.fenced)
 
 
-def _out_of_sync(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _out_of_sync(node: AnyNode, question: Question) -> Any:
     """→ how many partitions (`count`) have no leader, or not all of their replicas in sync, and `some` of them. Nothing
     that is on the brokers in `absent` is in sync, though the metadata may not have heard of that yet."""
     found = [*_lagging(node, {*map(int, question.get("absent", ()))})]
-    reply({"count": len(found), "some": found[:_SOME]})
+    return {"count": len(found), "some": found[:_SOME]}
 
 
 def _lagging(node: AnyNode, absent: set[int]) -> Iterator[str]:
@@ -171,7 +167,7 @@ def _lagging(node: AnyNode, absent: set[int]) -> Iterator[str]:
                 yield f"{name}-{index}"
 
 
-def _reassign(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _reassign(node: AnyNode, question: Question) -> Any:
     """`topic`, `partition`, `replicas`: begin to have the partition on these brokers, the preferred leader first. Of
     the controller."""
     from broker.controller.partition_requests import reassigned_partitions
@@ -195,20 +191,17 @@ def _reassign(node: AnyNode, question: Question, reply: TellAnswer) -> None:
         ]
     )
 
-    def told(answer: Any) -> None:
-        result = answer.responses[0].partitions[0]
-        reply(_outcome(result.error_code, result.error_message))
-
     decide = partial(
         reassigned_partitions,
         request=request,
         own=node.own_settings,
         can_be_given=node.topics.has_room,
     )
-    _decide(node, decide, told, reply)
+    result = (await _decided(node, decide)).responses[0].partitions[0]
+    return _outcome(result.error_code, result.error_message)
 
 
-def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _elect(node: AnyNode, question: Question) -> Any:
     """`topic`, `partition`: the preferred leader is to lead, if it doesn't. Of the controller."""
     from broker.controller.partition_requests import PREFERRED, elected_leaders
     from protocol.messages.cluster_admin import ElectLeadersRequest, ElectLeadersTopic
@@ -219,30 +212,29 @@ def _elect(node: AnyNode, question: Question, reply: TellAnswer) -> None:
         topic_partitions=[ElectLeadersTopic(topic=question["topic"], partitions=[question["partition"]])],
     )
 
-    def told(answer: Any) -> None:
-        result = answer.replica_election_results[0].partition_result[0]
-        needless = result.error_code == Error.ELECTION_NOT_NEEDED
-        reply(True if needless else _outcome(result.error_code, result.error_message))
-
-    _decide(node, partial(elected_leaders, request=request, own=node.own_settings), told, reply)
+    decide = partial(elected_leaders, request=request, own=node.own_settings)
+    result = (await _decided(node, decide)).replica_election_results[0].partition_result[0]
+    needless = result.error_code == Error.ELECTION_NOT_NEEDED
+    return True if needless else _outcome(result.error_code, result.error_message)
 
 
-def _decide(
-    node: AnyNode, decide: Callable[[ClusterImage], Any], told: Callable[[Any], None], reply: TellAnswer
-) -> None:
-    """Have the controller decide it; `told` makes of its answer what is replied."""
+async def _decided(node: AnyNode, decide: Callable[[ClusterImage], Any]) -> Any:
+    """What the controller answers, or says against it."""
     if not node.metadata.is_leader:
         raise QuestionError("this node isn't the controller")
     controller = node.controller
+    answer: Later[Any] = Later()
 
     async def decided() -> None:
-        answer = await controller.submit_own(decide, log, "what is asked by the control socket isn't done")
-        if isinstance(answer, KafkaError):
-            reply(_refusal(answer.error, answer.message))
-        else:
-            told(answer)
+        answer.reply(
+            await controller.submit_own(decide, log, "what is asked by the control socket isn't done")
+        )
 
     controller.begin(decided())
+    found = await answer
+    if isinstance(found, KafkaError):
+        raise _refusal(found.error, found.message)
+    return found
 
 
 def _found(node: AnyNode, question: Question) -> PartitionImage:
@@ -266,63 +258,63 @@ def _refusal(error: Error, message: str | None) -> QuestionError:
 # As a client with every right could ask for it by requests, without one.
 
 
-def _alter_acls(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _alter_acls(node: AnyNode, question: Question) -> Any:
     """`create`, `delete`: ACLs to make, filters of ACLs to remove → those that were removed. All or none. Of the
     controller."""
     from broker.process.security_questions import decision_on_acls
 
     decide = decision_on_acls(node, question.get("create", ()), question.get("delete", ()))
-    _decide(node, decide, lambda removed: reply(_told(removed)), reply)
+    return _told(await _decided(node, decide))
 
 
-def _acls_in_force(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _acls_in_force(node: AnyNode, question: Question) -> Any:
     """`present`, `absent`: ACLs → whether this node decides by the one, and not by the other."""
     from broker.process.security_questions import acls_in_force
 
-    reply(acls_in_force(node, question.get("present", ()), question.get("absent", ())))
+    return acls_in_force(node, question.get("present", ()), question.get("absent", ()))
 
 
-def _acls(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _acls(node: AnyNode, question: Question) -> Any:
     """`principal` → its ACLs."""
     from broker.process.security_questions import known_acls
 
-    reply(known_acls(node, question["principal"]))
+    return known_acls(node, question["principal"])
 
 
-def _add_users(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _add_users(node: AnyNode, question: Question) -> Any:
     """`users`: their passwords by name; each can sign in by SCRAM from then on. Of the controller."""
     from broker.process.security_questions import decision_on_users
 
     decide = decision_on_users(node, question["users"])
-    _decide(node, decide, lambda failure: reply(_told(failure)), reply)
+    return _told(await _decided(node, decide))
 
 
-def _renew_certificates(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _renew_certificates(node: AnyNode, question: Question) -> Any:
     """Files with keys and certificates are others → null, once they are in use."""
     for failure in node.key_stores.follow(node.config):
         raise QuestionError(str(failure)) from failure
-    reply(None)
+    return None
 
 
-def _users_known(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _users_known(node: AnyNode, question: Question) -> Any:
     """`users`: names → whether all can sign in at this node by SCRAM."""
     from broker.process.security_questions import users_known
 
-    reply(users_known(node, question["users"]))
+    return users_known(node, question["users"])
 
 
-def _denials(node: AnyNode, question: Question, reply: TellAnswer) -> None:
+async def _denials(node: AnyNode, question: Question) -> Any:
     """`behind`: the number of a denial → some that came behind it (see `broker.process.security_questions.Denials`)."""
     from broker.process.security_questions import denials
 
-    reply(denials(node, int(question.get("behind", 0))))
+    return denials(node, int(question.get("behind", 0)))
 
 
 def _told(answer: Any) -> Any:
     return _refusal(answer.error, answer.message) if isinstance(answer, KafkaError) else answer
 
 
-CLUSTER_QUESTIONS: Mapping[str, Callable[[AnyNode, Question, TellAnswer], None]] = {
+CLUSTER_QUESTIONS: Mapping[str, Callable[[AnyNode, Question], Waiting[Any]]] = {
     "acls": _acls,
     "acls_in_force": _acls_in_force,
     "add_users": _add_users,
@@ -379,40 +371,51 @@ class Control:
     def asked(self, line: bytes) -> None:
         """One line that came. What it asks for is answered in this call or a later one. What goes wrong meanwhile is
         the answer: it's no reason for the node to end, but where an invariant is broken."""
+        carry_on(self._answer_line(line))
+
+    async def _answer_line(self, line: bytes) -> None:
         try:
             question = json.loads(line)
             if not isinstance(question, dict):
                 raise ValueError("a question is an object")
         except ValueError as error:
-            self._reply(None, QuestionError(str(error)))
+            self._tell_answer(None, QuestionError(str(error)))
             return
-        self.answer(question, partial(self._reply, question.get("id")))
-
-    def answer(self, question: Question, reply: TellAnswer) -> None:
-        """`reply` is called once, now or later."""
+        asked_id = question.get("id")
         try:
-            _answer(self, question, reply)
-        except (ValueError, QuestionError) as error:
-            reply(QuestionError(str(error)))
+            self._tell_answer(asked_id, await self.answered(question))
+        except QuestionError as error:
+            self._tell_answer(asked_id, error)
+        except Exception as error:
+            self._tell_answer(asked_id, QuestionError(repr(error)))
+            raise
+
+    async def answered(self, question: Question) -> Any:
+        """Raises QuestionError, and what breaks an invariant, for the node to end."""
+        try:
+            return await _answered(self, question)
+        except ValueError as error:
+            raise QuestionError(str(error)) from error
+        except QuestionError:
+            raise
         except Exception as error:
             # Its name alone: there may be passwords in the rest.
             log.error("a question to this node failed: %r", question.get("ask"), exc_info=error)
-            reply(QuestionError(repr(error)))
             if stops_the_broker(error):
                 raise
+            raise QuestionError(repr(error)) from error
 
-    def _reply(self, asked_id: object, answer: Any) -> None:
+    def _tell_answer(self, asked_id: object, answer: Any) -> None:
         said = {"error": str(answer)} if isinstance(answer, QuestionError) else {"answer": answer}
         self._tell(json.dumps({"id": asked_id, **said}))
 
 
-def _answer(control: Control, question: Question, reply: TellAnswer) -> None:
-    """Raises QuestionError."""
+async def _answered(control: Control, question: Question) -> Any:
+    """Anything that JSON has, or a QuestionError. Raises that, too."""
     name = question.get("ask")
     ask = QUESTIONS.get(name) if isinstance(name, str) else None
     if ask is not None:
-        ask(control, question, reply)
-        return
+        return await ask(control, question)
     of_cluster = CLUSTER_QUESTIONS.get(name) if isinstance(name, str) else None
     if of_cluster is None:
         known = ", ".join(sorted([*QUESTIONS, *CLUSTER_QUESTIONS]))
@@ -420,14 +423,14 @@ def _answer(control: Control, question: Question, reply: TellAnswer) -> None:
     if control.node is None:
         raise QuestionError("the node hasn't started yet")
     try:
-        of_cluster(control.node, question, reply)
+        return await of_cluster(control.node, question)
     except (KeyError, TypeError, AttributeError) as error:
         raise QuestionError(f"{name}: {error!r} is missing or makes no sense") from error
     except LookupError as error:
         raise QuestionError(str(error)) from error
 
 
-def _cut(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _cut(control: Control, question: Question) -> Any:
     """`{"cuts": [{"host": …, "port": …, "incoming": true, "outgoing": false}, …]}`: these and no others are cut from
     now on (see `broker.environment.cut_network`)."""
     if control.network is None:
@@ -442,19 +445,19 @@ def _cut(control: Control, question: Question, reply: TellAnswer) -> None:
     except (KeyError, TypeError, ValueError) as error:
         raise QuestionError(f"cut: {error!r}") from error
     control.network.cut(cuts)
-    reply(True)
+    return True
 
 
-def _stop(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _stop(control: Control, question: Question) -> Any:
     """`{"leave": false}`: without others taking over first what this node leads."""
-    reply(True)
     control.stop(bool(question.get("leave", True)))
+    return True
 
 
 # --- Beginning anew -------------------------------------------------------------------------------------------
 
 
-def _begin_anew(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _begin_anew(control: Control, question: Question) -> Any:
     """`copy`: a folder, or nothing for an empty one → where it listens, once it serves (`broker.process.renewal`)."""
     from broker.process.renewal import Renewal, RenewalError, check_can_begin_anew
 
@@ -465,17 +468,19 @@ def _begin_anew(control: Control, question: Question, reply: TellAnswer) -> None
         check_can_begin_anew(control.node.config, copy)
     except RenewalError as error:
         raise QuestionError(str(error)) from None
-    control.begin_anew(Renewal(copy, reply))
+    begun: Later[Any] = Later()
+    control.begin_anew(Renewal(copy, begun.reply))
+    return await begun
 
 
-def _copy(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _copy(control: Control, question: Question) -> Any:
     """`to`: a folder that isn't there → how many bytes of the node's there are in it now."""
     from broker.process.renewal import RenewalError, copied
 
     if control.node is None:
         raise QuestionError("the node hasn't started yet")
     try:
-        reply(copied(control.node.config.log_dirs, question["to"]))
+        return copied(control.node.config.log_dirs, question["to"])
     except (RenewalError, OSError) as error:
         raise QuestionError(str(error)) from None
 
@@ -485,26 +490,24 @@ def _copy(control: Control, question: Question, reply: TellAnswer) -> None:
 _MOST_MS = 10 * 365 * 24 * 3_600_000
 
 
-def _clock(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _clock(control: Control, question: Question) -> Any:
     """`do`: `advance` by `ms`, `freeze`, `run`, or nothing of it → `now_ms`, and whether it `stands`."""
     moved, do = control.time, question.get("do")
-
-    def told() -> None:
-        reply({"now_ms": moved.now_ms(), "stands": moved.stands})
 
     if do == "advance":
         by_ms = question.get("ms")
         if isinstance(by_ms, bool) or not isinstance(by_ms, int) or not 0 <= by_ms <= _MOST_MS:
             raise QuestionError(f"ms={by_ms!r}: milliseconds, from 0 to ten years")
-        moved.advance(by_ms * 1_000_000, told)
-        return
+        over: Later[None] = Later()
+        moved.advance(by_ms * 1_000_000, lambda: over.reply(None))
+        await over
     if do == "freeze":
         moved.freeze()
     elif do == "run":
         moved.run()
     elif do is not None:
         raise QuestionError(f"do={do!r}: it can be advance, freeze or run")
-    told()
+    return {"now_ms": moved.now_ms(), "stands": moved.stands}
 
 
 # --- Faults ---------------------------------------------------------------------------------------------------
@@ -525,7 +528,7 @@ def _crash() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _arm_fault(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _arm_fault(control: Control, question: Question) -> Any:
     """`fault`: what goes wrong, with which requests, and when (`broker.faults.faults`) → its number."""
     from broker.faults.faults import FaultError
 
@@ -533,30 +536,30 @@ def _arm_fault(control: Control, question: Question, reply: TellAnswer) -> None:
     if not isinstance(said, Mapping):
         raise QuestionError("fault: an object is wanted")
     try:
-        reply(_faults(control).arm(said))
+        return _faults(control).arm(said)
     except FaultError as error:
         raise QuestionError(str(error)) from None
 
 
-def _disarm_fault(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _disarm_fault(control: Control, question: Question) -> Any:
     """`number`: what it holds goes on → its last state."""
-    reply(_faults(control).disarm(_number_of(control, question)))
+    return _faults(control).disarm(_number_of(control, question))
 
 
-def _release_fault(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _release_fault(control: Control, question: Question) -> Any:
     """`number`: what it holds goes on → how many requests those were."""
-    reply(_faults(control).release(_number_of(control, question)))
+    return _faults(control).release(_number_of(control, question))
 
 
-def _fault(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _fault(control: Control, question: Question) -> Any:
     """`number` → `seen`, `fired` and `standing`: for how many requests it was there, on how many it was carried out,
     and how many it holds."""
-    reply(_faults(control).state(_number_of(control, question)))
+    return _faults(control).state(_number_of(control, question))
 
 
-def _all_faults(control: Control, question: Question, reply: TellAnswer) -> None:
+async def _all_faults(control: Control, question: Question) -> Any:
     """→ the same of all that are armed, with their numbers as `fault`."""
-    reply(_faults(control).states())
+    return _faults(control).states()
 
 
 def _number_of(control: Control, question: Question) -> int:
@@ -567,7 +570,7 @@ def _number_of(control: Control, question: Question) -> int:
     raise QuestionError(f"there is no fault {number!r}; there are {', '.join(map(str, known)) or 'none'}")
 
 
-QUESTIONS: dict[str, Callable[[Control, Question, TellAnswer], None]] = {
+QUESTIONS: dict[str, Callable[[Control, Question], Waiting[Any]]] = {
     "arm_fault": _arm_fault,
     "begin_anew": _begin_anew,
     "clock": _clock,

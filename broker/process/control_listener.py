@@ -19,7 +19,6 @@ from broker.config.broker_definitions import CONTROL_LISTENER, CONTROL_TOKEN
 from broker.config.definitions import StartError
 from broker.network.turns import Turns
 from broker.process.control import CLUSTER_QUESTIONS, QUESTIONS, QuestionError
-from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -93,9 +92,10 @@ class _Door:
             return _json({"error": "the body is an object"}, 400)
         if name in _BEGIN_ANEW:
             said = {}
-        answered: Later[Any] = Later()
-        self._control.answer({**said, "ask": _BEGIN_ANEW.get(name, name)}, answered.reply)
-        answer = await answered
+        try:
+            answer = await self._control.answered({**said, "ask": _BEGIN_ANEW.get(name, name)})
+        except QuestionError as error:
+            answer = error
         if isinstance(answer, QuestionError):
             return _json({"error": str(answer)}, 400)
         return _json({"answer": answer})

@@ -132,8 +132,6 @@ class Follower:
 class WaitingFetch(Protocol):
     """What a partition knows of a fetch that waits."""
 
-    is_over: bool
-
     def recheck(self, place: int) -> None:
         """The partition moved that is at this place among those of the fetch. Raises nothing."""
         ...

@@ -101,14 +101,14 @@ class Produced(NamedTuple):
     name: str
     partition: int
     batch: bytes
-    then: Callable[[Error], None]
+    answer: Later[Error]
 
 
 class ProduceElsewhere(Protocol):
     """The way to the leaders of partitions on other nodes."""
 
     def __call__(self, node_id: int, produced: Produced, /) -> None:
-        """`then` is told in a later turn."""
+        """It is answered in a later turn."""
         ...
 
 
@@ -361,9 +361,9 @@ class DeadLetterQueues:
         if leader == self._node_id or self._elsewhere is None:
             error = await self._append(self._partitions.get(topic.name, index), batch)
         else:
-            answer: Later[Error] = Later()
-            self._elsewhere(leader, Produced(topic.topic_id, topic.name, index, bytes(batch), answer.reply))
-            error = await answer
+            produced = Produced(topic.topic_id, topic.name, index, bytes(batch), Later())
+            self._elsewhere(leader, produced)
+            error = await produced.answer
         if error is not Error.NONE:
             raise KafkaError(error, f"{topic.name}-{index} doesn't take them")
 

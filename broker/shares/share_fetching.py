@@ -25,11 +25,11 @@ from protocol.records.batch import (
     read_header,
     read_records,
 )
-from protocol.waiting import Later, at_once, step, turn
+from protocol.waiting import Later, at_once, turn
 from storage.files import FileRange
 
 if TYPE_CHECKING:
-    from broker.environment.scheduler import Chance, Scheduled, Scheduler
+    from broker.environment.scheduler import Chance, Scheduler
     from broker.network.turns import Lines, Turns
     from broker.replicas.partitions import Partitions
     from broker.shares.share_partition_manager import LedSharePartition, SharePartitionManager
@@ -249,8 +249,7 @@ class ShareReading:
         self.parameters = parameters
         self.wanted: list[LedSharePartition] = []
         self.errors: dict[ShareKey, KafkaError] = {}
-        self.changed: Callable[[], None] | None = None
-        """Called where a share partition is begun with, or couldn't be, after `want`."""
+        self.is_letting_go = False
         self._partitions = partitions
         self._shares = shares
         self._chance = chance
@@ -264,24 +263,18 @@ class ShareReading:
                 self.errors[key] = error.as_value()
                 continue
             self.wanted.append(led)
-            self._initialize(key, led)
+            if not led.share.is_active:
+                self._shares.carry_out(self._initialize(key, led))
             if turns.is_over:
                 await turn()
 
-    def _initialize(self, key: ShareKey, led: LedSharePartition) -> None:
-        is_done = False
-
-        def initialized(error: KafkaError | None) -> None:
-            if error is not None and error.error is not Error.LEADER_NOT_AVAILABLE:
-                self.errors[key] = error
-                self._shares.drop(led)
-            if is_done:
-                if self.changed is not None:
-                    self.changed()
-                self._shares.wake(led)
-
-        led.share.initialize(initialized)
-        is_done = True
+    async def _initialize(self, key: ShareKey, led: LedSharePartition) -> None:
+        error = await led.share.initialize()
+        if error is None:
+            self._shares.wake(led)
+        elif error.error is not Error.LEADER_NOT_AVAILABLE:
+            self.errors[key] = error
+            self._shares.drop(led)  # which wakes, too
 
     @property
     def is_hopeless(self) -> bool:
@@ -362,8 +355,10 @@ class ShareReading:
 
     def _let_go(self, held: Iterable[LedSharePartition]) -> None:
         refusing = [led for led in held if led.share.end_fetch(self)]
+        self.is_letting_go = True
         for led in refusing:
             self._shares.wake(led)
+        self.is_letting_go = False
 
     async def acquire(self, held: Acquirable) -> Answers:
         """Read what is held, acquire of it, and let it go."""
@@ -456,169 +451,83 @@ def _target(led: LedSharePartition, max_bytes: int) -> FetchTarget:
 # --- The ShareFetch that waits (Kafka: `DelayedShareFetch`) ---------------------------------------------------
 #
 # It waits at the partitions, whose appends and commits wake it, and at the share partitions: their state is
-# loaded, a lock ends, records are given back, the start moves, another fetch has read. As in Kafka it acquires
-# only once there is as much as it asks for, or its time is over.
+# loaded, a lock ends, records are given back, the start moves, another fetch has read. Whatever moves only says
+# so: it looks in a turn of its own. As in Kafka it acquires only once there is as much as it asks for, or its
+# time is over.
 #
 # One of many share partitions looks after them, and acquires, in turns of the loop, others being served in
 # between. What moves meanwhile has it look once more. Of one group one such fetch looks at a time: two that
 # hold what the other one wants would have each other look again and again.
 
-MOST_RECHECKED_IN_PASSING = 20
-"""Share partitions of a fetch that is looked after in the turn of whoever moves one of them: a producer, perhaps, whose
-every append would look at all of them."""
-
 
 class DelayedShareFetch:
-    """`reply` is told the answers, in the call that makes this or later, or `fail` why there are none. Neither is
-    called once it was abandoned."""
+    """One of them."""
 
-    __slots__ = (
-        "_fail",
-        "_has_moved",
-        "_is_long",
-        "_is_rechecking",
-        "_is_time_over",
-        "_lines",
-        "_next_turn",
-        "_reading",
-        "_reply",
-        "_timer",
-        "_turns",
-        "_waits",
-        "is_over",
-    )
+    __slots__ = ("_has_moved", "_is_time_over", "_reading", "_told")
 
-    def __init__(
-        self,
-        reading: ShareReading,
-        scheduler: Scheduler,
-        turns: Turns,
-        lines: Lines[str],
-        reply: Callable[[Answers], None],
-        fail: Callable[[BaseException], None],
-    ) -> None:
-        """`lines`: of each group, the fetches that look in turns."""
+    def __init__(self, reading: ShareReading) -> None:
         self._reading = reading
-        self._reply = reply
-        self._fail = fail
-        self._turns = turns
-        self._lines = lines
-        self._timer: Scheduled | None = None
-        self._next_turn: Later[None] | None = None
-        self._is_long = len(reading.wanted) > MOST_ACQUIRED_IN_PASSING
-        self._is_rechecking = False
         self._has_moved = False
-        self._waits = True
-        self.is_over = False
-        max_wait_ms = reading.parameters.max_wait_ms
-        self._is_time_over = max_wait_ms <= 0
-        reading.changed = self.recheck
-        if self._is_long:
-            self.recheck()
-        else:
-            self._recheck()
-        if not self._waits:
-            return
-        if not self._is_time_over:
-            self._timer = scheduler.call_later(max_wait_ms / 1000, self._time_over)
-        for led in reading.wanted:
-            led.waiting.add(self, 0)
-            led.partition.waiting.add(self, 0)
+        self._is_time_over = reading.parameters.max_wait_ms <= 0
+        self._told: Later[None] | None = None
 
-    def recheck(self, place: int = 0) -> None:
-        """Called whenever any of what it waits for moved: answer if there is enough now. It raises nothing: who moved
-        the partition, a producer perhaps, has no part in what goes wrong here."""
-        if not self._waits or self._is_rechecking:
-            return
-        if self._is_long or len(self._reading.wanted) > MOST_RECHECKED_IN_PASSING:
-            self._has_moved = True
-            if self._next_turn is None:
-                recheck = self._turns.answer(self._recheck_in_its_turn())
-                if isinstance(recheck, Later):
-                    self._next_turn = recheck
-        else:
-            self._recheck()
-
-    async def _recheck_in_its_turn(self) -> None:
-        """Of many that wait for one record each has a turn, or some: others are served in between."""
-        await turn()
-        group_id = self._reading.parameters.group_id
-        while self._waits and self._has_moved:
-            if self._is_long:
-                await in_line(self._lines, group_id, self._look_in_turns())
-            else:
-                self._recheck()
-        self._next_turn = None
-
-    def _recheck(self) -> None:
-        self._has_moved = False
-        self._is_rechecking = True
-        try:
-            at_once(self._look())
-        except Exception as error:
-            self._go_wrong(error)
-        finally:
-            self._is_rechecking = False
-
-    async def _look_in_turns(self) -> None:
-        """What it wakes itself, as it lets go, has it not look once more: else it might do so for ever."""
-        self._has_moved = False
-        steps = self._look()
-        try:
-            while True:
-                self._is_rechecking = True
-                try:
-                    if step(steps):
-                        return
-                finally:
-                    self._is_rechecking = False
-                await turn()
-        except Exception as error:
-            self._go_wrong(error)
-        finally:
-            steps.close()
-
-    def _go_wrong(self, error: Exception) -> None:
-        self.is_over = True
-        self._wait_no_more()
-        self._fail(error)
-
-    async def _look(self) -> None:
-        """Answer if there is enough, or if the time is over with whatever there is."""
+    async def answers(self, scheduler: Scheduler, lines: Lines[str]) -> Answers:
+        """What is acquired, once there is enough, or its time is over. `lines`: of each group, the fetches that look in
+        turns. Where its client hangs up others may have what it holds."""
         reading = self._reading
+        is_long = len(reading.wanted) > MOST_ACQUIRED_IN_PASSING
+        found = None if is_long else at_once(self._look())
+        if found is not None:
+            return found
+        timer = None
+        if not self._is_time_over:
+            timer = scheduler.call_later(reading.parameters.max_wait_ms / 1000, self._time_over)
+        try:
+            for led in reading.wanted:
+                led.waiting.add(self, 0)
+                led.partition.waiting.add(self, 0)
+            if is_long:
+                await turn()
+                found = await in_line(lines, reading.parameters.group_id, self._look())
+            while found is None:
+                if not self._has_moved:
+                    self._told = Later()
+                    await self._told
+                if is_long:
+                    found = await in_line(lines, reading.parameters.group_id, self._look())
+                else:
+                    found = at_once(self._look())
+            return found
+        finally:
+            if timer is not None:
+                timer.cancel()
+            for led in reading.wanted:
+                led.waiting.discard(self)
+                led.partition.waiting.discard(self)
+
+    async def _look(self) -> Answers | None:
+        """The answers if there is enough, or if the time is over whatever there is."""
+        reading = self._reading
+        self._has_moved = False
         held: Acquirable | None = []
         if not reading.is_hopeless:
             held = await (reading.hold() if self._is_time_over else reading.is_enough())
         if held is None:
-            return
-        self._wait_no_more()
-        answers: Answers = {}
-        if held:
-            answers = await reading.acquire(held)
-        self.is_over = True
-        self._reply(answers)
+            return None
+        return await reading.acquire(held) if held else {}
+
+    def recheck(self, place: int = 0) -> None:
+        """Something of what it waits for moved. What it wakes itself, as it lets go, has it not look once more: else it
+        might do so for ever."""
+        if not self._reading.is_letting_go:
+            self._wake()
 
     def _time_over(self) -> None:
         self._is_time_over = True
-        self._timer = None
-        if self._is_long:
-            self.recheck()
-        elif self._waits:
-            self._recheck()
+        self._wake()
 
-    def _wait_no_more(self) -> None:
-        self._waits = False
-        self._reading.changed = None  # no cycle is to stay
-        if self._timer is not None:
-            self._timer.cancel()
-        for led in self._reading.wanted:
-            led.waiting.discard(self)
-            led.partition.waiting.discard(self)
-
-    def abandon(self) -> None:
-        """Its client has gone: what it holds others may have."""
-        self.is_over = True
-        self._wait_no_more()
-        next_turn, self._next_turn = self._next_turn, None
-        if next_turn is not None:
-            next_turn.abandon()
+    def _wake(self) -> None:
+        self._has_moved = True
+        told, self._told = self._told, None
+        if told is not None:
+            told.reply(None)

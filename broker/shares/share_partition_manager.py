@@ -8,36 +8,34 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from broker.config.group_config import group_number, group_values
 from broker.controller.image import GROUP_RESOURCE
 from broker.controller.registration import has_dead_letter_queues
+from broker.network.turns import Lines, in_line
 from broker.replicas.leader import Leader
 from broker.replicas.replica import WaitingFetches
 from broker.replicas.searches_by_time import search_by_time
 from broker.shares.dead_letters import TOPIC_NAME, DeadLetterQueues
-from broker.shares.member_lines import MemberLines
-from broker.shares.share_session_cache import ShareKey, ShareSession, ShareSessionCache
+from broker.shares.share_session_cache import SessionKey, ShareKey, ShareSession, ShareSessionCache
 from coordinator.share_partition.ports import ShareSettings, bury_nothing
 from coordinator.share_partition.share_partition import SharePartition
 from protocol.errors import Error, KafkaError, stops_the_broker
-from protocol.waiting import Pause, Waiting, turn
+from protocol.waiting import Later, Pause, Waiting, begun, turn
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.controller.image import ClusterImage
     from broker.environment.scheduler import Clock
-    from broker.network.turns import Lines, Turns
+    from broker.network.turns import Turns
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
     from coordinator.commit_waiters import CommitWaiter
     from coordinator.persister import Persister
-    from coordinator.ports import WhenCommitted
     from coordinator.share_partition.ports import ShareRuntime
     from protocol.messages.share_fetch import AcknowledgementBatch
 
@@ -87,50 +85,99 @@ def duration_ms(text: str) -> int:
 _BY_DURATION = "by_duration:"
 
 
-def find_reset_offset(
-    partition: Partition,
-    reset: str,
-    clock: Clock,
-    carry_out: Callable[[Waiting[None]], None],
-    then: Callable[[int | KafkaError], None],
-) -> None:
-    """By `share.auto.offset.reset`; `then` with the offset, or NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE,
-    KAFKA_STORAGE_ERROR.
-
-    `carry_out`: steps that nobody waits for, in turns.
-    """
+async def find_reset_offset(partition: Partition, reset: str, clock: Clock) -> int | KafkaError:
+    """By `share.auto.offset.reset`. Errors: NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE, KAFKA_STORAGE_ERROR."""
     role, log = partition.role, partition.log
     if not isinstance(role, Leader):
-        then(KafkaError(Error.NOT_LEADER_OR_FOLLOWER))
-    elif reset == "earliest":
-        then(log.log_start_offset)
-    elif reset != "latest":
-        since_ms = clock.now_ms() - duration_ms(reset.removeprefix(_BY_DURATION))
-        carry_out(_first_since(partition, since_ms, then))
-    elif role.high_watermark_lags:
-        then(KafkaError(Error.OFFSET_NOT_AVAILABLE))
-    else:
-        then(log.high_watermark)
-
-
-async def _first_since(partition: Partition, since_ms: int, then: Callable[[int | KafkaError], None]) -> None:
-    """The first committed record at or after a time."""
-    start: int | KafkaError
+        return KafkaError(Error.NOT_LEADER_OR_FOLLOWER)
+    if reset == "earliest":
+        return log.log_start_offset
+    if reset == "latest":
+        return KafkaError(Error.OFFSET_NOT_AVAILABLE) if role.high_watermark_lags else log.high_watermark
+    since_ms = clock.now_ms() - duration_ms(reset.removeprefix(_BY_DURATION))
     try:
-        found = await search_by_time(partition.log, since_ms)
+        found = await search_by_time(log, since_ms)
     except KafkaError as error:
-        start = error.as_value()
-    else:
-        if found is not None and found.offset < partition.log.high_watermark:
-            start = found.offset
-        else:
-            topic = partition.topic
-            named = f"{topic.topic_id_text}:{topic.name}-{partition.index}"
-            start = KafkaError(
-                Error.OFFSET_NOT_AVAILABLE,
-                f"Offset for timestamp {since_ms} not found for topic partition: {named}",
-            )
-    then(start)
+        return error.as_value()
+    if found is not None and found.offset < partition.log.high_watermark:
+        return found.offset
+    named = f"{partition.topic.topic_id_text}:{partition.topic.name}-{partition.index}"
+    return KafkaError(
+        Error.OFFSET_NOT_AVAILABLE, f"Offset for timestamp {since_ms} not found for topic partition: {named}"
+    )
+
+
+# --- What one member asks of many of them ---------------------------------------------------------------------
+#
+# What it acknowledges, and what it gives back when its session ends. Where it is of many share partitions they
+# are asked in turns of the loop: others are served in between, as in Kafka, whose lock is on one share partition
+# and which asks one after the other. Each is asked in one call, so whoever comes in between finds it as it was
+# before or as it is after: another member's fetch, the end of a lock, the end of the leadership. Of the member
+# itself nothing comes in between, which in Kafka a connection's thread sees to: all that it asks stands in one
+# line. So a session that ends gives nothing back before what was acknowledged before its end, and a new session
+# acquires nothing that the old one would give back then.
+
+A = TypeVar("A")
+
+MOST_ASKED_IN_PASSING = 100
+"""Share partitions that are asked in one turn of the loop, at some 60 µs each, of which most are a write. Fewer, where
+the turn has been long enough before."""
+
+
+class MemberLines:
+    """`over` is called with a group once something of it is done that stood in a line."""
+
+    def __init__(self, turn_is_over: Callable[[], bool], over: Callable[[str], None]) -> None:
+        """`turn_is_over`: whether the turn of the loop that is taken has been long enough."""
+        self._turn_is_over = turn_is_over
+        self._over = over
+        self._lines: dict[str, Lines[str]] = {}  # by group, then by member
+        self._left: Lines[object] = {}  # by `left_by`
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether something is under way of the group."""
+        return group_id in self._lines
+
+    async def ask_each(
+        self,
+        member: SessionKey,
+        keys: Collection[ShareKey],
+        ask: Callable[[ShareKey], None],
+        *,
+        left_by: object = None,
+    ) -> None:
+        """`ask` with each of them: in this call where they take one turn, and nothing of the member is ahead of it. It
+        is to go on to its end where the client hangs up.
+
+        `left_by`: what all have in common that is left by one ended connection: they are asked one at a time.
+        """
+        steps = self._asking_each(keys, ask)
+        if left_by is not None:
+            steps = in_line(self._left, left_by, steps)
+        await self._in_line(member, steps)
+
+    async def _asking_each(self, keys: Collection[ShareKey], ask: Callable[[ShareKey], None]) -> None:
+        in_this_turn = 0
+        for key in [*keys]:
+            if in_this_turn == MOST_ASKED_IN_PASSING or self._turn_is_over():
+                await turn()
+                in_this_turn = 0
+            ask(key)
+            in_this_turn += 1
+
+    def behind(self, member: SessionKey, steps: Waiting[A]) -> Waiting[A]:
+        """The steps, once all is done that the member has asked before."""
+        return self._in_line(member, steps) if member[1] in self._lines.get(member[0], ()) else steps
+
+    async def _in_line(self, member: SessionKey, steps: Waiting[A]) -> A:
+        group_id, member_id = member
+        of_group = self._lines.setdefault(group_id, {})
+        try:
+            return await in_line(of_group, member_id, steps)
+        finally:
+            if not of_group:
+                self._lines.pop(group_id, None)  # it may be gone where all is given up
+            self._over(group_id)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -211,27 +258,25 @@ class SharePartitionManager:
         turn_is_over: Callable[[], bool],
         dead_letters: DeadLetterQueues | None = None,
     ) -> None:
-        """`carry_out`: steps that nobody waits for, in turns; `turn_is_over`: as that of MemberLines."""
+        """`carry_out`: steps that nobody waits for, to their end, in turns; `turn_is_over`: as that of MemberLines."""
         self._dead_letters = dead_letters
         self.sessions = ShareSessionCache(most_sessions, self._sessions_lost, self.forget)
-        self.lines = MemberLines(carry_out, turn_is_over, self._out_of_line)
+        self.lines = MemberLines(turn_is_over, self._out_of_line)
         self._given_back_of: set[str] = set()
         """Groups to forget once that is over."""
         self._is_dropping_unused = False
         self.looking: Lines[str] = {}
-        """By group, the fetches of many share partitions: see `delayed_share_fetch.py`."""
+        """By group, the fetches of many share partitions: see `DelayedShareFetch`."""
         self.settings_of = share_settings_of
         self._partitions = partitions
         self._persister = persister
         self._timers = timers
         self._clock = clock
-        self._carry_out = carry_out
+        self.carry_out = carry_out
         self._turn_is_over = turn_is_over
         self._groups: dict[str, dict[ShareKey, LedSharePartition]] = {}
         self._count = 0
         self._unwritten = UnwrittenStates(clock.monotonic_s)
-        self._to_wake: deque[LedSharePartition] = deque()
-        self._is_waking = False
 
     def __len__(self) -> int:
         return self._count
@@ -258,7 +303,7 @@ class SharePartitionManager:
         partition = self._partitions.get(topic.name, key[1])
         leader = partition.leader()
         if self._count >= MANY_SHARE_PARTITIONS and not self._is_dropping_unused:
-            self._carry_out(self._dropping_unused())
+            self.carry_out(self._dropping_unused())
         led = LedSharePartition(partition, leader)
         queues = self._dead_letters
         led.share = SharePartition(
@@ -272,6 +317,7 @@ class SharePartitionManager:
             reset_offset=partial(self._reset_offset, group_id, partition),
             changed=partial(self._moved, led),
             bury=bury_nothing if queues is None else partial(queues.bury, led),
+            refused=partial(self._drop_where_told, led),
             unwritten=partial(self._unwritten.tell, group_id, _named(led)),
         )
         self._groups.setdefault(group_id, {})[key] = led
@@ -279,11 +325,8 @@ class SharePartitionManager:
         led.loss = leader.when_committed(LONG_MAX, partial(self._no_longer_led, led))
         return led
 
-    def _reset_offset(
-        self, group_id: str, partition: Partition, then: Callable[[int | KafkaError], None]
-    ) -> None:
-        reset = self.settings_of(group_id).auto_offset_reset
-        find_reset_offset(partition, reset, self._clock, self._carry_out, then)
+    def _reset_offset(self, group_id: str, partition: Partition) -> Waiting[int | KafkaError]:
+        return find_reset_offset(partition, self.settings_of(group_id).auto_offset_reset, self._clock)
 
     # --- dropping -------------------------------------------------------------------------------------------
 
@@ -309,9 +352,9 @@ class SharePartitionManager:
             led.loss = None
         self.wake(led)
 
-    def drop_where_told(self, led: LedSharePartition, error: KafkaError | None) -> None:
+    def _drop_where_told(self, led: LedSharePartition, error: KafkaError) -> None:
         """Drop it where the error says that somebody knows better."""
-        if error is not None and error.error in DROPPED_BY:
+        if error.error in DROPPED_BY:
             log.info("share partition %s of %s is dropped: %s", _named(led), led.share.group_id, error)
             self.drop(led)
 
@@ -319,7 +362,7 @@ class SharePartitionManager:
         """Nobody of the groups has a session here any more. Behind what is still given back of one; and whoever comes
         while it is being forgotten has the rest."""
         self._given_back_of.update(filter(self.lines.has_any, group_ids))
-        self._carry_out(self._forgetting(group_ids))
+        self.carry_out(self._forgetting(group_ids))
 
     async def _forgetting(self, group_ids: Sequence[str]) -> None:
         for group_id in group_ids:
@@ -369,100 +412,66 @@ class SharePartitionManager:
                 self.drop(led)
 
     def wake(self, led: LedSharePartition) -> None:
-        """Fetches that wait for it may find something. One that does frees other partitions, for others: they are woken
-        behind each other, by the call that wakes already."""
-        if not led.waiting:
-            return
-        self._to_wake.append(led)
-        if self._is_waking:
-            return
-        self._is_waking = True
-        try:
-            while self._to_wake:
-                self._to_wake.popleft().waiting.wake()
-        finally:
-            self._is_waking = False
-            self._to_wake.clear()
+        """Fetches that wait for it may find something."""
+        led.waiting.wake()
 
     # --- acknowledging --------------------------------------------------------------------------------------
 
-    def acknowledge(
-        self,
-        group_id: str,
-        member_id: str,
-        batches: Mapping[ShareKey, Sequence[AcknowledgementBatch]],
-        then: Callable[[AcknowledgedPartitions], None],
-    ) -> None:
-        """`then` once all are answered, with the error of each, None where there is none."""
-
-        def ask(led: LedSharePartition, key: ShareKey, done: WhenCommitted) -> None:
-            led.share.acknowledge(member_id, batches[key], done)
-
-        self._of_each(group_id, member_id, batches, ask, then)
+    async def acknowledge(
+        self, group_id: str, member_id: str, batches: Mapping[ShareKey, Sequence[AcknowledgementBatch]]
+    ) -> AcknowledgedPartitions:
+        """The error of each, None where there is none."""
+        return await self._of_each(
+            group_id, member_id, batches, lambda led, key: led.share.acknowledge(member_id, batches[key])
+        )
 
     def release(
+        self, group_id: str, member_id: str, keys: Collection[ShareKey], *, left_by: object = None
+    ) -> None:
+        """Give back all that the member has of these. Nobody waits for it: what can't be written stays with the member
+        until its lock ends. `left_by` as in `MemberLines`."""
+
+        async def release_each() -> None:
+            await self._of_each(
+                group_id, member_id, keys, lambda led, _: led.share.release(member_id), left_by=left_by
+            )
+
+        self.carry_out(release_each())
+
+    async def _of_each(
         self,
         group_id: str,
         member_id: str,
         keys: Collection[ShareKey],
-        then: Callable[[AcknowledgedPartitions], None],
+        ask: Callable[[LedSharePartition, ShareKey], Waiting[KafkaError | None]],
         *,
         left_by: object = None,
-    ) -> None:
-        """Give back all that the member has of these; `then` as in `acknowledge`, `left_by` as in `MemberLines`."""
-
-        def ask(led: LedSharePartition, key: ShareKey, done: WhenCommitted) -> None:
-            led.share.release(member_id, done)
-
-        self._of_each(group_id, member_id, keys, ask, then, left_by=left_by)
-
-    def _of_each(
-        self,
-        group_id: str,
-        member_id: str,
-        keys: Collection[ShareKey],
-        ask: Callable[[LedSharePartition, ShareKey, WhenCommitted], None],
-        then: Callable[[AcknowledgedPartitions], None],
-        *,
-        left_by: object = None,
-    ) -> None:
-        answers: AcknowledgedPartitions = {}
-        awaited: set[ShareKey] = set()
-        asked_all = False
-
-        def answered(led: LedSharePartition | None, key: ShareKey, error: KafkaError | None) -> None:
-            if key not in awaited:
-                return  # it went wrong behind its answer, or is answered though it did
-            answers[key] = error
-            awaited.discard(key)
-            if led is not None:
-                self.drop_where_told(led, error)
-            if asked_all and not awaited:
-                then(answers)
+    ) -> AcknowledgedPartitions:
+        asked: dict[ShareKey, Later[KafkaError | None]] = {}
 
         def ask_one(key: ShareKey) -> None:
-            awaited.add(key)
-            led = self.find(group_id, key)
-            if led is None:
-                answered(None, key, KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN))
-                return
-            try:
-                ask(led, key, partial(answered, led, key))
-            except Exception as error:
-                # The others are to be asked all the same. In a later turn of the loop it isn't a request's error any
-                # more, and would stop the broker.
-                if stops_the_broker(error):
-                    raise
-                log.error("share partition %s of %s can't be asked", _named(led), group_id, exc_info=error)
-                answered(led, key, KafkaError(Error.UNKNOWN_SERVER_ERROR))
+            asked[key] = begun(self._ask_one(group_id, key, ask))
 
-        def all_are_asked() -> None:
-            nonlocal asked_all
-            asked_all = True
-            if not awaited:
-                then(answers)
+        await self.lines.ask_each((group_id, member_id), keys, ask_one, left_by=left_by)
+        return {key: await later for key, later in asked.items()}
 
-        self.lines.ask_each((group_id, member_id), keys, ask_one, all_are_asked, left_by=left_by)
+    async def _ask_one(
+        self,
+        group_id: str,
+        key: ShareKey,
+        ask: Callable[[LedSharePartition, ShareKey], Waiting[KafkaError | None]],
+    ) -> KafkaError | None:
+        led = self.find(group_id, key)
+        if led is None:
+            return KafkaError(Error.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN)
+        try:
+            return await ask(led, key)
+        except Exception as error:
+            # The others are to be asked, and answered, all the same.
+            if stops_the_broker(error):
+                raise
+            log.error("share partition %s of %s can't be asked", _named(led), group_id, exc_info=error)
+            return KafkaError(Error.UNKNOWN_SERVER_ERROR)
 
     # --- sessions -------------------------------------------------------------------------------------------
 
@@ -471,17 +480,17 @@ class SharePartitionManager:
         the session has ended meanwhile."""
         session = self.sessions.remove((group_id, member_id))
         if session is not None:
-            self.release(group_id, member_id, session.partitions, _released)
+            self.release(group_id, member_id, session.partitions)
 
     def _sessions_lost(self, sessions: Iterable[ShareSession]) -> None:
         """With their connection, which may have had thousands: as many give back as one turn takes, then one in each.
         All stand in their members' lines at once, ahead of what these ask next."""
-        self._carry_out(self._giving_back(sessions, left_by=object()))
+        self.carry_out(self._giving_back(sessions, left_by=object()))
 
     async def _giving_back(self, sessions: Iterable[ShareSession], left_by: object) -> None:
         for session in sessions:
             group_id, member_id = session.key
-            self.release(group_id, member_id, session.partitions, _released, left_by=left_by)
+            self.release(group_id, member_id, session.partitions, left_by=left_by)
 
 
 def manager_of(
@@ -525,10 +534,6 @@ def manager_of(
 
 
 _UNKNOWN = "This server does not host this topic-partition."
-
-
-def _released(answers: AcknowledgedPartitions) -> None:
-    """Nobody waits for it: what couldn't be written stays with the member until its lock ends."""
 
 
 def _named(led: LedSharePartition) -> str:

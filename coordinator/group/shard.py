@@ -4,7 +4,7 @@ Decide → append → apply: whatever is decided goes through the journal, and t
 start replays the log through the same `apply`, then calls `start`.
 
 What is appended is applied at once, so that the next request sees it, but isn't committed yet. So every answer, of
-reads too, waits at the gate: `ask` and `ask_for_later` see to that for one that is decided here.
+reads too, waits at the gate: `ask` and `ask_waiting` see to that for one that is decided here.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from collections.abc import Callable, Container, Iterator, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from coordinator.commit_waiters import Gate, when_committed_within
+from coordinator.commit_waiters import Gate, let_out
 from coordinator.group.admin import Administration
-from coordinator.group.classic.group import JoinReply, SyncReply
 from coordinator.group.classic.rebalancing import Rebalancing
 from coordinator.group.classic.requests import Join, Joining, Membership
 from coordinator.group.consumer.classic_members import ClassicMembers
@@ -48,10 +47,12 @@ from protocol.messages.groups import (
     OffsetFetchRequestTopics,
     OffsetFetchResponseTopics,
     SyncGroupRequest,
+    SyncGroupResponse,
 )
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
 from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest
+from protocol.waiting import Later, Waiting
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.groups")
@@ -140,45 +141,27 @@ class GroupShard:
 
     # --- the way out of every answer ------------------------------------------------------------------------
 
-    def ask(self, question: Callable[[GroupShard], A], reply: Callable[[A | KafkaError], None]) -> None:
-        """Ask the shard something that it answers at once, or refuses with KafkaError.
-
-        The answer goes to `reply` once all is committed that the shard has appended: in this call where it is already.
-        NOT_COORDINATOR where that isn't known any more, since the partition is led elsewhere.
-        """
+    async def ask(self, question: Callable[[GroupShard], A]) -> A | KafkaError:
+        """What the shard answers at once, or refuses with KafkaError, once that may be known: see `let_out`."""
         answer: A | KafkaError
         try:
             answer = question(self)
         except KafkaError as error:
             answer = error.as_value()
-        self.let_out(answer, reply)
+        return answer if self.gate.is_open else await self.let_out(answer)
 
-    def ask_for_later(
-        self,
-        question: Callable[[GroupShard, Callable[[A], None]], None],
-        reply: Callable[[A | KafkaError], None],
-    ) -> None:
-        """As `ask`, for a question whose answer may come later: it is given where the answer is to go."""
-
-        def answered(answer: A | KafkaError) -> None:
-            self.let_out(answer, reply)
-
+    async def ask_waiting(self, question: Callable[[GroupShard], Waiting[A]]) -> A | KafkaError:
+        """As `ask`, of what has to wait for others before it is answered."""
+        answer: A | KafkaError
         try:
-            question(self, answered)
+            answer = await question(self)
         except KafkaError as error:
-            answered(error.as_value())
+            answer = error.as_value()
+        return answer if self.gate.is_open else await self.let_out(answer)
 
-    def let_out(self, answer: A | KafkaError, reply: Callable[[A | KafkaError], None]) -> None:
-        """Give an answer of now to `reply` once it may be known, see `ask`."""
-        if self.gate.is_open:
-            reply(answer)
-        else:
-            self.when_committed(lambda lost: reply(answer if lost is None else lost))
-
-    def when_committed(self, then: WhenCommitted) -> None:
-        """As `Gate.when_committed`, for as long as a client waits (`offsets.commit.timeout.ms`): then it is told
-        COORDINATOR_NOT_AVAILABLE. What was written may still be committed, and counts then."""
-        when_committed_within(self._commit_timeout_ms, self.gate, self._runtime, then)
+    def let_out(self, answer: A | KafkaError) -> Waiting[A | KafkaError]:
+        """See `commit_waiters.let_out`: for as long as a client waits (`offsets.commit.timeout.ms`)."""
+        return let_out(answer, self.gate, self._runtime, self._commit_timeout_ms)
 
     # --- members --------------------------------------------------------------------------------------------
     # Requests of the classic protocol are for the kind of group that there is; a consumer group without members is a
@@ -186,24 +169,23 @@ class GroupShard:
     # neighbours).
 
     def join(
-        self, client: Client, request: JoinGroupRequest, reply: JoinReply
-    ) -> Deferred[JoinGroupResponse] | None:
-        """JoinGroup. Raises KafkaError. Nothing is replied where it is deferred."""
-        join = Join(client, request, reply)
+        self, client: Client, request: JoinGroupRequest
+    ) -> Deferred[JoinGroupResponse] | Later[JoinGroupResponse]:
+        """JoinGroup. Raises KafkaError."""
+        join = Join(client, request, Later())
         group = self.groups.consumer.get(join.group_id)
         if group is None or group.is_empty:
             self._joining.join(join)
         elif self._joining.is_sound(join):
-            return self._classic_members.join(join, group)
-        return None
+            return self._classic_members.join(join, group) or join.answer
+        return join.answer
 
-    def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
+    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Later[SyncGroupResponse]:
         """SyncGroup. Raises KafkaError."""
         group = self.groups.consumer.get(request.group_id)
         if group is None or group.is_empty:
-            self._membership.sync(request, reply)
-        else:
-            reply(self._classic_members.sync(request, group))
+            return self._membership.sync(request)
+        return self._classic_members.sync(request, group)
 
     def heartbeat(self, request: HeartbeatRequest) -> Error:
         """Heartbeat of the classic protocol. Raises KafkaError."""

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from typing import TypeVar
 
-from coordinator.commit_waiters import Gate, when_committed_within
+from coordinator.commit_waiters import Gate, let_out
 from coordinator.persister import ShareState, ShareStateSummary
 from coordinator.ports import Runtime
 from coordinator.settings import ShareCoordinatorSettings
@@ -182,26 +182,15 @@ class ShareShard:
 
     # --- the way out of every answer ------------------------------------------------------------------------
 
-    def ask(self, question: Callable[[ShareShard], A], reply: Callable[[A | KafkaError], None]) -> None:
-        """Ask the shard something that it answers at once, or refuses with KafkaError.
-
-        The answer goes to `reply` once all is committed that the shard has appended: in this call where it is already.
-        COORDINATOR_NOT_AVAILABLE after `share.coordinator.write.timeout.ms`; NOT_COORDINATOR where it isn't known any
-        more, since the partition is led elsewhere.
-        """
+    async def ask(self, question: Callable[[ShareShard], A]) -> A | KafkaError:
+        """What the shard answers at once, or refuses with KafkaError, once that may be known: see `let_out`, here after
+        `share.coordinator.write.timeout.ms`."""
         answer: A | KafkaError
         try:
             answer = question(self)
         except KafkaError as error:
             answer = error.as_value()
-        if self.gate.is_open:
-            reply(answer)
-            return
-
-        def committed(lost: KafkaError | None) -> None:
-            reply(answer if lost is None else lost)
-
-        when_committed_within(self._settings.write_timeout_ms, self.gate, self._runtime, committed)
+        return await let_out(answer, self.gate, self._runtime, self._settings.write_timeout_ms)
 
     # --- one share partition --------------------------------------------------------------------------------
 

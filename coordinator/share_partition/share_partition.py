@@ -7,10 +7,8 @@ given back. What is acquired and never written about comes back after a restart 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 
 from coordinator.persister import NO_START_OFFSET, Persister, ShareState, StateBatch
-from coordinator.ports import WhenCommitted
 from coordinator.share_partition import acquiring
 from coordinator.share_partition.acknowledging import Acknowledgement, Changes, release
 from coordinator.share_partition.acquiring import Acquisition
@@ -48,6 +46,7 @@ from coordinator.share_partition.states import (
 )
 from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import AcknowledgementBatch
+from protocol.waiting import Waiting, carry_on
 
 PERSISTER_ERRORS: dict[Error, Error] = {
     Error.NOT_COORDINATOR: Error.COORDINATOR_NOT_AVAILABLE,
@@ -73,7 +72,10 @@ MOST_EXPIRED_AT_ONCE = 500
 
 
 class SharePartition:
-    """`changed` is called whenever a fetch that waits may find something: to be acquired, or to be told."""
+    """`changed` is called whenever a fetch that waits may find something: to be acquired, or to be told.
+
+    What was written counts in the order in which it was: who writes goes on within the call of who answers (`begun`).
+    """
 
     def __init__(
         self,
@@ -85,13 +87,14 @@ class SharePartition:
         runtime: ShareRuntime,
         persister: Persister,
         settings: Callable[[], ShareSettings],
-        reset_offset: Callable[[Callable[[int | KafkaError], None]], None],
+        reset_offset: Callable[[], Waiting[int | KafkaError]],
         changed: Callable[[], None],
         bury: Bury = bury_nothing,
+        refused: Callable[[KafkaError], None] | None = None,
         unwritten: Callable[[KafkaError], None] | None = None,
     ) -> None:
-        """`reset_offset` says where to begin by the group's settings, now or later, or why nobody knows. `unwritten` is
-        told what became of a write that nobody waits for, where it failed."""
+        """`reset_offset` says where to begin by the group's settings, or why nobody knows. `refused` is told why what a
+        member did couldn't be written, before anybody else is; `unwritten` why that couldn't which nobody waits for."""
         self.group_id = group_id
         self.topic_id = topic_id
         self.partition = partition
@@ -104,6 +107,7 @@ class SharePartition:
         self._reset_offset = reset_offset
         self._changed = changed
         self._bury = bury
+        self._refused = refused
         self._unwritten = unwritten
         self.burying = 0
         """So many dead letters aren't in their queue yet, or aren't written as archived."""
@@ -128,43 +132,30 @@ class SharePartition:
 
     # --- what is durable ------------------------------------------------------------------------------------
 
-    def initialize(self, then: WhenCommitted) -> None:
-        """Read the durable state, unless that was begun before.
-
-        `then(None)` once records can be acquired, `then(error)` with what a client is told where they can't: another
-        share partition has to be made. LEADER_NOT_AVAILABLE: it is being read already, and whoever waits is woken.
+    async def initialize(self) -> KafkaError | None:
+        """Read the durable state, unless that was begun before: None once records can be acquired, else what a client
+        is told. Another share partition has to be made then, but for LEADER_NOT_AVAILABLE: it is being read already,
+        or isn't this broker's any more, and whoever waits is woken.
         """
         step = ON_INITIALIZE[self.state]
         if isinstance(step, Error):
-            then(None if step is Error.NONE else KafkaError(step))
-            return
+            return None if step is Error.NONE else KafkaError(step)
         self.state = step
-
-        def read(found: ShareState | KafkaError) -> None:
-            if isinstance(found, KafkaError):
-                self._begin(_told(found), None, then)
-            elif found.start_offset == NO_START_OFFSET:
-                self._reset_offset(lambda start: self._begin(start, found, then))
-            else:
-                self._begin(found.start_offset, found, then)
-
-        self._persister.read(self.group_id, self.topic_id, self.partition, self.leader_epoch, read)
-
-    def _begin(self, start: int | KafkaError, found: ShareState | None, then: WhenCommitted) -> None:
-        """What was read is there, and where it begins, or why not."""
+        found = await self._persister.read(self.group_id, self.topic_id, self.partition, self.leader_epoch)
+        start = _told(found) if isinstance(found, KafkaError) else found.start_offset
+        if start == NO_START_OFFSET:
+            start = await self._reset_offset()
         if self.state is not PartitionState.INITIALIZING:
-            then(KafkaError(Error.LEADER_NOT_AVAILABLE))
-            return
-        error: KafkaError | None
+            return KafkaError(Error.LEADER_NOT_AVAILABLE)
         if isinstance(start, KafkaError):
-            error = start
+            error: KafkaError | None = start
         else:
-            assert found is not None
+            assert not isinstance(found, KafkaError)
             error = self._take(start, found)
         self.state = PartitionState.ACTIVE if error is None else PartitionState.FAILED
-        then(error)
-        if error is None and found is not None:
+        if error is None and not isinstance(found, KafkaError):
             self._bury_again(found)
+        return error
 
     def _take(self, start: int, found: ShareState) -> KafkaError | None:
         """Begin with what was read; the error where that contradicts itself."""
@@ -193,13 +184,9 @@ class SharePartition:
         self._state_epoch = found.state_epoch
         return None
 
-    def _write(self, batches: Sequence[StateBatch], then: WhenCommitted) -> None:
-        """With the start as it is before what is written may move it."""
-
-        def written(error: KafkaError | None) -> None:
-            then(None if error is None else _told(error))
-
-        self._persister.write(
+    async def _write(self, batches: Sequence[StateBatch]) -> KafkaError | None:
+        """What a client is told of it. With the start as it is before what is written may move it."""
+        error = await self._persister.write(
             self.group_id,
             self.topic_id,
             self.partition,
@@ -208,8 +195,8 @@ class SharePartition:
             self.records.start_offset,
             self.records.terminal_count,
             batches,
-            written,
         )
+        return None if error is None else _told(error)
 
     def fence(self) -> None:
         """It isn't this broker's any more, or somebody knows better: nothing is handed out and no lock ends any more.
@@ -220,6 +207,7 @@ class SharePartition:
         self._locks.end()
         self._bury = bury_nothing
         self._changed = _tell_nobody  # whoever was told holds this, and no cycle is to stay
+        self._refused = None
 
     # --- fetching -------------------------------------------------------------------------------------------
 
@@ -294,10 +282,8 @@ class SharePartition:
 
     # --- acknowledging --------------------------------------------------------------------------------------
 
-    def acknowledge(
-        self, member_id: str, batches: Sequence[AcknowledgementBatch], then: WhenCommitted
-    ) -> None:
-        """`then` once it is durable, or with what is wrong: then nothing has changed, but for renewed locks.
+    async def acknowledge(self, member_id: str, batches: Sequence[AcknowledgementBatch]) -> KafkaError | None:
+        """None once it is durable, or what is wrong: then nothing has changed, but for renewed locks.
 
         INVALID_RECORD_STATE, INVALID_REQUEST, and what `PERSISTER_ERRORS` says of the write.
         """
@@ -307,35 +293,32 @@ class SharePartition:
             Acknowledgement(self.records, self._locks, settings, member_id, changes).run(batches)
         except KafkaError as error:
             changes.complete(is_written=False)
-            then(error.as_value())
             self._bury_each(changes.dead)
-            return
+            return error.as_value()
         except BaseException:
             changes.complete(is_written=False)  # else it stays pending, and nobody is given it any more
             raise
-        self._finish(changes, then)
+        return await self._finish(changes)
 
-    def release(self, member_id: str, then: WhenCommitted) -> None:
-        """Give back all that this member has; `then` as in `acknowledge`."""
+    async def release(self, member_id: str) -> KafkaError | None:
+        """Give back all that this member has; as `acknowledge`."""
         changes = Changes(self.records, self._settings())
         release(self.records, member_id, changes)
-        self._finish(changes, then)
+        return await self._finish(changes)
 
-    def _finish(self, changes: Changes, then: WhenCommitted) -> None:
-        """Write what was begun, and tell what came of it."""
+    async def _finish(self, changes: Changes) -> KafkaError | None:
+        """Write what was begun: what came of it."""
         if not changes:
-            then(None)
-            return
-
-        def written(error: KafkaError | None) -> None:
-            changes.complete(is_written=error is None)
-            if error is None:
-                self.records.advance_start()
-            then(error)
-            self._changed()
-            self._bury_each(changes.dead)
-
-        self._write(changes.written, written)
+            return None
+        error = await self._write(changes.written)
+        changes.complete(is_written=error is None)
+        if error is None:
+            self.records.advance_start()
+        elif self._refused is not None:
+            self._refused(error)
+        self._changed()
+        self._bury_each(changes.dead)
+        return error
 
     def _lock_expired(self, lock: Lock) -> None:
         """What it held is available again. That is written, and doesn't wait for it: one write for each state, and for
@@ -362,7 +345,7 @@ class SharePartition:
                 if now is ARCHIVING:
                     dead = DeadLetter(offset, offset + size - 1, count, EXHAUSTED)
                 batch = StateBatch(offset, offset + size - 1, now, count)
-                self._write([batch], partial(self._expiry_written, dead))
+                carry_on(self._give_back(batch, dead))
         self._is_expiring = False
         if following is None:
             self._changed()
@@ -419,8 +402,9 @@ class SharePartition:
                         first, state = start, batch.cut(start, last)
                     yield batch, first, last, state
 
-    def _expiry_written(self, dead: DeadLetter | None, error: KafkaError | None) -> None:
-        """Whatever came of the write."""
+    async def _give_back(self, batch: StateBatch, dead: DeadLetter | None) -> None:
+        """Whatever comes of the write."""
+        error = await self._write([batch])
         self._tell_unwritten(error)
         self.records.advance_start()
         if not self._is_expiring:
@@ -448,21 +432,17 @@ class SharePartition:
     def _bury_each(self, letters: Sequence[DeadLetter]) -> None:
         if letters and self.is_active:
             self.burying += len(letters)
-            self._bury(letters, self._buried)
+            self._bury(letters, lambda letter: carry_on(self._archive(letter)))
 
-    def _buried(self, letter: DeadLetter) -> None:
+    async def _archive(self, buried: DeadLetter) -> None:
         if not self.is_active:
             return  # whoever has it next buries it once more
-        first, last, count, _ = letter
+        first, last, count, _ = buried
         self.records.archive_buried(first, last)
-
-        def written(error: KafkaError | None) -> None:
-            self._tell_unwritten(error)
-            self.burying -= 1
-            self.records.advance_start()
-            self._changed()
-
-        self._write([StateBatch(first, last, ARCHIVED, count)], written)
+        self._tell_unwritten(await self._write([StateBatch(first, last, ARCHIVED, count)]))
+        self.burying -= 1
+        self.records.advance_start()
+        self._changed()
 
     def _tell_unwritten(self, error: KafkaError | None) -> None:
         """But of what another leader has to say now."""

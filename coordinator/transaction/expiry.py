@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from coordinator.ports import WhenCommitted
 from coordinator.settings import TransactionSettings
 from coordinator.transaction.state_manager import (
     NO_TIMEOUT_MS,
@@ -20,6 +19,7 @@ from coordinator.transaction.state_manager import (
 )
 from coordinator.transaction.states import EXPIRES, TIMES_OUT
 from protocol.errors import KafkaError
+from protocol.waiting import Waiting, carry_on
 
 log = logging.getLogger("barnabas.transactions")
 
@@ -41,7 +41,7 @@ class TransactionExpiry:
     def __init__(
         self,
         manager: TransactionStateManager,
-        fence_and_abort: Callable[[TransactionMetadata, WhenCommitted], None],
+        fence_and_abort: Callable[[TransactionMetadata], Waiting[KafkaError | None]],
         settings: TransactionSettings,
     ) -> None:
         self._manager = manager
@@ -89,10 +89,17 @@ class TransactionExpiry:
             for _ in range(min(ABORTS_PER_TURN, len(waiting))):
                 metadata = waiting.popleft()
                 if self._is_timed_out(metadata, now_ms):  # still
-                    self._fence_and_abort(metadata, partial(_log_abort, metadata.transactional_id))
+                    carry_on(self._abort(metadata))
         finally:
             if waiting and self._is_ticking:  # not where the first of them had the shard unloaded
                 self._manager.runtime.schedule(_ABORT_REST, 0, partial(self._abort_some, waiting))
+
+    async def _abort(self, metadata: TransactionMetadata) -> None:
+        error = await self._fence_and_abort(metadata)
+        if error is not None:
+            log.warning("the timed out transaction of %s stays open: %s", metadata.transactional_id, error)
+        else:
+            log.info("the transaction of %s timed out and was aborted", metadata.transactional_id)
 
     def timed_out(self) -> list[TransactionMetadata]:
         """What has been open for longer than its timeout."""
@@ -130,20 +137,15 @@ class TransactionExpiry:
                 if _is_expired(metadata, limit_ms):  # still
                     batch.append(metadata)
             if batch:
-                self._bury(batch)
+                carry_on(self._bury(batch))
         finally:
             if waiting and self._is_ticking:  # not where burying the first of them had the shard unloaded
                 self._manager.runtime.schedule(_EXPIRE_REST, 0, partial(self._bury_some, waiting, limit_ms))
 
-    def _bury(self, batch: list[TransactionMetadata]) -> None:
-        self._manager.bury(batch, partial(_log_burial, len(batch)))
-
-
-def _log_abort(transactional_id: str, error: KafkaError | None) -> None:
-    if error is not None:
-        log.warning("the timed out transaction of %s stays open: %s", transactional_id, error)
-    else:
-        log.info("the transaction of %s timed out and was aborted", transactional_id)
+    async def _bury(self, batch: list[TransactionMetadata]) -> None:
+        error = await self._manager.bury(batch)
+        if error is not None:
+            log.warning("%d transactional ids can't be forgotten: %s", len(batch), error)
 
 
 def _is_expired(metadata: TransactionMetadata, limit_ms: int) -> bool:
@@ -152,8 +154,3 @@ def _is_expired(metadata: TransactionMetadata, limit_ms: int) -> bool:
         and metadata.pending_state is None
         and metadata.last_update_timestamp_ms <= limit_ms
     )
-
-
-def _log_burial(count: int, error: KafkaError | None) -> None:
-    if error is not None:
-        log.warning("%d transactional ids can't be forgotten: %s", count, error)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from protocol.errors import Error, KafkaError, stops_the_broker
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from protocol.waiting import Later, carry_on
 
 
 @dataclass(slots=True)
@@ -28,8 +29,8 @@ log = logging.getLogger("barnabas.transactions")
 
 BLOCK_SIZE = 1000  # ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
 
-AllocateBlock = Callable[[int, Callable[[int | KafkaError], None]], None]
-"""Records a block of a size, and tells its first id once it is recorded, or what speaks against it."""
+AllocateBlock = Callable[[int], Later[int | KafkaError]]
+"""Records a block of a size: its first id once it is recorded, or what speaks against it."""
 
 
 class NoProducerIdError(KafkaError):
@@ -52,27 +53,29 @@ class ProducerIds:
         self._is_asked = False
         self._next = 0
         self._end = 0
-        self._waiting: dict[Callable[[], None], None] = {}  # the first to ask is the first to be told
+        self._waiting: dict[Later[None], None] = {}  # the first to ask is the first to be told
         self.blocks = 0
         """How many were given to this node since its start."""
 
-    def when_left(self, then: Callable[[], None]) -> None:
-        """`then` is called once `next` has an id, in this call where it has one; or once none is to be had, of which
-        `next` tells; or never, where it is withdrawn. Kafka doesn't wait: its clients have to ask again."""
+    def left(self) -> Later[None]:
+        """Answered once `next` has an id, which is there in that call alone; or once none is to be had, of which `next`
+        tells; or never, where it is withdrawn. Kafka doesn't wait: its clients have to ask again."""
+        left: Later[None] = Later()
         if self._next == self._end:
-            self._waiting[then] = None
+            self._waiting[left] = None
             self._ask()
         else:
-            then()
+            left.reply(None)
+        return left
 
     @property
-    def left(self) -> int:
+    def left_count(self) -> int:
         """How many are left of the block at hand."""
         return self._end - self._next
 
-    def withdraw(self, then: Callable[[], None]) -> None:
+    def withdraw(self, left: Later[None]) -> None:
         """Whoever waits doesn't any more."""
-        self._waiting.pop(then, None)
+        self._waiting.pop(left, None)
 
     def next(self) -> int:
         """A producer id that nobody had before.
@@ -90,9 +93,10 @@ class ProducerIds:
     def _ask(self) -> None:
         if not self._is_asked:
             self._is_asked = True
-            self._allocate_block(BLOCK_SIZE, self._answered)
+            carry_on(self._renew())
 
-    def _answered(self, first: int | KafkaError) -> None:
+    async def _renew(self) -> None:
+        first = await self._allocate_block(BLOCK_SIZE)
         self._is_asked = False
         if isinstance(first, KafkaError):
             waiting, self._waiting = self._waiting, {}
@@ -102,14 +106,14 @@ class ProducerIds:
         self.blocks += 1
         self._tell(self._waiting, while_left=True)
 
-    def _tell(self, waiting: dict[Callable[[], None], None], *, while_left: bool) -> None:
+    def _tell(self, waiting: dict[Later[None], None], *, while_left: bool) -> None:
         """A failure of one is logged and harms none of the others; a broken invariant is raised behind them."""
         broken: Exception | None = None
         while waiting and not (while_left and self._next == self._end):
             first = next(iter(waiting))
             del waiting[first]
             try:
-                first()
+                first.reply(None)
             except Exception as error:
                 log.exception("somebody who waited for a producer id can't be told")
                 if broken is None and stops_the_broker(error):

@@ -26,15 +26,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
-from coordinator.ports import MarkerAnswers, Markers, Runtime, TxnMarker, WhenCommitted
+from coordinator.ports import MarkerAnswers, Markers, Runtime, TxnMarker
 from coordinator.settings import TransactionSettings
 from coordinator.transaction.expiry import TransactionExpiry
 from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.state_manager import (
     EXHAUSTED_EPOCH,
     NO_TIMEOUT_MS,
+    Logged,
     ProducerIdAndEpoch,
-    Reply,
     TransactionFilter,
     TransactionMetadata,
     TransactionStateManager,
@@ -62,6 +62,7 @@ from coordinator.transaction.statistics import EndedBy, TransactionStatistics
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
+from protocol.waiting import Later, begun, carry_on
 from protocol.wire.primitives import Bytes
 
 log = logging.getLogger("barnabas.transactions")
@@ -123,9 +124,9 @@ class Completion:
 class TransactionShard:
     """One shard, of one thread.
 
-    What changes something answers by a callback, which is called exactly once: in the same call where the partition's
-    log is committed as it is written, else later. Readers are told what is committed, at once, with the exceptions that
-    `TransactionMetadata` names.
+    What changes something is asked in the call, and goes on to its end, whoever waits for the answer: that is there at
+    once where the partition's log is committed as it is written, else a `Later`. Readers are told what is committed, at
+    once, with the exceptions that `TransactionMetadata` names.
     """
 
     def __init__(
@@ -167,11 +168,10 @@ class TransactionShard:
         producer: TransactionalProducer,
         *,
         timeout_ms: int,
-        reply: Reply,
         enable_2pc: bool = False,
         keep_prepared_txn: bool = False,
-    ) -> None:
-        """Answer who the producer is from now on.
+    ) -> Later[ProducerIdAndEpoch | KafkaError]:
+        """Who the producer is from now on.
 
         A producer id and an epoch, both or neither: a producer that goes on after an error (KIP-360); one without the
         other is INVALID_REQUEST, which the handler answers.
@@ -181,6 +181,7 @@ class TransactionShard:
         CONCURRENT_TRANSACTIONS (also where it aborted what was open: ask again), UNKNOWN_SERVER_ERROR (the epochs are
         used up, and the one given isn't the current one); the log's, `append_error`.
         """
+        refused: Later[ProducerIdAndEpoch | KafkaError] = Later()
         try:
             timeout_ms = self._checked_timeout_ms(
                 producer.transactional_id,
@@ -188,11 +189,12 @@ class TransactionShard:
                 enable_2pc=enable_2pc,
                 keep_prepared_txn=keep_prepared_txn,
             )
-        except KafkaError as refused:
-            reply(refused.as_value())
-            return
-        self._initialize(producer, timeout_ms, reply)
+        except KafkaError as error:
+            refused.reply(error.as_value())
+            return refused
+        answer = begun(self._initialize(producer, timeout_ms))
         self.expiry.tick()
+        return answer
 
     def _checked_timeout_ms(
         self, transactional_id: str, timeout_ms: int, *, enable_2pc: bool, keep_prepared_txn: bool
@@ -210,22 +212,21 @@ class TransactionShard:
             raise KafkaError(Error.INVALID_TRANSACTION_TIMEOUT)
         return timeout_ms
 
-    def _initialize(self, producer: TransactionalProducer, timeout_ms: int, reply: Reply) -> None:
+    async def _initialize(
+        self, producer: TransactionalProducer, timeout_ms: int
+    ) -> ProducerIdAndEpoch | KafkaError:
         try:
             metadata = self._metadata(producer.transactional_id, timeout_ms)
             is_open = _has_transaction(metadata, producer)
             transit = None if is_open else self._next_epoch(metadata, timeout_ms, producer)
         except KafkaError as refused:
-            reply(refused.as_value())
-            return
+            return refused.as_value()
         if transit is None:
             # Whoever asks has to ask again, once what was open is aborted.
-            self.fence_and_abort(
-                metadata, lambda error: reply(error or KafkaError(Error.CONCURRENT_TRANSACTIONS))
-            )
-            return
-        answer = ProducerIdAndEpoch(transit.producer_id, transit.producer_epoch)
-        self._manager.commit(metadata, transit, lambda error: reply(error or answer))
+            return await self.fence_and_abort(metadata) or KafkaError(Error.CONCURRENT_TRANSACTIONS)
+        logged = self._manager.commit(metadata, transit)
+        error = await logged if isinstance(logged, Later) else logged
+        return error or ProducerIdAndEpoch(transit.producer_id, transit.producer_epoch)
 
     def _metadata(self, transactional_id: str, timeout_ms: int) -> TransactionMetadata:
         metadata = self._manager.transactions.get(transactional_id)
@@ -253,8 +254,7 @@ class TransactionShard:
         partitions: Collection[TopicPartition],
         *,
         client_transaction_version: int,
-        then: WhenCommitted,
-    ) -> None:
+    ) -> Logged:
         """Add partitions; the first ones begin the transaction, and so do none.
 
         `client_transaction_version`: 0 for AddPartitionsToTxn v0 to v3 and for AddOffsetsToTxn, 2 for what came later.
@@ -266,14 +266,12 @@ class TransactionShard:
             metadata = self._manager.get(producer.transactional_id)
             is_there = _check(metadata, producer, partitions)
         except KafkaError as refused:
-            then(refused.as_value())
-            return
+            return refused.as_value()
         if is_there:
-            self._manager.when_certain(then)
-            return
+            return self._manager.certain()
         now_ms = self.runtime.now_ms()
         transit = metadata.prepare_add_partitions(partitions, now_ms, client_transaction_version)
-        self._manager.commit(metadata, transit, then)
+        return self._manager.commit(metadata, transit)
 
     def verify_partitions(
         self, producer: TransactionalProducer, partitions: Collection[TopicPartition]
@@ -294,32 +292,27 @@ class TransactionShard:
         known = metadata.partitions
         return {each: NO_ERROR if each in known else Error.TRANSACTION_ABORTABLE for each in partitions}
 
-    def verify_when_certain(
-        self,
-        producer: TransactionalProducer,
-        partitions: Collection[TopicPartition],
-        then: Callable[[dict[TopicPartition, Error]], None],
-    ) -> None:
-        """`verify_partitions`, as others may know it: `then` is told at once, or as `when_certain` says."""
+    async def verify_when_certain(
+        self, producer: TransactionalProducer, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Error]:
+        """`verify_partitions`, as others may know it."""
+        certain = self.certain()
+        lost = await certain if isinstance(certain, Later) else certain
+        return (
+            self.verify_partitions(producer, partitions)
+            if lost is None
+            else dict.fromkeys(partitions, lost.error)
+        )
 
-        def certain(lost: KafkaError | None) -> None:
-            if lost is None:
-                then(self.verify_partitions(producer, partitions))
-            else:
-                then(dict.fromkeys(partitions, lost.error))
-
-        self.when_certain(certain)
-
-    def when_certain(self, then: WhenCommitted) -> None:
-        """`then` once all that the shard was loaded with is committed: in this call where it is. It is given
-        NOT_COORDINATOR where that isn't known any more."""
-        self._manager.when_certain(then)
+    def certain(self) -> Logged:
+        """Once all that the shard was loaded with is committed; NOT_COORDINATOR where that isn't known any more."""
+        return self._manager.certain()
 
     # ---- EndTxn, to Prepare*
 
     def end_txn(
-        self, producer: TransactionalProducer, *, commit: bool, client_transaction_version: int, reply: Reply
-    ) -> None:
+        self, producer: TransactionalProducer, *, commit: bool, client_transaction_version: int
+    ) -> Later[ProducerIdAndEpoch | KafkaError]:
         """Commit or abort. It is so from the moment of the answer; the markers may still be on their way.
 
         `client_transaction_version`: 0 for EndTxn v0 to v4, whose answer is −1 and −1; 2 from v5 on, whose answer is
@@ -329,8 +322,18 @@ class TransactionShard:
         INVALID_TXN_STATE, UNSUPPORTED_VERSION (v5 at level 0), UNKNOWN_SERVER_ERROR (a commit at epoch 32767); those of
         the log (`append_error`) and of a new producer id.
         """
+        ended: Later[ProducerIdAndEpoch | KafkaError] = Later()
+        carry_on(self._end_txn(producer, commit, client_transaction_version, ended))
+        return ended
+
+    async def _end_txn(
+        self,
+        producer: TransactionalProducer,
+        commit: bool,
+        version: int,
+        ended: Later[ProducerIdAndEpoch | KafkaError],
+    ) -> None:
         # 1. What it means in the transaction's state.
-        version = client_transaction_version
         try:
             metadata = self._manager.get(producer.transactional_id)
             answer = (_answer_v1 if version < 2 else _answer_v2)(metadata, producer, commit)
@@ -341,40 +344,57 @@ class TransactionShard:
             else:
                 transit = None
         except KafkaError as refused:
-            reply(refused.as_value())
+            ended.reply(refused.as_value())
             return
+        is_told = version >= 2
         if transit is None:  # it has ended so before
-            is_told = version >= 2
-            reply(ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch) if is_told else UNSAID)
-        else:
-            self._end(metadata, transit, reply, version, EndedBy.COMMITTED if commit else EndedBy.ABORTED)
+            ended.reply(
+                ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch) if is_told else UNSAID
+            )
+            return
 
-    def fence_and_abort(
-        self, metadata: TransactionMetadata, then: WhenCommitted, ended_by: EndedBy = EndedBy.FENCED
-    ) -> None:
+        # 2. Prepare* is logged.
+        logged = self._manager.commit(metadata, transit)
+        error = await logged if isinstance(logged, Later) else logged
+        if error is not None:
+            ended.reply(error)
+            return
+
+        # 3. It is committed: so it is, whatever becomes of the markers.
+        self.statistics.ended[EndedBy.COMMITTED if commit else EndedBy.ABORTED] += 1
+        completion = self.begin(metadata)
+        completed = completion.transit
+        try:
+            ended.reply(
+                ProducerIdAndEpoch(completed.producer_id, completed.producer_epoch) if is_told else UNSAID
+            )
+        finally:
+            self.send(completion)
+
+    async def fence_and_abort(
+        self, metadata: TransactionMetadata, ended_by: EndedBy = EndedBy.FENCED
+    ) -> KafkaError | None:
         """Abort an ongoing transaction against its producer, who is fenced: its epoch is over.
 
-        The cluster's level decides how the epoch is bumped, as no client asked. `then` is given None once the abort is
-        logged; else the error of the log, or of the lack of producer ids.
+        The cluster's level decides how the epoch is bumped, as no client asked. None once the abort is logged; else the
+        error of the log, or of the lack of producer ids.
         """
         version = self._manager.transaction_version()
         if version < 2:
             metadata.fence_producer_epoch()
         try:
             transit = self._prepare(metadata, PREPARE_ABORT, version)
-        except KafkaError as error:
-            then(error.as_value())
-            return
-
-        def reply(answer: ProducerIdAndEpoch | KafkaError) -> None:
-            if isinstance(answer, KafkaError):
-                if version < 2:
-                    metadata.fail_epoch_fence()
-                then(answer)
-            else:
-                then(None)
-
-        self._end(metadata, transit, reply, version, ended_by)
+        except KafkaError as refused:
+            return refused.as_value()
+        logged = self._manager.commit(metadata, transit)
+        error = await logged if isinstance(logged, Later) else logged
+        if error is not None:
+            if version < 2:
+                metadata.fail_epoch_fence()
+            return error
+        self.statistics.ended[ended_by] += 1
+        self.send(self.begin(metadata))
+        return None
 
     def _prepare(
         self, metadata: TransactionMetadata, state: TransactionState, version: int
@@ -384,34 +404,6 @@ class TransactionShard:
             next_producer_id = self._next_producer_id()
         now_ms = self.runtime.now_ms()
         return metadata.prepare_abort_or_commit(state, version, next_producer_id, now_ms)
-
-    def _end(
-        self,
-        metadata: TransactionMetadata,
-        transit: TransitMetadata,
-        reply: Reply,
-        version: int,
-        ended_by: EndedBy,
-    ) -> None:
-        """Log Prepare*. Once it is committed the answer leaves, and then the markers do."""
-
-        # 3. It is committed: so it is, whatever becomes of the markers.
-        def prepared(error: KafkaError | None) -> None:
-            if error is not None:
-                reply(error)
-                return
-            self.statistics.ended[ended_by] += 1
-            completion = self.begin(metadata)
-            completed = completion.transit
-            is_told = version >= 2
-            told = ProducerIdAndEpoch(completed.producer_id, completed.producer_epoch) if is_told else UNSAID
-            try:
-                reply(told)
-            finally:
-                self.send(completion)
-
-        # 2. Prepare* is logged.
-        self._manager.commit(metadata, transit, prepared)
 
     # ---- from Prepare* to Complete*
 
@@ -491,29 +483,26 @@ class TransactionShard:
     # ---- the end
 
     def _finish(self, completion: Completion) -> None:
+        carry_on(self._complete(completion))
+
+    async def _complete(self, completion: Completion) -> None:
         """Every partition has its marker: log that. Where that has to wait it stays pending."""
         # 5. Complete* is logged.
         completion.is_marked = True
+        metadata = completion.metadata
         transit = completion.transit
         if self._manager.transaction_version() < 1 and transit.client_transaction_version:
             # The level went down to 0 meanwhile: better a record without the client's version than none.
             transit = replace(transit, client_transaction_version=0)
         try:
-            self._manager.log(
-                completion.metadata,
-                transit,
-                partial(self._finished, completion),
-                retried=RETRIED_APPENDS,
-            )
-        except BaseException:  # what nobody thought of must not leave it prepared for ever
+            logged = self._manager.log(metadata, transit, retried=RETRIED_APPENDS)
+        except Exception:  # what nobody thought of must not leave it prepared for ever
             if self._is_current(completion):
                 self._later(completion, self._finish)
             raise
-
-    def _finished(self, completion: Completion, error: KafkaError | None) -> None:
+        error = await logged if isinstance(logged, Later) else logged
         if not self._is_current(completion):
             return
-        metadata = completion.metadata
         if error is not None:
             if error.error in RETRIED_APPENDS:
                 log.info("the completion of %s waits: %s", metadata.transactional_id, error)
@@ -572,12 +561,12 @@ class TransactionShard:
     def start(self, end_offset: int = 0) -> None:
         """Everything is replayed, up to this offset: once that is committed what was prepared is driven on. Time
         runs."""
-        self._manager.loaded(end_offset, self._resume)
+        carry_on(self._resume(end_offset))
         self.expiry.tick()
 
-    def _resume(self, error: KafkaError | None) -> None:
+    async def _resume(self, end_offset: int) -> None:
         """Drive on what was prepared."""
-        if error is not None:
+        if await self._manager.loaded(end_offset) is not None:
             return
         for metadata in [*self._manager.transactions.values()]:
             if metadata.state in AWAITS_MARKERS:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Container, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from struct import Struct, pack
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from coordinator.commit_waiters import Gate
-from coordinator.ports import CoordinatorRecord, Runtime, WhenCommitted
+from coordinator.ports import CoordinatorRecord, Runtime
 from coordinator.transaction.states import (
     AWAITS_MARKERS,
     COMPLETE_ABORT,
@@ -36,6 +36,7 @@ from protocol.errors import CodecError, Error, KafkaError, cannot_apply
 from protocol.messages.transactions import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from protocol.records.batch import MAX_PRODUCER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP
 from protocol.topic_partition import TopicPartition, indexes_by_topic
+from protocol.waiting import Later, begun
 from protocol.wire.codec import decode, encode
 from protocol.wire.primitives import SHORT_UNSIGNED_VARINTS, Bytes, encode_unsigned_varint
 
@@ -60,7 +61,6 @@ class ProducerIdAndEpoch(NamedTuple):
     producer_epoch: int
 
 
-Reply = Callable[[ProducerIdAndEpoch | KafkaError], None]
 """Called exactly once, with the answer or with what the client is told in place of it."""
 
 
@@ -460,6 +460,10 @@ def _to_transit(value: TransactionLogValue) -> TransitMetadata:
 log = logging.getLogger("barnabas.transactions")
 
 
+Logged: TypeAlias = KafkaError | Later[KafkaError | None] | None
+"""What came of it where that is known at once, as on one node, or is still to come."""
+
+
 class TransactionStateManager:
     """Knows the transactional ids, and changes them by records."""
 
@@ -488,49 +492,37 @@ class TransactionStateManager:
         self.transactions[transactional_id] = metadata
         return metadata
 
-    def loaded(self, end_offset: int, then: WhenCommitted) -> None:
-        """Everything is replayed up to this offset; `then` is called once that is committed, or can't be any more."""
+    async def loaded(self, end_offset: int) -> KafkaError | None:
+        """Everything is replayed up to this offset: once that is committed, or why it can't be any more."""
         if end_offset:
             self._gate.appended(end_offset)
         self._is_certain = False
+        error = await self._gate.committed()
+        self._is_certain = error is None
+        return error
 
-        def certain(error: KafkaError | None) -> None:
-            self._is_certain = error is None
-            then(error)
-
-        self._gate.when_committed(certain)
-
-    def when_certain(self, then: WhenCommitted) -> None:
-        """`then` once what was replayed is committed: what the next leader may not have isn't to be told, or a client
-        goes on as if it were so. (Kafka's coordinator tells it.)"""
-        if self._is_certain:
-            then(None)
-        else:
-            self._gate.when_committed(then)
+    def certain(self) -> Logged:
+        """Once what was replayed is committed: what the next leader may not have isn't to be told, or a client goes on
+        as if it were so. (Kafka's coordinator tells it.)"""
+        return None if self._is_certain else begun(self._gate.committed())
 
     # ---- moves
+    #
+    # Each goes on to its end, whoever waits for it, within the call of who commits: else it would be pending for ever,
+    # or be overtaken.
 
-    def commit(self, metadata: TransactionMetadata, transit: TransitMetadata, then: WhenCommitted) -> None:
-        """Log a proposal, and apply it once its record is committed.
-
-        `then` is given None after that. Where the proposal makes no sense, or can't be logged, it is taken back, and
-        `then` is given the error for the client.
-        """
+    def commit(self, metadata: TransactionMetadata, transit: TransitMetadata) -> Logged:
+        """Log a proposal, and apply it once its record is committed. Where it makes no sense, or can't be logged, it is
+        taken back: the error is for the client."""
         try:
             metadata.propose(transit.state, transit.producer_epoch)
         except KafkaError as error:
-            then(error.as_value())
-        else:
-            self.log(metadata, transit, then)
+            return error.as_value()
+        return self.log(metadata, transit)
 
     def log(
-        self,
-        metadata: TransactionMetadata,
-        transit: TransitMetadata,
-        then: WhenCommitted,
-        *,
-        retried: Container[Error] = (),
-    ) -> None:
+        self, metadata: TransactionMetadata, transit: TransitMetadata, *, retried: Container[Error] = ()
+    ) -> Logged:
         """Log what was proposed, and apply it once its record is committed. With an error it is taken back, but for
         those that are `retried`: with these it is pending still. Who retries has to go on as well where this raises.
         """
@@ -540,50 +532,48 @@ class TransactionStateManager:
         except KafkaError as error:
             if error.error not in retried:
                 metadata.take_back()
-            then(error.as_value())
-            return
+            return error.as_value()
         except BaseException:  # what nobody thought of must not leave it pending for ever
             if not retried:
                 metadata.take_back()
             raise
         if self._gate.is_open:  # as on one node: nothing is made that would wait
             _apply_written(metadata, transit)
-            then(None)
-            return
+            return None
+        return begun(self._applied(metadata, transit, retried))
 
-        def committed(error: KafkaError | None) -> None:
-            if error is None:
-                _apply_written(metadata, transit)
-            elif error.error not in retried:
-                metadata.take_back()
-            then(error)
+    async def _applied(
+        self, metadata: TransactionMetadata, transit: TransitMetadata, retried: Container[Error]
+    ) -> KafkaError | None:
+        lost = await self._gate.committed()
+        if lost is None:
+            _apply_written(metadata, transit)
+        elif lost.error not in retried:
+            metadata.take_back()
+        return lost
 
-        self._gate.when_committed(committed)
-
-    def bury(self, batch: Sequence[TransactionMetadata], then: WhenCommitted) -> None:
+    async def bury(self, batch: Sequence[TransactionMetadata]) -> KafkaError | None:
         """Forget transactional ids, with a tombstone each in one batch, once that is committed."""
         records: list[CoordinatorRecord] = [(encode_key(each.transactional_id), None) for each in batch]
         for metadata in batch:
             metadata.bury()
-
-        def committed(error: KafkaError | None) -> None:
-            for metadata in batch:
-                if error is None:
-                    self.transactions.pop(metadata.transactional_id, None)
-                else:
-                    metadata.take_back()
-            then(error)
-
+        lost: KafkaError | None
         try:
             self._gate.append(records)
         except KafkaError as error:
-            committed(error.as_value())
+            lost = error.as_value()
         except BaseException:  # what nobody thought of must not leave them pending for ever
             for metadata in batch:
                 metadata.take_back()
             raise
         else:
-            self._gate.when_committed(committed)
+            lost = await self._gate.committed()
+        for metadata in batch:
+            if lost is None:
+                self.transactions.pop(metadata.transactional_id, None)
+            else:
+                metadata.take_back()
+        return lost
 
     # ---- records
 

@@ -359,7 +359,7 @@ async def test_the_leader_of_the_queue_may_be_another_node(node: Server) -> None
     assert (node_id, produced[:3]) == (node.node_id, (queue.topic_id, QUEUE, 0))
     assert len(read_records(produced.batch)) == 2
     assert dying.written() == [StateBatch(0, 0, ARCHIVING, 1), StateBatch(2, 2, ARCHIVING, 1)]
-    produced.then(Error.NONE)
+    produced.answer.reply(Error.NONE)
     go_on(dying)
     assert dying.written()[2:] == [StateBatch(0, 0, ARCHIVED, 1), StateBatch(2, 2, ARCHIVED, 1)]
 

@@ -70,7 +70,6 @@ class OneShard:
         return [self.shard]
 
     ask: Any = Groups.ask
-    ask_for_later: Any = Groups.ask_for_later
     ask_waiting: Any = Groups.ask_waiting
     decide: Any = Groups.decide
 

@@ -39,9 +39,8 @@ def refuse_once(shard: object, method: str, error: Error) -> None:
 
     def refused(*arguments: Any, **options: Any) -> Any:
         setattr(shard, method, real)
-        if "then" in options:
-            options["then"](KafkaError(error))
-            return None
+        if method == "add_partitions":
+            return KafkaError(error)
         _, partitions = arguments
         return dict.fromkeys(partitions, error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from protocol.errors import BrokenInvariantError
-from protocol.waiting import Later
+from protocol.waiting import Later, begun, carry_on
 
 
 def test_a_response_that_came_at_once_is_the_answer_itself() -> None:
@@ -83,17 +83,61 @@ def test_a_hang_up_behind_the_answer_tells_nobody() -> None:
     assert told == []
 
 
-def test_an_answer_that_can_not_be_made_later_fails_its_request() -> None:
-    def make(value: int) -> None:
-        raise ValueError("of ours")
+# --- what goes on within the call of who answers ------------------------------------------------------------------
 
-    later: Later[int] = Later()
-    assert later.answer() is later
-    told: list[str] = []
-    later.when_answered(lambda: told.append("told"))
-    later.guarded(make)(1)
-    assert told == ["told"]
-    with pytest.raises(ValueError, match="of ours"):
-        later.result()
-    with pytest.raises(ValueError, match="of ours"):
-        later.guarded(make)(2)  # nobody waits: it is up to the caller
+
+async def _sum_of(first: Later[int], second: Later[int]) -> int:
+    return await first + await second
+
+
+def test_what_is_begun_goes_on_within_the_call_of_who_answers() -> None:
+    first: Later[int] = Later()
+    second: Later[int] = Later()
+    total = begun(_sum_of(first, second))
+    second.reply(2)
+    assert total.answer() is total
+    first.reply(1)
+    assert total.result() == 3
+
+
+def test_what_is_begun_and_waits_for_nothing_is_done_in_that_call() -> None:
+    first: Later[int] = Later()
+    first.reply(1)
+    assert begun(_sum_of(first, first)).result() == 2
+
+
+def test_what_is_begun_is_thrown_what_it_waits_for_and_fails_with_what_it_raises() -> None:
+    async def told_of_failure(awaited: Later[int]) -> int:
+        try:
+            return await awaited
+        except OSError as error:
+            raise ValueError("in its place") from error
+
+    awaited: Later[int] = Later()
+    answer = begun(told_of_failure(awaited))
+    awaited.fail(OSError())
+    with pytest.raises(ValueError, match="in its place"):
+        answer.result()
+
+
+def test_what_is_begun_goes_to_its_end_though_nobody_waits_for_it_any_more() -> None:
+    first: Later[int] = Later()
+    done: list[int] = []
+
+    async def add() -> None:
+        done.append(await first)
+
+    begun(add()).abandon()
+    first.reply(1)
+    assert done == [1]
+
+
+def test_what_is_carried_on_raises_to_who_answers() -> None:
+    async def refuse(awaited: Later[int]) -> None:
+        await awaited
+        raise ValueError("no")
+
+    awaited: Later[int] = Later()
+    carry_on(refuse(awaited))
+    with pytest.raises(ValueError, match="no"):
+        awaited.reply(1)

@@ -9,7 +9,7 @@ import pytest
 
 from broker.network.turns import Turns
 from broker.server import Server
-from broker.shares import member_lines, share_fetching
+from broker.shares import share_fetching, share_partition_manager
 from broker.shares import share_fetching as delayed_share_fetch
 from protocol.errors import Error
 from protocol.waiting import Later
@@ -22,7 +22,7 @@ def shares(node: Server, monkeypatch: pytest.MonkeyPatch) -> Shares:
     """Two partitions are many, one isn't; each has a record batch of three."""
     for module, name in (
         (delayed_share_fetch, "MOST_ACQUIRED_IN_PASSING"),
-        (member_lines, "MOST_ASKED_IN_PASSING"),
+        (share_partition_manager, "MOST_ASKED_IN_PASSING"),
         (share_fetching, "MOST_ACQUIRED_IN_PASSING"),
     ):
         monkeypatch.setattr(module, name, 1)
@@ -68,7 +68,7 @@ def with_two_sessions(shares: Shares) -> Any:
 BOTH = {0: [(0, 2, ACCEPT)], 1: [(0, 2, ACCEPT)]}
 
 
-@pytest.mark.limit("broker.shares.member_lines.MOST_ASKED_IN_PASSING")
+@pytest.mark.limit("broker.shares.share_partition_manager.MOST_ASKED_IN_PASSING")
 async def test_many_partitions_are_acknowledged_in_turns(shares: Shares) -> None:
     client = opened(shares)
     answer = client.acknowledge(1, BOTH)
@@ -83,7 +83,7 @@ async def test_many_partitions_are_acknowledged_in_turns(shares: Shares) -> None
 async def test_a_turn_that_has_been_long_enough_asks_no_more(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(member_lines, "MOST_ASKED_IN_PASSING", 100)
+    monkeypatch.setattr(share_partition_manager, "MOST_ASKED_IN_PASSING", 100)
     client = opened(shares)
     monkeypatch.setattr(Turns, "is_over", property(lambda turns: True))
     answer = client.acknowledge(1, BOTH)
@@ -218,7 +218,7 @@ async def test_who_gives_back_while_a_group_is_forgotten_finds_what_it_has(
     shares.shares.sessions.remove((GROUP, "m"))
     monkeypatch.setattr(Turns, "is_over", property(lambda turns: True))
     shares.shares.forget([GROUP])  # waits for its turn
-    shares.shares.release(GROUP, "m", [(shares.topic_id, index) for index in range(2)], lambda answers: None)
+    shares.shares.release(GROUP, "m", [(shares.topic_id, index) for index in range(2)])
     turn(shares)
     assert len(shares.shares) == 2
 

@@ -128,8 +128,8 @@ async def asked_again(node: Server, monkeypatch: pytest.MonkeyPatch) -> tuple[No
     noted = take_few(monkeypatch)
     add = TransactionShard.add_partitions
 
-    def busy(*_given: Any, then: Any, **_options: Any) -> None:
-        then(KafkaError(Error.CONCURRENT_TRANSACTIONS))
+    def busy(*_given: Any, **_options: Any) -> KafkaError:
+        return KafkaError(Error.CONCURRENT_TRANSACTIONS)
 
     monkeypatch.setattr(TransactionShard, "add_partitions", busy)
     waiting = asyncio.ensure_future(answered(producer.produce(*ALL)))

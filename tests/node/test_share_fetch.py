@@ -330,11 +330,7 @@ async def test_many_who_wait_are_served_one_after_the_other(shares: Shares) -> N
     assert [acquired(told(shares, later)) for later in waiting] == [{0: [(at, at, 1)]} for at in range(8)]
 
 
-@pytest.mark.limit("broker.shares.share_fetching.MOST_RECHECKED_IN_PASSING")
-async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(
-    shares: Shares, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(delayed_share_fetch, "MOST_RECHECKED_IN_PASSING", 1)
+async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(shares: Shares) -> None:
     one = shares.client().fetch(0, 0, member="one", max_wait_ms=60_000)
     gone = shares.client().fetch(0, 0, 1, member="gone", max_wait_ms=60_000)
     two = shares.client().fetch(0, 0, 1, max_wait_ms=60_000)
@@ -349,17 +345,31 @@ async def test_a_fetch_of_many_partitions_is_looked_after_in_a_turn_of_its_own(
     assert acquired(told(shares, two)) == {0: [], 1: [(0, 0, 1)]}
 
 
+async def test_a_producer_looks_at_nothing_for_a_fetch_that_waits(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = shares.client().fetch(0, 0, max_wait_ms=60_000)
+    looks: list[object] = []
+    look = delayed_share_fetch.DelayedShareFetch._look
+    monkeypatch.setattr(
+        delayed_share_fetch.DelayedShareFetch, "_look", lambda self: (looks.append(self), look(self))[1]
+    )
+    shares.produce(1, 1)
+    assert not looks
+    assert acquired(told(shares, later)) == {0: [(0, 1, 1)]}
+    assert len(looks) == 1
+
+
 async def test_fetches_of_many_partitions_that_wait_for_one_record_have_a_turn_each(
     shares: Shares, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delayed_share_fetch, "MOST_RECHECKED_IN_PASSING", 1)
     members = [shares.client().fetch(0, 0, 1, member=f"m{at}", max_wait_ms=60_000) for at in range(5)]
     rechecked: list[object] = []
-    recheck = delayed_share_fetch.DelayedShareFetch._recheck
+    look = delayed_share_fetch.DelayedShareFetch._look
     monkeypatch.setattr(
         delayed_share_fetch.DelayedShareFetch,
-        "_recheck",
-        lambda self: (rechecked.append(self), recheck(self)),
+        "_look",
+        lambda self: (rechecked.append(self), look(self))[1],
     )
     shares.produce(1)
     assert not rechecked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +198,17 @@ async def test_offsets_are_altered_described_and_deleted(tmp_path: Path) -> None
     assert offsets(node, t=[0]) == {("t", 0): (-1, 0, -1)}
 
 
+def holding(held: list[Any], what: Callable[..., Any]) -> Callable[..., Later[Any]]:
+    """In place of a question to the share coordinator: what was asked, and `then`, which answers it, are held."""
+
+    def ask(*asked: Any) -> Later[Any]:
+        later: Later[Any] = Later()
+        held.append(what(*asked, then=later.reply))
+        return later
+
+    return ask
+
+
 async def test_who_hangs_up_while_offsets_are_altered_or_deleted_has_them_so_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,7 +222,7 @@ async def test_who_hangs_up_while_offsets_are_altered_or_deleted_has_them_so_all
     for request, asked, initialized in ((altering, "initialize", {topic_id: [0]}), (deleting, "delete", {})):
         held: list[Any] = []
         with monkeypatch.context() as patch:
-            patch.setattr(node.share_persister, asked, lambda *args, held=held: held.append(args[-1]))
+            patch.setattr(node.share_persister, asked, holding(held, lambda *asked, then: then))
             later = ask(node, request)
         later.abandon()
         (then,) = held
@@ -229,7 +240,9 @@ async def test_a_topic_that_is_deleted_while_offsets_are_described_is_left_out(
     node = await sharing(tmp_path)
     alter(node, t={0: 7}, u={0: 7})
     asked: list[Any] = []
-    monkeypatch.setattr(node.share_persister, "read_summary", lambda *args: asked.append(args))
+    monkeypatch.setattr(
+        node.share_persister, "read_summary", holding(asked, lambda *asked, then: (*asked, then))
+    )
     group = DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)
     later = ask(node, DescribeShareGroupOffsetsRequest(groups=[group]))
     assert isinstance(later, Later)

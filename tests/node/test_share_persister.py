@@ -14,6 +14,7 @@ from broker.coordination.share_states import SHARE_STATE_TOPIC
 from broker.server import Server
 from coordinator.persister import ShareState, ShareStateSummary, StateBatch
 from protocol.errors import Error, KafkaError
+from protocol.waiting import Later
 from tests.node.test_share_states import coordinating, topic_id_of
 from tests.node.transactional import create
 from tests.unit.peers.several_brokers import OWN, SECOND, cluster
@@ -21,9 +22,20 @@ from tests.unit.peers.several_brokers import OWN, SECOND, cluster
 TOPIC = b"t" * 16
 
 
-def told_by(answers: list[Any]) -> Callable[[Any], None]:
-    """Where an answer goes; a KafkaError as its code."""
-    return lambda answer: answers.append(answer.error if isinstance(answer, KafkaError) else answer)
+def told_by(answers: list[Any]) -> Callable[[Later[Any]], None]:
+    """Where an answer goes, once it is there; a KafkaError as its code."""
+
+    def told(later: Later[Any]) -> None:
+        answer = later.result()
+        answers.append(answer.error if isinstance(answer, KafkaError) else answer)
+
+    return lambda later: later.when_answered(lambda: told(later))
+
+
+def answered(answer: Any) -> Later[Any]:
+    later: Later[Any] = Later()
+    later.reply(answer)
+    return later
 
 
 async def test_on_one_node_all_is_answered_in_the_same_call(tmp_path: Path) -> None:
@@ -31,15 +43,15 @@ async def test_on_one_node_all_is_answered_in_the_same_call(tmp_path: Path) -> N
     topic_id, persister = topic_id_of(node), node.share_persister
     answers: list[Any] = []
     told = told_by(answers)
-    persister.initialize("g", topic_id, 0, 1, -1, told)
-    persister.read("g", topic_id, 0, 3, told)
-    persister.write("g", topic_id, 0, 1, 3, 5, 2, [StateBatch(5, 6, 2, 1)], told)
-    persister.read("g", topic_id, 0, 3, told)
-    persister.read("g", topic_id, 0, 2, told)
-    persister.read_summary("g", topic_id, 0, 3, told)
-    persister.read_summary("g", topic_id, 9, 3, told)
-    persister.delete("g", topic_id, 0, told)
-    persister.read("g", topic_id, 0, 3, told)
+    told(persister.initialize("g", topic_id, 0, 1, -1))
+    told(persister.read("g", topic_id, 0, 3))
+    told(persister.write("g", topic_id, 0, 1, 3, 5, 2, [StateBatch(5, 6, 2, 1)]))
+    told(persister.read("g", topic_id, 0, 3))
+    told(persister.read("g", topic_id, 0, 2))
+    told(persister.read_summary("g", topic_id, 0, 3))
+    told(persister.read_summary("g", topic_id, 9, 3))
+    told(persister.delete("g", topic_id, 0))
+    told(persister.read("g", topic_id, 0, 3))
     assert answers == [
         None,
         ShareState(1, -1, ()),
@@ -56,7 +68,7 @@ async def test_on_one_node_all_is_answered_in_the_same_call(tmp_path: Path) -> N
 async def test_who_asks_first_has_the_topic_of_states_made(node: Server) -> None:
     create(node, "t")
     answers: list[Any] = []
-    node.share_persister.initialize("g", topic_id_of(node), 0, 1, -1, told_by(answers))
+    told_by(answers)(node.share_persister.initialize("g", topic_id_of(node), 0, 1, -1))
     assert answers == [None]
     assert SHARE_STATE_TOPIC in node.metadata.image.topics
 
@@ -65,7 +77,7 @@ async def test_a_node_that_has_stopped_tells_nobody(tmp_path: Path) -> None:
     node = await coordinating(tmp_path)
     await node.stop()
     answers: list[Any] = []
-    node.share_persister.initialize("g", topic_id_of(node), 0, 1, -1, told_by(answers))
+    told_by(answers)(node.share_persister.initialize("g", topic_id_of(node), 0, 1, -1))
     assert answers == []
 
 
@@ -115,33 +127,33 @@ class Elsewhere:
     def partition_of(self, key: str) -> int:
         return 0
 
-    def ask(self, key: Any, question: Any, reply: Callable[[Any], None]) -> None:
+    async def ask(self, key: Any, question: Any) -> KafkaError | None:
         """As `ShareStates.ask`."""
         code = self.here.pop(0)
-        reply(KafkaError(code) if code else None)
+        return KafkaError(code) if code else None
 
-    def create(self, names: Sequence[str], then: Callable[[], None], failed: object) -> None:
+    def create(self, names: Sequence[str]) -> Later[None]:
         self.created += names
-        then()
+        return answered(None)
 
-    def elsewhere(self, node_id: int, asked: ShareStateAsk[Any], answered: Callable[[Any], None]) -> None:
+    def elsewhere(self, node_id: int, asked: ShareStateAsk) -> Later[Any]:
         part: Any = asked.part()
         self.asked.append((node_id, part.partition, asked.kind.request.__name__))  # type: ignore[attr-defined]
         code = self.codes.pop(0) if self.codes else Error.NONE
-        answered(KafkaError(code) if code else None)
+        return answered(KafkaError(code) if code else None)
 
     def write(self, partition: int) -> None:
-        self.persister.write("g", TOPIC, partition, 1, 1, 0, 0, (), told_by(self.answers))
+        told_by(self.answers)(self.persister.write("g", TOPIC, partition, 1, 1, 0, 0, ()))
 
 
 def test_the_leader_elsewhere_is_asked() -> None:
     node = Elsewhere()
     told = told_by(node.answers)
-    node.persister.initialize("g", TOPIC, 4, 1, -1, told)
-    node.persister.read("g", TOPIC, 5, 1, told)
+    told(node.persister.initialize("g", TOPIC, 4, 1, -1))
+    told(node.persister.read("g", TOPIC, 5, 1))
     node.write(6)
-    node.persister.delete("g", TOPIC, 7, told)
-    node.persister.read_summary("g", TOPIC, 8, 1, told)
+    told(node.persister.delete("g", TOPIC, 7))
+    told(node.persister.read_summary("g", TOPIC, 8, 1))
     assert node.asked == [
         (SECOND, 4, "InitializeShareGroupStateRequest"),
         (SECOND, 5, "ReadShareGroupStateRequest"),
@@ -225,14 +237,16 @@ def test_while_another_node_is_asked_who_comes_later_waits() -> None:
     held: list[Callable[[Any], None]] = []
     said: list[int] = []
 
-    def elsewhere(node_id: int, asked: ShareStateAsk[Any], answered: Callable[[Any], None]) -> None:
+    def elsewhere(node_id: int, asked: ShareStateAsk) -> Later[Any]:
         part: Any = asked.part()
         said.append(part.start_offset)
-        held.append(answered)
+        later: Later[Any] = Later()
+        held.append(later.reply)
+        return later
 
     node.persister._elsewhere = elsewhere
     for start_offset in (0, 5, 9):
-        node.persister.write("g", TOPIC, 0, 1, 1, start_offset, 0, (), told_by(node.answers))
+        told_by(node.answers)(node.persister.write("g", TOPIC, 0, 1, 1, start_offset, 0, ()))
     assert said == [0]
     held.pop()(KafkaError(Error.NETWORK_EXCEPTION))
     assert said == [0]
@@ -270,4 +284,13 @@ def test_once_stopped_nobody_is_told() -> None:
     node.persister.stop()
     assert node.scheduler.waiting == []
     node.write(0)
+    assert node.answers == []
+
+
+def test_who_waits_behind_is_woken_no_more_where_an_answer_has_it_stopped() -> None:
+    node = Elsewhere(codes=[Error.NOT_COORDINATOR])
+    node.persister.write("g", TOPIC, 0, 1, 1, 0, 0, ()).when_answered(node.persister.stop)
+    node.write(0)
+    node.scheduler.go_on()
+    assert [partition for _, partition, _ in node.asked] == [0, 0]
     assert node.answers == []

@@ -15,7 +15,7 @@ from unittest.mock import patch
 from broker.handlers import fetch
 from broker.network import pieces, turns
 from broker.replicas import fetching
-from broker.shares import member_lines, share_fetching
+from broker.shares import share_fetching, share_partition_manager
 from broker.shares import share_fetching as delayed_share_fetch
 from coordinator.group.consumer import heartbeats as long_heartbeat
 from coordinator.group.share import heartbeats as long_shares
@@ -36,8 +36,7 @@ def all_long() -> Iterator[None]:
         patch.object(long_streams, "MOST_DECIDED_IN_PASSING", -1),
         patch.object(long_shares, "MOST_OF_SHARES_IN_PASSING", -1),
         patch.object(delayed_share_fetch, "MOST_ACQUIRED_IN_PASSING", 0),
-        patch.object(delayed_share_fetch, "MOST_RECHECKED_IN_PASSING", 0),
-        patch.object(member_lines, "MOST_ASKED_IN_PASSING", 1),
+        patch.object(share_partition_manager, "MOST_ASKED_IN_PASSING", 1),
         patch.object(share_fetching, "MOST_ACQUIRED_IN_PASSING", 1),
         patch.object(share_fetching, "PER_TURN", 1),
         patch.object(fetch, "PER_TURN", 0),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from coordinator.persister import NO_START_OFFSET, ShareState, StateBatch
-from coordinator.ports import WhenCommitted
 from protocol.errors import Error, KafkaError
+from protocol.waiting import Later
+
+A = TypeVar("A")
 
 
 class MemoryPersister:
@@ -31,13 +34,8 @@ class MemoryPersister:
         topic_id: bytes,
         partition: int,
         leader_epoch: int,
-        then: Callable[[ShareState | KafkaError], None],
-    ) -> None:
-        def answer() -> None:
-            error = self.error
-            then(self.state() if error is None else KafkaError(error))
-
-        self._later(answer)
+    ) -> Later[ShareState | KafkaError]:
+        return self._later(lambda: self.state() if self.error is None else KafkaError(self.error))
 
     def state(self) -> ShareState:
         """What is durable, neighbours of one state as one batch."""
@@ -62,18 +60,17 @@ class MemoryPersister:
         start_offset: int,
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
-        then: WhenCommitted,
-    ) -> None:
-        def answer() -> None:
+    ) -> Later[KafkaError | None]:
+        def answer() -> KafkaError | None:
             error = self.error
             if error is None and state_epoch != self.state_epoch:
                 error = Error.FENCED_STATE_EPOCH
             if error is None:
                 self._keep(start_offset, batches)
                 self.writes.append((start_offset, delivery_complete_count, [*batches]))
-            then(None if error is None else KafkaError(error, "text"))
+            return None if error is None else KafkaError(error, "text")
 
-        self._later(answer)
+        return self._later(answer)
 
     def go_on(self, count: int | None = None) -> None:
         """Carry out what is held, or the first few."""
@@ -82,11 +79,13 @@ class MemoryPersister:
         for answer in held:
             answer()
 
-    def _later(self, answer: Callable[[], None]) -> None:
+    def _later(self, answer: Callable[[], A]) -> Later[A]:
+        later: Later[A] = Later()
         if self.holds:
-            self.held.append(answer)
+            self.held.append(lambda: later.reply(answer()))
         else:
-            answer()
+            later.reply(answer())
+        return later
 
     def _keep(self, start_offset: int, batches: Sequence[StateBatch]) -> None:
         self.start_offset = start_offset
@@ -113,13 +112,13 @@ class MemoryPersisters:
         topic_id: bytes,
         partition: int,
         leader_epoch: int,
-        then: Callable[[ShareState | KafkaError], None],
-    ) -> None:
+    ) -> Later[ShareState | KafkaError]:
         found = self.states.get((group_id, topic_id, partition))
-        if found is None:
-            then(KafkaError(Error.INVALID_REQUEST, "not initialized"))
-        else:
-            found.read(group_id, topic_id, partition, leader_epoch, then)
+        if found is not None:
+            return found.read(group_id, topic_id, partition, leader_epoch)
+        refused: Later[ShareState | KafkaError] = Later()
+        refused.reply(KafkaError(Error.INVALID_REQUEST, "not initialized"))
+        return refused
 
     def write(
         self,
@@ -131,9 +130,8 @@ class MemoryPersisters:
         start_offset: int,
         delivery_complete_count: int,
         batches: Sequence[StateBatch],
-        then: WhenCommitted,
-    ) -> None:
-        self.states[group_id, topic_id, partition].write(
+    ) -> Later[KafkaError | None]:
+        return self.states[group_id, topic_id, partition].write(
             group_id,
             topic_id,
             partition,
@@ -142,5 +140,4 @@ class MemoryPersisters:
             start_offset,
             delivery_complete_count,
             batches,
-            then,
         )

@@ -33,7 +33,6 @@ LONG_FUNCTIONS = {
     "broker.handlers.describe_topic_partitions._described": "one list that a cursor cuts, topic for topic",
     "broker.handlers.fetch.handle": "a Fetch, step for step",
     "broker.handlers.produce.handle": "a Produce, step for step",
-    "broker.handlers.share_fetch.handle": "a ShareFetch, step for step",
     "broker.network.connection._serve": "each request: a call more costs each",
     "broker.replicas.fetching._read": "each partition of a Fetch: the checks in their order",
     "protocol.records.checks.validate": "each batch: Kafka's checks, in their order",

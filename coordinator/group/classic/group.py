@@ -7,7 +7,7 @@ alone, as in Kafka: pending member ids, parked joins and syncs, a rebalance unde
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -34,6 +34,7 @@ from protocol.messages.groups import (
     ListedGroup,
     SyncGroupResponse,
 )
+from protocol.waiting import Later
 from protocol.wire.codec import decode
 
 # --- which topics its members consume, as far as the coordinator can know -------------------------------------
@@ -58,8 +59,6 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
 
 # --- members --------------------------------------------------------------------------------------------------
 
-JoinReply = Callable[[JoinGroupResponse], None]
-SyncReply = Callable[[SyncGroupResponse], None]
 Protocols = list[tuple[str, bytes]]
 """Name and metadata of the protocols that a member supports, the best first."""
 
@@ -107,8 +106,8 @@ class ClassicMember:
         self.protocols = protocols
         self.assignment = b""
         self.is_new = False  # not yet through its first join: its session can end while it is parked
-        self.join_reply: JoinReply | None = None
-        self.sync_reply: SyncReply | None = None
+        self.join_reply: Later[JoinGroupResponse] | None = None
+        self.sync_reply: Later[SyncGroupResponse] | None = None
 
     @property
     def is_static(self) -> bool:
@@ -142,14 +141,14 @@ class ClassicMember:
         reply, self.join_reply = self.join_reply, None
         if reply is None:
             return False
-        reply(response)
+        reply.reply(response)
         return True
 
     def answer_sync(self, response: SyncGroupResponse) -> bool:
         reply, self.sync_reply = self.sync_reply, None
         if reply is None:
             return False
-        reply(response)
+        reply.reply(response)
         return True
 
 
@@ -294,7 +293,7 @@ class ClassicGroup:
         self.state = state
         self.state_timestamp_ms = now_ms
 
-    def add(self, member: ClassicMember, join_reply: JoinReply | None = None) -> None:
+    def add(self, member: ClassicMember, join_reply: Later[JoinGroupResponse] | None = None) -> None:
         """Takes a member in, the first one as leader. `join_reply` waits for the end of the rebalance."""
         self.changes += 1
         if member.instance_id is not None:
@@ -315,7 +314,7 @@ class ClassicGroup:
         member: ClassicMember,
         protocols: Protocols,
         timeouts: MemberTimeouts,
-        join_reply: JoinReply | None,
+        join_reply: Later[JoinGroupResponse] | None,
     ) -> None:
         """A member joins again."""
         self.changes += (protocols, timeouts) != (member.protocols, member.timeouts)
@@ -325,7 +324,7 @@ class ClassicGroup:
         member.session_timeout_ms, member.rebalance_timeout_ms = timeouts
         self._park(member, join_reply)
 
-    def _park(self, member: ClassicMember, join_reply: JoinReply | None) -> None:
+    def _park(self, member: ClassicMember, join_reply: Later[JoinGroupResponse] | None) -> None:
         self.parked_joins += (join_reply is not None) - (member.join_reply is not None)
         member.join_reply = join_reply
 

@@ -1,6 +1,6 @@
 """What members of classic groups ask for: JoinGroup, in Kafka's order of checks; SyncGroup, Heartbeat and LeaveGroup.
 
-An answer may have to wait: it goes to the join's `reply`, at once or when the rebalance is complete. Source:
+An answer may have to wait: it is there at once, or when the rebalance is complete. Source:
 `GroupMetadataManager` (classicGroupJoin, classicGroupSync and its neighbours).
 """
 
@@ -13,10 +13,8 @@ from coordinator.group.classic.group import (
     ClassicGroup,
     ClassicMember,
     Identity,
-    JoinReply,
     MemberTimeouts,
     Protocols,
-    SyncReply,
     group_record,
 )
 from coordinator.group.classic.rebalancing import Rebalancing, assignment_of, some_of
@@ -47,6 +45,7 @@ from protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from protocol.waiting import Later
 
 log = logging.getLogger("barnabas.groups")
 
@@ -57,11 +56,11 @@ MEMBER_ID_FIRST_VERSION = 4  # KIP-394: a member gets its id first and joins wit
 
 
 class Join(NamedTuple):
-    """The answer goes to `reply`, exactly once: at once, or when the rebalance is complete."""
+    """It is answered exactly once: at once, or when the rebalance is complete."""
 
     client: Client
     request: JoinGroupRequest
-    reply: JoinReply
+    answer: Later[JoinGroupResponse]
 
     @property
     def group_id(self) -> str:
@@ -96,7 +95,7 @@ class Join(NamedTuple):
         return [(protocol.name, bytes(protocol.metadata)) for protocol in self.request.protocols]
 
     def refuse(self, member_id: str, error: Error) -> None:
-        self.reply(JoinGroupResponse(member_id=member_id, error_code=error))
+        self.answer.reply(JoinGroupResponse(member_id=member_id, error_code=error))
 
 
 SKIP_ASSIGNMENT_VERSION = 9  # KIP-814
@@ -210,7 +209,7 @@ class Joining:
         member.is_new = True
         if group.state is PREPARING and group.previous_state is EMPTY:
             group.new_member_added = True
-        group.add(member, join.reply)
+        group.add(member, join.answer)
         # It knows no member id yet, so it can't send heartbeats. If it went away we wouldn't see it either, and it
         # would come back under other ids: so its join has a time limit of its own.
         self._sessions.watch(group.group_id, member.member_id, self._settings.new_member_join_timeout_ms)
@@ -239,8 +238,8 @@ class Joining:
         if found is not Effect.PARK and member.protocols == protocols:
             is_spared = found is Effect.UNLESS_SAME or not group.is_leader(member_id)
             if is_spared:
-                return join.reply(group.current_generation(member_id))
-        group.update(member, protocols, join.timeouts, join.reply)
+                return join.answer.reply(group.current_generation(member_id))
+        group.update(member, protocols, join.timeouts, join.answer)
         return self._rebalancing.rebalance_or_complete_join(group, f"{member_id} joins again; {join.reason}")
 
     # --- a static member that comes back --------------------------------------------------------------------
@@ -254,7 +253,7 @@ class Joining:
         kept = (before.protocols, before.timeouts)
         member = group.replace_static(instance_id, member_id)
         self._sessions.restart(group.group_id, member)
-        group.update(member, join.protocols(), join.timeouts, join.reply)
+        group.update(member, join.protocols(), join.timeouts, join.answer)
         reason = f"the static member {instance_id} is back; {join.reason}"
         if group.state is COMPLETING:
             # The leader may be assigning to the old id.
@@ -270,7 +269,7 @@ class Joining:
             group.update(member, *kept, None)
             restored = group.replace_static(instance_id, old_id)
             self._sessions.restart(group.group_id, restored)
-            return join.reply(
+            return join.answer.reply(
                 JoinGroupResponse(
                     generation_id=group.generation,
                     protocol_type=group.protocol_type,
@@ -330,24 +329,25 @@ class Membership:
 
     # --- SyncGroup ------------------------------------------------------------------------------------------
 
-    def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
+    def sync(self, request: SyncGroupRequest) -> SyncGroupResponse | Later[SyncGroupResponse]:
         """The leader brings the assignments, which are recorded and go to all; the others wait for them."""
         group = self._group_of_member(request)
         if isinstance(group, Error):
-            return reply(SyncGroupResponse(error_code=group))
+            return SyncGroupResponse(error_code=group)
         if _is_of_another_protocol(group, request):
-            return reply(SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL))
+            return SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL)
         found = answer_of(Request.SYNC, group.state)
         if isinstance(found, Error):
-            return reply(SyncGroupResponse(error_code=found))
+            return SyncGroupResponse(error_code=found)
         member = group.members[request.member_id]
         self._rebalancing.has_synced(group, member.member_id)
         if found is Effect.ACCEPT:
-            return reply(assignment_of(group, member))
-        member.sync_reply = reply
+            return assignment_of(group, member)
+        synced: Later[SyncGroupResponse] = Later()
+        member.sync_reply = synced
         if group.is_leader(member.member_id):
             self._store_assignments(group, request)
-        return None
+        return synced
 
     def _store_assignments(self, group: ClassicGroup, request: SyncGroupRequest) -> None:
         """Members that the leader left out get nothing, and ids that it made up are ignored."""

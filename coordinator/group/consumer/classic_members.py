@@ -110,7 +110,7 @@ class ClassicMembers:
         else:
             decide = partial(self._decide, decision, join)
             return LongJoin(self._parts, decision, decide, partial(self._joined, decision, join))
-        join.reply(_answer(decision, join))
+        join.answer.reply(_answer(decision, join))
         return None
 
     def _join(self, decision: Decision, join: Join) -> None:

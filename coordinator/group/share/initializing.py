@@ -33,7 +33,7 @@ from coordinator.group.share.group import (
 )
 from coordinator.java.maps import JavaMap
 from coordinator.persister import NO_START_OFFSET
-from coordinator.ports import Runtime, WhenCommitted
+from coordinator.ports import Runtime
 from protocol.errors import Error, KafkaError
 from protocol.waiting import Later
 
@@ -45,8 +45,8 @@ log = logging.getLogger("barnabas.groups")
 MOST_ASKED_AT_ONCE = 50
 """So many are asked in one turn, at some 50 µs each."""
 
-Ask = Callable[[WhenCommitted], None]
-"""Asks something, and has it told what came of that."""
+Ask = Callable[[], Later[KafkaError | None]]
+"""Asks something, and has what came of it answered."""
 
 AskOutcomes = Sequence[KafkaError | None]
 """What came of each question, in their order."""
@@ -68,23 +68,24 @@ class AskingTogether:
         self._under_way[over] = outcomes
         missing = len(asks)
 
-        def answered(index: int, outcome: KafkaError | None) -> None:
+        def answered(index: int, outcome: Later[KafkaError | None]) -> None:
             nonlocal missing
-            outcomes[index] = outcome
+            outcomes[index] = outcome.result()
             missing -= 1
             if not missing:
                 self._end(over)
 
-        self._go_on(over, [partial(each, partial(answered, index)) for index, each in enumerate(asks)])
-        return await over
+        def go_on(first: int) -> None:
+            """Ask as many as one turn takes, and the rest in later ones."""
+            following = first + MOST_ASKED_AT_ONCE
+            if following < len(asks):
+                self._runtime.schedule(over, 0, partial(go_on, following))
+            for index, ask in enumerate(asks[first:following], first):
+                outcome = ask()
+                outcome.when_answered(partial(answered, index, outcome))
 
-    def _go_on(self, over: Later[AskOutcomes], asks: Sequence[Callable[[], None]]) -> None:
-        """Ask as many as one turn takes, and the rest in later ones."""
-        rest = asks[MOST_ASKED_AT_ONCE:]
-        if rest:
-            self._runtime.schedule(over, 0, partial(self._go_on, over, rest))
-        for ask in asks[:MOST_ASKED_AT_ONCE]:
-            ask()
+        go_on(0)
+        return await over
 
     def give_up(self) -> None:
         """The shard is given up: nothing more is asked, and what isn't answered yet is NOT_COORDINATOR."""

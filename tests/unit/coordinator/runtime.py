@@ -28,7 +28,7 @@ from protocol.messages.groups import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from protocol.waiting import Waiting
+from protocol.waiting import Later, Waiting
 from tests.support.staged_offsets import staged
 from tests.support.wishes import drive, wishes
 
@@ -141,44 +141,40 @@ class FakePersister:
         self.asked: list[tuple[Any, ...]] = []
         self.failing: Error | None = None
         self.holds = False
-        self._held: list[WhenCommitted] = []
+        self._held: list[Later[KafkaError | None]] = []
 
-    def _say(self, then: WhenCommitted) -> None:
+    def _say(self) -> Later[KafkaError | None]:
+        later: Later[KafkaError | None] = Later()
         if self.holds:
-            self._held.append(then)
+            self._held.append(later)
         else:
-            then(None if self.failing is None else KafkaError(self.failing))
+            later.reply(None if self.failing is None else KafkaError(self.failing))
+        return later
 
     def answer(self, count: int | None = None) -> None:
         """Those who wait, or so many of them."""
         held = self._held[:count]
         del self._held[:count]
-        for then in held:
-            then(None if self.failing is None else KafkaError(self.failing))
+        for later in held:
+            later.reply(None if self.failing is None else KafkaError(self.failing))
 
     def initialize(
-        self,
-        group_id: str,
-        topic_id: bytes,
-        partition: int,
-        state_epoch: int,
-        start_offset: int,
-        then: WhenCommitted,
-    ) -> None:
+        self, group_id: str, topic_id: bytes, partition: int, state_epoch: int, start_offset: int
+    ) -> Later[KafkaError | None]:
         self.asked.append(("initialize", group_id, topic_id, partition, state_epoch, start_offset))
-        self._say(then)
+        return self._say()
 
-    def delete(self, group_id: str, topic_id: bytes, partition: int, then: WhenCommitted) -> None:
+    def delete(self, group_id: str, topic_id: bytes, partition: int) -> Later[KafkaError | None]:
         self.asked.append(("delete", group_id, topic_id, partition))
-        self._say(then)
+        return self._say()
 
-    def read(self, *asked: Any) -> None:
+    def read(self, *asked: Any) -> Any:
         raise AssertionError("a group coordinator doesn't ask for it")
 
-    def write(self, *asked: Any) -> None:
+    def write(self, *asked: Any) -> Any:
         raise AssertionError("a group coordinator doesn't ask for it")
 
-    def read_summary(self, *asked: Any) -> None:
+    def read_summary(self, *asked: Any) -> Any:
         raise AssertionError("a group coordinator doesn't ask for it")
 
 
@@ -277,7 +273,9 @@ class Groups:
                 JoinGroupRequestProtocol(name=name, metadata=metadata) for name, metadata in protocols
             ],
         )
-        self.shard.join(asker(client, version), request, answer.on_join)
+        joined = self.shard.join(asker(client, version), request)
+        if isinstance(joined, Later):
+            joined.when_answered(lambda: answer.on_join(joined.result()))
         return answer
 
     def sync(
@@ -304,7 +302,11 @@ class Groups:
                 for each, assignment in (assignments or {}).items()
             ],
         )
-        self.shard.sync(request, answer.on_sync)
+        synced = self.shard.sync(request)
+        if isinstance(synced, Later):
+            synced.when_answered(lambda: answer.on_sync(synced.result()))
+        else:
+            answer.on_sync(synced)
         return answer
 
     def heartbeat(

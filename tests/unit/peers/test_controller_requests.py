@@ -172,7 +172,8 @@ class Allocating:
     def __init__(self) -> None:
         self.channel = Channel()
         self.answers: list[Any] = []
-        ProducerIdBlocks(self.channel, BrokerIncarnation(7, 33)).allocate(1_000, self.answers.append)
+        first = ProducerIdBlocks(self.channel, BrokerIncarnation(7, 33)).allocate(1_000)
+        first.when_answered(lambda: self.answers.append(first.result()))
 
 
 def test_producer_ids_come_in_blocks_of_the_controllers() -> None:

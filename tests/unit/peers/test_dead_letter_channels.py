@@ -9,6 +9,7 @@ from broker.peers.other_brokers import _produce_answered, _produce_request, _pro
 from broker.shares.dead_letters import Produced
 from protocol.errors import Error, KafkaError
 from protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from protocol.waiting import Later
 
 ID, OTHER = bytes(15) + b"\1", bytes(15) + b"\2"
 
@@ -17,9 +18,9 @@ def produced(
     topic_id: bytes, partition: int, told: list[tuple[int, Error]] | None = None, size: int = 100
 ) -> Produced:
     then = (told if told is not None else []).append
-    return Produced(
-        topic_id, f"t{topic_id[-1]}", partition, bytes(size), lambda error: then((partition, error))
-    )
+    answer: Later[Error] = Later()
+    answer.when_answered(lambda: then((partition, answer.result())))
+    return Produced(topic_id, f"t{topic_id[-1]}", partition, bytes(size), answer)
 
 
 @pytest.mark.limit("broker.peers.other_brokers.MOST_PRODUCED_BYTES")

@@ -20,6 +20,7 @@ from coordinator.ports import TxnMarker
 from coordinator.share.share_partition_key import SharePartitionKey
 from coordinator.transaction.producer_ids import TransactionalProducer
 from protocol.errors import Error, KafkaError
+from protocol.waiting import Later
 from tests.unit.peers.several_brokers import OWN, SECOND, Channels, cluster
 
 Ask = Callable[[int, Callable[[Any], None]], object]
@@ -30,6 +31,11 @@ class SomeChannels(Channels):
         return super().__call__(**how)
 
 
+def tell(answer: Later[Any] | None, then: Callable[[Any], None]) -> None:
+    assert answer is not None
+    answer.when_answered(lambda: then(answer.result()))
+
+
 def markers(channels: Channels) -> Ask:
     of = MarkerChannels(OWN, cluster("t", [SECOND]), None, channels)  # type: ignore[arg-type]
     return lambda producer_id, done: of.write(TxnMarker(producer_id, 0, 0, True, 2), [("t", 0)], done)
@@ -37,12 +43,12 @@ def markers(channels: Channels) -> Ask:
 
 def transactions(channels: Channels) -> Ask:
     of = TransactionChannels(OWN, cluster(TRANSACTION_TOPIC, [SECOND]), lambda _: 0, channels)
-    return lambda number, then: of.ask(TransactionalProducer(str(number), 9, 0), [("t", 0)], True, then)
+    return lambda number, then: tell(of.ask(TransactionalProducer(str(number), 9, 0), [("t", 0)], True), then)
 
 
 def latest_offsets(channels: Channels) -> Ask:
     of = LatestOffsetChannels(channels)
-    return lambda partition, then: of.ask(SECOND, ("t", partition), then)
+    return lambda partition, then: tell(of.ask(SECOND, ("t", partition)), then)
 
 
 def share_states(channels: Channels) -> Ask:
@@ -50,8 +56,8 @@ def share_states(channels: Channels) -> Ask:
 
     def ask(partition: int, answered: Callable[[Any], None]) -> None:
         key = SharePartitionKey("g", bytes(16), partition)
-        asked: Any = ShareStateAsk(key, DELETE, ask=None, part=None, then=None)  # type: ignore[arg-type]
-        of.ask(SECOND, asked, answered)
+        asked: Any = ShareStateAsk(key, DELETE, ask=None, part=None)  # type: ignore[arg-type]
+        tell(of.ask(SECOND, asked), answered)
 
     return ask
 

@@ -45,10 +45,8 @@ class Asking:
         def no_shard(shard: Any) -> Any:
             raise AssertionError("it is asked of another node")
 
-        asked: ShareStateAsk[Any] = ShareStateAsk(
-            key, kind, ask=no_shard, part=lambda: part, then=lambda told: None
-        )
-        self.share_states.ask(SECOND, asked, answered)
+        answer = self.share_states.ask(SECOND, ShareStateAsk(key, kind, ask=no_shard, part=lambda: part))
+        answer.when_answered(lambda: answered(answer.result()))
 
     @property
     def said(self) -> list[Any]:

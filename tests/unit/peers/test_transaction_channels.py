@@ -32,7 +32,11 @@ class Asking:
         self.answers: dict[TopicPartition, Error] = {}
 
     def ask(self, producer: TransactionalProducer, *partitions: TopicPartition, verify: bool = True) -> bool:
-        return self.coordinators.ask(producer, partitions, verify, self.answers.update)
+        answer = self.coordinators.ask(producer, partitions, verify)
+        if answer is not None:
+            later = answer
+            later.when_answered(lambda: self.answers.update(later.result()))
+        return answer is not None
 
 
 def told(*results: tuple[str, str, int, int], error_code: int = 0) -> AddPartitionsToTxnResponse:

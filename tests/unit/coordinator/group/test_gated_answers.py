@@ -23,7 +23,9 @@ from protocol.messages.groups import (
     SyncGroupRequestAssignment,
 )
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
+from protocol.waiting import Later
 from tests.support.staged_offsets import staged
+from tests.support.wishes import drive
 from tests.unit.coordinator.group.consumer.consumers import Consumers
 from tests.unit.coordinator.runtime import Groups, asker
 
@@ -54,7 +56,7 @@ class Scene:
         self.runtime.commit()
 
     def ask(self, name: str, question: Question) -> None:
-        self.shard.ask(question, lambda answer: self.answers.append((name, answer)))
+        drive(self.shard.ask(question), lambda answer: self.answers.append((name, answer)))
 
     def commit_something(self, name: str = "commit") -> None:
         self.ask(name, commit_to("other"))
@@ -69,20 +71,21 @@ class Scene:
             protocols=[JoinGroupRequestProtocol(name="range", metadata=b"r")],
         )
         client = CLIENT._replace(api_version=version)
-        self.shard.ask_for_later(
-            lambda shard, answered: shard.join(client, request, answered),
-            lambda answer: self.answers.append((name, answer)),
-        )
+        self._ask_waiting(name, lambda shard: shard.join(client, request))
 
     def sync(self, name: str, member_id: str, generation: int, leads: bool = False) -> None:
         assignments = [SyncGroupRequestAssignment(member_id=member_id, assignment=b"all")] if leads else []
         request = SyncGroupRequest(
             group_id="g", member_id=member_id, generation_id=generation, assignments=assignments
         )
-        self.shard.ask_for_later(
-            lambda shard, answered: shard.sync(request, answered),
-            lambda answer: self.answers.append((name, answer)),
-        )
+        self._ask_waiting(name, lambda shard: shard.sync(request))
+
+    def _ask_waiting(self, name: str, ask: Question) -> None:
+        async def question(shard: GroupShard) -> Any:
+            answer = ask(shard)
+            return await answer if isinstance(answer, Later) else answer
+
+        drive(self.shard.ask_waiting(question), lambda answer: self.answers.append((name, answer)))
 
     def names(self) -> list[str]:
         return [name for name, _ in self.answers]
@@ -157,12 +160,10 @@ def test_what_a_loaded_shard_found_is_told_once_it_is_committed() -> None:
         groups.shard.replay(key, value, offset, producer_id)
     groups.shard.start(len(groups.runtime.log))
     answers: list[Any] = []
-    groups.shard.ask(
-        lambda shard: (
-            shard.fetch_all_offsets("other", require_stable=False)[0].partitions[0].committed_offset
-        ),
-        answers.append,
+    asked = groups.shard.ask(
+        lambda shard: shard.fetch_all_offsets("other", require_stable=False)[0].partitions[0].committed_offset
     )
+    drive(asked, answers.append)
     assert answers == []
     groups.runtime.commit()
     assert answers == [7]
@@ -255,7 +256,7 @@ def test_of_those_who_were_told_that_it_took_too_long_few_are_kept() -> None:
     for _ in range(500):
         answered = Answered()
         kept.add(answered)
-        scene.shard.ask(QUESTIONS["list"](scene), answered)
+        drive(scene.shard.ask(QUESTIONS["list"](scene)), answered)
         scene.runtime.pass_ms(5_000)
         assert answered.times == 1
     del answered

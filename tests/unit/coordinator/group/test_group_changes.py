@@ -16,6 +16,7 @@ from coordinator.group.classic.group import (
 )
 from coordinator.group.classic.states import PREPARING
 from protocol.messages.groups import JoinGroupResponse
+from protocol.waiting import Later
 
 TIMEOUTS = MemberTimeouts(10_000, 60_000)
 PROTOCOLS = [("range", b"r")]
@@ -32,10 +33,6 @@ def group_of_two() -> ClassicGroup:
     for member_id in ("m", "static"):
         group.add(member(member_id))
     return group
-
-
-def no_reply(_: JoinGroupResponse) -> None:
-    pass
 
 
 def assigned(group: ClassicGroup) -> None:
@@ -76,7 +73,7 @@ def test_a_new_generation_counts_as_a_change() -> None:
 def test_who_waits_and_pending_ids_don_t_count() -> None:
     group = group_of_two()
     before = group.changes
-    group.update(group.members["m"], [*PROTOCOLS], TIMEOUTS, no_reply)
+    group.update(group.members["m"], [*PROTOCOLS], TIMEOUTS, Later())
     group.answer_join(group.members["m"], JoinGroupResponse(member_id="m"))
     group.pending_joins["pending"] = None
     group.remove("pending")

@@ -11,6 +11,7 @@ from coordinator.share.shard import ShareShard
 from coordinator.share.share_partition_key import SharePartitionKey
 from coordinator.share.share_partitions import ShareRecord, Write, decode_record
 from protocol.errors import Error, KafkaError
+from tests.support.wishes import drive
 from tests.unit.coordinator.runtime import FakeRuntime
 
 A = TypeVar("A")
@@ -43,7 +44,7 @@ class ShareShards:
     def ask(self, question: Callable[[ShareShard], A]) -> A | Error:
         """The answer, which has to be there at once; an error's code alone."""
         answers: list[A | KafkaError] = []
-        self.shard.ask(question, answers.append)
+        drive(self.shard.ask(question), answers.append)
         (answer,) = answers
         return answer.error if isinstance(answer, KafkaError) else answer
 

@@ -15,6 +15,7 @@ from coordinator.share.share_partitions import (
     encode_record,
 )
 from protocol.errors import CodecError, Error
+from tests.support.wishes import drive
 from tests.unit.coordinator.runtime import START_MS, FakeRuntime
 from tests.unit.coordinator.share.share_shards import OTHER_TOPIC, TOPIC, ShareShards, key_of
 
@@ -213,8 +214,8 @@ def test_nobody_is_told_of_what_isnt_committed() -> None:
     shards = ShareShards()
     shards.runtime.lags = True
     told: list[object] = []
-    shards.shard.ask(lambda shard: shard.initialize(key_of(), 1, -1), told.append)
-    shards.shard.ask(lambda shard: shard.summarize(key_of()).state_epoch, told.append)
+    drive(shards.shard.ask(lambda shard: shard.initialize(key_of(), 1, -1)), told.append)
+    drive(shards.shard.ask(lambda shard: shard.summarize(key_of()).state_epoch), told.append)
     assert told == []
     shards.runtime.commit()
     assert told == [None, 1]
@@ -224,7 +225,7 @@ def test_who_waits_too_long_for_a_commit_may_come_again_and_what_was_written_cou
     shards = ShareShards(write_timeout_ms=5_000)
     shards.runtime.lags = True
     told: list[object] = []
-    shards.shard.ask(lambda shard: shard.initialize(key_of(), 1, -1), told.append)
+    drive(shards.shard.ask(lambda shard: shard.initialize(key_of(), 1, -1)), told.append)
     shards.runtime.pass_ms(4_999)
     assert told == []
     shards.runtime.pass_ms(1)
@@ -240,7 +241,7 @@ def test_who_waits_where_the_partition_goes_has_to_look_for_the_coordinator(how:
     shards = ShareShards()
     shards.runtime.lags = True
     told: list[object] = []
-    shards.shard.ask(lambda shard: shard.initialize(key_of(), 1, -1), told.append)
+    drive(shards.shard.ask(lambda shard: shard.initialize(key_of(), 1, -1)), told.append)
     if how == "lost":
         shards.runtime.fail_commits()
     else:
@@ -280,7 +281,7 @@ def test_what_was_replayed_isnt_told_before_it_is_committed() -> None:
     again.shard.replay(*runtime.log[0][0], 0, -1)
     again.shard.start(1)
     told: list[object] = []
-    again.shard.ask(lambda shard: shard.summarize(key_of()).state_epoch, told.append)
+    drive(again.shard.ask(lambda shard: shard.summarize(key_of()).state_epoch), told.append)
     assert told == []
     runtime.commit()
     assert told == [1]

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from coordinator.share.shard import MANY
 from protocol.errors import Error
+from protocol.waiting import begun
 from tests.unit.coordinator.share.share_shards import ShareShards
 
 SETTINGS = {"cold_snapshot_interval_ms": 1_000, "prune_interval_ms": 10_000_000}
@@ -109,7 +110,7 @@ def test_nothing_is_deleted_for_what_isnt_committed() -> None:
     shards = ShareShards(**PRUNING)
     shards.initialize()
     shards.runtime.lags = True
-    shards.shard.ask(lambda shard: shard.initialize(next(iter(shard.known.keys())), 2, 0), lambda told: None)
+    begun(shards.shard.ask(lambda shard: shard.initialize(next(iter(shard.known.keys())), 2, 0)))
     shards.runtime.pass_ms(1_000)
     assert shards.deleted_before == []
     shards.runtime.commit()

@@ -16,6 +16,7 @@ from coordinator.share_partition.states import AcquireMode
 from protocol.errors import Error, KafkaError
 from protocol.messages.share_fetch import AcknowledgementBatch
 from tests.support.share_persister import MemoryPersister
+from tests.support.wishes import drive
 from tests.unit.coordinator.runtime import FakeRuntime
 
 TOPIC_ID = bytes(15) + b"\1"
@@ -65,7 +66,10 @@ class Shared:
         self.initialize()
 
     def initialize(self) -> None:
-        self.partition.initialize(lambda error: self.initialized.append(error and error.error))
+        drive(
+            self.partition.initialize(),
+            lambda error: self.initialized.append(None if error is None else error.error),
+        )
 
     def restarted(self) -> Shared:
         """A new leader, or the same one after a kill: only what is durable is known."""
@@ -75,8 +79,8 @@ class Shared:
         again.log = self.log
         return again
 
-    def _reset_offset(self, then: Callable[[int | KafkaError], None]) -> None:
-        then(KafkaError(self.reset) if isinstance(self.reset, Error) else self.reset)
+    async def _reset_offset(self) -> int | KafkaError:
+        return KafkaError(self.reset) if isinstance(self.reset, Error) else self.reset
 
     def _changed(self) -> None:
         self.changes += 1
@@ -131,8 +135,9 @@ class Shared:
             )
             for first, last, types in parts
         ]
-        self.partition.acknowledge(
-            member, batches, lambda error: answers.append(0 if error is None else error.error)
+        drive(
+            self.partition.acknowledge(member, batches),
+            lambda error: answers.append(0 if error is None else error.error),
         )
         assert len(answers) <= 1
         self.answers = answers
@@ -140,7 +145,9 @@ class Shared:
 
     def leave(self, member: str = "m") -> int | None:
         answers: list[int] = []
-        self.partition.release(member, lambda error: answers.append(0 if error is None else error.error))
+        drive(
+            self.partition.release(member), lambda error: answers.append(0 if error is None else error.error)
+        )
         return answers[0] if answers else None
 
     @property

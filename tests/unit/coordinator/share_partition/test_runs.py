@@ -14,6 +14,7 @@ from coordinator.share_partition.share_partition import MOST_EXPIRED_AT_ONCE
 from coordinator.share_partition.states import RecordState
 from protocol.errors import Error
 from protocol.messages.share_fetch import AcknowledgementBatch
+from protocol.waiting import begun
 from tests.support.share_persister import MemoryPersister
 from tests.unit.coordinator.share_partition.partition import (
     ACCEPT,
@@ -181,7 +182,7 @@ def test_acknowledgements_of_many_batches_are_looked_at_once_or_twice_each() -> 
         AcknowledgementBatch(first_offset=first, last_offset=first, acknowledge_types=[ACCEPT])
         for first in range(0, 200, 2)
     )
-    shared.partition.acknowledge("m", Counting(of_each), lambda error: None)
+    begun(shared.partition.acknowledge("m", Counting(of_each)))
     assert shared.span == (1, 199, 99)
     assert looked_at <= 300
 

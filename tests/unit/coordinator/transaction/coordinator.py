@@ -20,6 +20,7 @@ from coordinator.transaction.state_manager import (
 from coordinator.transaction.states import STATE_NAMES, TransactionState
 from protocol.errors import Error, KafkaError
 from protocol.topic_partition import TopicPartition
+from protocol.waiting import Later
 from tests.unit.coordinator.runtime import FakeRuntime
 
 FIRST_PRODUCER_ID = 7
@@ -55,6 +56,15 @@ class FakeMarkers:
         self.writes.append(Write(marker, [*partitions], done))
         if not self.is_held:
             done({partition: self.errors.get(partition, Error.NONE) for partition in partitions})
+
+
+def answered(answer: T | Later[T], told: Callable[[T], None]) -> None:
+    """It is told the answer in the call in which that comes."""
+    if isinstance(answer, Later):
+        later: Later[T] = answer
+        later.when_answered(lambda: told(later.result()))
+    else:
+        told(answer)
 
 
 class Coordinator:
@@ -97,7 +107,7 @@ class Coordinator:
 
     def init_as(self, producer: TransactionalProducer, **asked: Any) -> ProducerIdAndEpoch | Error:
         answer: Answer[ProducerIdAndEpoch | KafkaError] = Answer()
-        self.shard.init_producer_id(producer, reply=answer, **asked)
+        answered(self.shard.init_producer_id(producer, **asked), answer)
         return told(answer)
 
     def add(
@@ -120,12 +130,8 @@ class Coordinator:
         version: int,
     ) -> Error:
         answer: Answer[KafkaError | None] = Answer()
-        self.shard.add_partitions(
-            TransactionalProducer(name, producer_id, epoch),
-            partitions,
-            client_transaction_version=version,
-            then=answer,
-        )
+        producer = TransactionalProducer(name, producer_id, epoch)
+        answered(self.shard.add_partitions(producer, partitions, client_transaction_version=version), answer)
         error = told(answer)
         return Error.NONE if error is None else error
 
@@ -138,12 +144,8 @@ class Coordinator:
         self, producer_id: int, epoch: int, *, commit: bool, version: int = 2, name: str = "x"
     ) -> ProducerIdAndEpoch | Error:
         answer: Answer[ProducerIdAndEpoch | KafkaError] = Answer()
-        self.shard.end_txn(
-            TransactionalProducer(name, producer_id, epoch),
-            commit=commit,
-            client_transaction_version=version,
-            reply=answer,
-        )
+        producer = TransactionalProducer(name, producer_id, epoch)
+        answered(self.shard.end_txn(producer, commit=commit, client_transaction_version=version), answer)
         return told(answer)
 
     # --- what a test arranges and looks at --------------------------------------------------------------------

@@ -10,7 +10,7 @@ from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.shard import MAX_RETRY_BACKOFF_MS
 from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from protocol.errors import Error
-from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator
+from tests.unit.coordinator.transaction.coordinator import T0, T1, Coordinator, answered
 
 
 def ended(*, commit: bool = True, version: int = 2, level: int = 2, held: bool = True) -> Coordinator:
@@ -43,8 +43,9 @@ def test_it_is_complete_though_nobody_can_be_told() -> None:
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        it.shard.end_txn(
-            TransactionalProducer("x", *me), commit=True, client_transaction_version=2, reply=reply
+        answered(
+            it.shard.end_txn(TransactionalProducer("x", *me), commit=True, client_transaction_version=2),
+            reply,
         )
     assert it.state == "CompleteCommit"
 

@@ -296,7 +296,11 @@ def test_a_shard_that_is_unloaded_by_the_first_abort_of_many_aborts_no_more(
     for number in range(3):
         begin(it, f"x{number}")
     it.runtime.elapsed_ms += TIMEOUT_MS + 1
-    monkeypatch.setattr(it.shard.expiry, "_fence_and_abort", lambda *_: it.shard.expiry.stop())
+
+    async def unload(*_: object) -> None:
+        it.shard.expiry.stop()
+
+    monkeypatch.setattr(it.shard.expiry, "_fence_and_abort", unload)
     scheduled = []
     monkeypatch.setattr(it.runtime, "schedule", lambda *what: scheduled.append(what))
     it.shard.expiry.abort_timed_out()

@@ -10,7 +10,7 @@ import pytest
 from coordinator.transaction.producer_ids import TransactionalProducer
 from coordinator.transaction.state_manager import ProducerIdAndEpoch
 from protocol.errors import Error, KafkaError
-from tests.unit.coordinator.transaction.coordinator import T0, T1, TIMEOUT_MS, Answer, Coordinator
+from tests.unit.coordinator.transaction.coordinator import T0, T1, TIMEOUT_MS, Answer, Coordinator, answered
 
 ME = TransactionalProducer("x", 7, 0)
 
@@ -20,20 +20,20 @@ Ask = Callable[[Coordinator], Outcome]
 
 def init(it: Coordinator) -> Outcome:
     answer: Answer[ProducerIdAndEpoch | KafkaError] = Answer()
-    it.shard.init_producer_id(TransactionalProducer("x"), timeout_ms=TIMEOUT_MS, reply=answer)
+    answered(it.shard.init_producer_id(TransactionalProducer("x"), timeout_ms=TIMEOUT_MS), answer)
     return answer
 
 
 def add(it: Coordinator, version: int = 2) -> Outcome:
     answer: Answer[KafkaError | None] = Answer()
-    it.shard.add_partitions(ME, [T0, T1], client_transaction_version=version, then=answer)
+    answered(it.shard.add_partitions(ME, [T0, T1], client_transaction_version=version), answer)
     return answer
 
 
 def end(commit: bool, version: int) -> Ask:
     def ask(it: Coordinator) -> Outcome:
         answer: Answer[ProducerIdAndEpoch | KafkaError] = Answer()
-        it.shard.end_txn(ME, commit=commit, client_transaction_version=version, reply=answer)
+        answered(it.shard.end_txn(ME, commit=commit, client_transaction_version=version), answer)
         return answer
 
     return ask
@@ -271,9 +271,9 @@ def test_that_partitions_are_in_it_is_told_once_what_was_loaded_is_committed(que
         it = before.restarted(lags=True)
         told: list[object] = []
         if question == "add":
-            it.shard.add_partitions(producer, [T0], client_transaction_version=2, then=told.append)
+            answered(it.shard.add_partitions(producer, [T0], client_transaction_version=2), told.append)
         else:
-            it.shard.when_certain(told.append)
+            answered(it.shard.certain(), told.append)
         assert told == []
         if is_lost:
             it.shard.unload()
@@ -284,5 +284,5 @@ def test_that_partitions_are_in_it_is_told_once_what_was_loaded_is_committed(que
             it.runtime.commit()
             assert told == [None]
             it.runtime.lags = True  # what comes then holds nobody up who asks of what was there
-            it.shard.add_partitions(producer, [T0], client_transaction_version=2, then=told.append)
+            answered(it.shard.add_partitions(producer, [T0], client_transaction_version=2), told.append)
             assert told == [None, None]

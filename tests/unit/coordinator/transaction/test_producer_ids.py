@@ -8,6 +8,7 @@ import pytest
 
 from coordinator.transaction.producer_ids import BLOCK_SIZE, ProducerIds
 from protocol.errors import BrokenInvariantError, Error, KafkaError
+from protocol.waiting import Later
 
 
 class Blocks:
@@ -17,8 +18,10 @@ class Blocks:
         self.asked: list[Callable[[int | KafkaError], None]] = []
         self._first = 0
 
-    def allocate(self, size: int, then: Callable[[int | KafkaError], None]) -> None:
-        self.asked.append(then)
+    def allocate(self, size: int) -> Later[int | KafkaError]:
+        first: Later[int | KafkaError] = Later()
+        self.asked.append(first.reply)
+        return first
 
     def record(self) -> None:
         first, self._first = self._first, self._first + BLOCK_SIZE
@@ -37,7 +40,7 @@ def test_who_waits_behind_a_blocks_last_id_waits_for_the_next_block() -> None:
     ids = ProducerIds(blocks.allocate)
     given: list[int | Error] = []
     for _ in range(BLOCK_SIZE + 1):
-        ids.when_left(lambda: take(ids, given))
+        ids.left().when_answered(lambda: take(ids, given))
     assert len(blocks.asked) == 1
     blocks.record()
     assert given == [*range(BLOCK_SIZE)]
@@ -51,7 +54,7 @@ def test_all_who_wait_are_told_where_no_block_can_be_recorded() -> None:
     ids = ProducerIds(blocks.allocate)
     given: list[int | Error] = []
     for _ in range(3):
-        ids.when_left(lambda: take(ids, given))
+        ids.left().when_answered(lambda: take(ids, given))
     blocks.asked.pop(0)(KafkaError(Error.KAFKA_STORAGE_ERROR))
     assert given == [Error.COORDINATOR_LOAD_IN_PROGRESS] * 3
 
@@ -65,8 +68,8 @@ def test_one_that_cannot_be_told_harms_none_of_the_others(error: type[Exception]
     def fails() -> None:
         raise error("it can't be told")
 
-    ids.when_left(fails)
-    ids.when_left(lambda: take(ids, given))
+    ids.left().when_answered(fails)
+    ids.left().when_answered(lambda: take(ids, given))
     if error is BrokenInvariantError:  # which the caller stops the broker for
         with pytest.raises(BrokenInvariantError):
             blocks.record()
