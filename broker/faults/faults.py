@@ -10,7 +10,7 @@ markers (`Transactions.interpose`).
 
 from __future__ import annotations
 
-import random
+import hashlib
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -116,7 +116,7 @@ class ArmedFault:
         times = left.pop("times", 1)
         self._times = None if times is None else _number({"times": times}, "times", 1, 2**31)
         self._probability = _share(left.pop("probability", 1.0))
-        self._luck = random.Random(_number(left, "seed", 0, 2**63, 0))
+        self._seed = _number(left, "seed", 0, 2**63, 0)
         if left:
             raise FaultError(f"a fault has no {', '.join(map(str, left))}; it has {', '.join(_KNOWN)}")
         if self._partition is not None and "topic" not in self._named:
@@ -134,7 +134,7 @@ class ArmedFault:
         if self.is_over or not self._is_about(subject):
             return False
         self.seen += 1
-        if self.seen < self._nth or self._luck.random() >= self._probability:
+        if self.seen < self._nth or _drawn(self._seed, self.seen) >= self._probability:
             return False
         self.fired += 1
         return True
@@ -217,6 +217,12 @@ def _share(said: Any) -> float:
     if isinstance(said, bool) or not isinstance(said, int | float) or not 0 < said <= 1:
         raise FaultError(f"probability={said!r}: more than 0, and 1 at most")
     return float(said)
+
+
+def _drawn(seed: int, number: int) -> float:
+    """From 0 to 1, the same for the same seed: not by chance."""
+    digest = hashlib.sha256(f"{seed} {number}".encode()).digest()
+    return int.from_bytes(digest[:7]) / 2**56
 
 
 def _fields(said: Any) -> dict[str, Any]:

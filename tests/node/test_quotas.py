@@ -324,6 +324,7 @@ class Newcomer:
 
     peer_host = "127.0.0.1"
     transport = None
+    gate = None
 
     def __init__(self) -> None:
         self.refused_after_ms: int | None = None
