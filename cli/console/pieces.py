@@ -76,23 +76,32 @@ class WalkedLog:
     def judge(self) -> None:
         """Says what became of each transaction: by its marker, or, where that lies behind what was walked, by the list
         of those that were aborted. Below the last stable offset everything else is committed."""
-        markers: dict[int, str] = {}
+        ahead: dict[int, str] = {}
         for batch in reversed(self.batches):
             producer = batch.header.producer_id
             if batch.kind == COMMIT:
-                markers[producer] = COMMITTED
+                ahead[producer] = COMMITTED
             elif batch.kind == ABORT:
-                markers[producer] = ABORTED
+                ahead[producer] = ABORTED
             elif batch.header.is_transactional and not batch.header.is_control:
-                batch.fate = markers.get(producer, "") or self._fate_without_marker(batch.header)
+                batch.fate = ahead.get(producer, "")
+        behind: dict[int, int] = {}
+        for batch in self.batches:
+            producer = batch.header.producer_id
+            if batch.kind in (COMMIT, ABORT):
+                behind[producer] = batch.header.base_offset
+            elif batch.header.is_transactional and not batch.header.is_control and not batch.fate:
+                batch.fate = self._fate_without_marker(batch.header, behind.get(producer, -1))
 
-    def _fate_without_marker(self, header: BatchHeader) -> str:
+    def _fate_without_marker(self, header: BatchHeader, last_marker: int) -> str:
+        """Of one of those that are aborted it is what began behind its producer's last marker, and not behind it."""
         if header.base_offset >= self.stable:
             return OPEN if self.next >= self.end else UNDECIDED
-        began = max(
-            (first for producer, first in self.aborted if producer == header.producer_id), default=None
+        is_aborted = any(
+            producer == header.producer_id and last_marker < first <= header.base_offset
+            for producer, first in self.aborted
         )
-        return ABORTED if began is not None and began <= header.base_offset else COMMITTED
+        return ABORTED if is_aborted else COMMITTED
 
 
 def walk(

@@ -38,7 +38,7 @@ from protocol.records.compression import CodecUnavailableError, DecompressionErr
 PAUSE_PER_ROUND: Final = 50
 """A pause is so many times as long as the round before it, so that rounds have 2 % of the time."""
 FAST_S: Final = 0.1
-METADATA_S: Final = 0.5
+METADATA_S: Final = 1.0
 OFFSETS_S: Final = 1.0
 SIZES_S: Final = 5.0
 GROUPS_S: Final = 1.0

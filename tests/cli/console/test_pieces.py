@@ -37,7 +37,7 @@ class Log:
     def __init__(self) -> None:
         self.batches: list[bytes] = []
         self.next = 0
-        self.aborted: set[tuple[int, int]] = set()
+        self.aborted: set[tuple[int, int, int]] = set()
         self.began: dict[int, int] = {}
 
     def add(self, values: Iterable[bytes], producer: int = -1, key: bytes | None = None) -> None:
@@ -55,7 +55,7 @@ class Log:
 
     def end(self, producer: int, *, commit: bool) -> None:
         if not commit:
-            self.aborted.add((producer, self.began[producer]))
+            self.aborted.add((producer, self.began[producer], self.next))
         del self.began[producer]
         self._append(
             build_end_txn_marker(
@@ -78,7 +78,8 @@ class Log:
             if read_header(batch).last_offset >= offset and (not data or len(data) + len(batch) <= max_bytes):
                 data += batch
         stable = min(self.began.values(), default=self.next)
-        return Piece(0, stable, self.next, data, frozenset(self.aborted))
+        aborted = {(producer, first) for producer, first, marker in self.aborted if marker >= offset}
+        return Piece(0, stable, self.next, data, frozenset(aborted))
 
 
 def history() -> Log:
@@ -114,6 +115,18 @@ def test_what_lies_below_the_last_stable_offset_is_known_without_its_marker() ->
     log = history()
     log.end(7, commit=True)
     assert told(log, most=3) == [(0, "plain", ""), (1, "plain", "committed"), (3, "plain", "aborted")]
+
+
+def test_of_several_aborted_transactions_of_a_producer_each_batch_is_of_its_own() -> None:
+    log = Log()
+    for commit in (False, True, False, True, False):
+        log.add([b"a"], 7)
+        log.add([b"b"], 7)
+        log.end(7, commit=commit)
+    whole = {base: fate for base, _, fate in told(log)}
+    for base, fate in whole.items():
+        for most in (1, 2, 4):
+            assert told(log, base, most)[0][2] == fate
 
 
 def test_what_lies_behind_it_is_undecided_where_the_walk_ends_before_the_log_does() -> None:

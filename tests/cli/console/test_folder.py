@@ -1,0 +1,74 @@
+"""The console over folders that Apache Kafka left: its numbers are those of `inspect`, and of what readers find."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Looker
+from tests.cli.console.conftest import console_of
+from tests.cli.looking import state_of
+from tests.support import kafka_folders
+
+
+@pytest.mark.parametrize("name", kafka_folders.NAMES)
+def test_a_folders_numbers_are_those_of_inspect_and_nothing_in_it_is_changed(
+    tmp_path: Path, look: Looker, name: str
+) -> None:
+    folder = kafka_folders.unpack(name, tmp_path)
+    before = state_of(folder)
+    inspected = {
+        (each["topic"], each["partition"]): each
+        for each in look("inspect", folder, "--json").of_kind("partition")
+    }
+    with console_of("inspect", "--console", folder) as console:
+        with console.live("topics", "held", "lanes") as events:
+            topics = events.until(lambda seen: seen.values.get("topics"))
+            held = events.until(lambda seen: seen.values.get("held"))["waiting"]
+        for topic, partitions, _, records, not_stable, size, _, _ in topics:
+            of_it = [each for key, each in inspected.items() if key[0] == topic]
+            assert partitions == len(of_it)
+            assert records == sum(each["end_offset"] - each["start_offset"] for each in of_it)
+            assert not_stable == sum(each["end_offset"] - each["last_stable_offset"] for each in of_it)
+            assert size == sum(each["bytes"] for each in of_it)
+        waits = {(each["topic"], each["partition"]): each["last_stable_offset"] for each in held}
+        assert waits == {
+            key: each["last_stable_offset"]
+            for key, each in inspected.items()
+            if each["last_stable_offset"] < each["end_offset"]
+        }
+        assert {one["transactional_id"] for each in held for one in each["transactions"]} == {"tx-c"}
+        for (topic, partition), offset in waits.items():
+            path = f"{folder}/{topic}-{partition}"
+            (of_log,) = look("inspect", path, "--json").of_kind("partition")
+            assert [one["first_offset"] for one in of_log["open_transactions"]] == [offset]
+            ribbon = console.api("ribbon", topic=topic, partition=partition)
+            assert (ribbon["stable"], ribbon["end"]) == (offset, of_log["end_offset"])
+            (open_batch,) = (each for each in ribbon["batches"] if each["fate"] == "open")
+            assert open_batch["base"] == offset
+            batch = console.api("batch", topic=topic, partition=partition, offset=offset)
+            assert sum(each["size"] for each in batch["fields"]) == batch["bytes"]
+        for verb in ("abort", "reset", "delete-records"):
+            refused = console.post(verb, {"execute": True})
+            assert (refused.status, b"needs a broker" in refused.body) == (409, True)
+    assert state_of(folder) == before
+
+
+def test_fates_are_those_of_the_transaction_indexes_where_markers_lie_behind(tmp_path: Path) -> None:
+    folder = kafka_folders.unpack(kafka_folders.DOWN, tmp_path)
+    with console_of("inspect", "--console", folder) as console:
+        whole = {}
+        at = 0
+        while True:
+            ribbon = console.api("ribbon", topic="txn", partition=0, **{"from": at})
+            whole |= {each["base"]: each["fate"] for each in ribbon["batches"]}
+            if ribbon["next"] >= ribbon["end"]:
+                break
+            at = ribbon["next"]
+        assert {"committed", "aborted", "open", ""} == {*whole.values()}
+        one_by_one = {}
+        for base in list(whole)[:40]:
+            page = console.api("records", topic="txn", partition=0, **{"from": base}, most=1)
+            one_by_one[base] = page["records"][0]["fate"]
+        assert one_by_one == {base: whole[base] for base in one_by_one}
