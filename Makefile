@@ -158,6 +158,7 @@ dist: .venv/.dev  ## build what is released (URL="https://…" is the address of
 
 docs: .venv/.dev  ## renew the tables in the documents that come from the code
 	$(BIN)/python docs/tables.py $(ARGS)
+	$(BIN)/python -m tests.node.transaction_walk
 
 pictures: .venv/.dev  ## make the pictures of the console anew, by a scene of their own
 	$(BIN)/python docs/pictures.py $(ARGS)

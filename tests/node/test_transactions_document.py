@@ -1,0 +1,13 @@
+"""docs/transactions.md shows what a broker does today."""
+
+from __future__ import annotations
+
+from tests.node.transaction_walk import DOCUMENT, names, renewed, walked
+
+
+async def test_the_document_shows_what_a_transaction_does() -> None:
+    """`python -m tests.node.transaction_walk` renews it."""
+    document = DOCUMENT.read_text("utf-8")
+    blocks = await walked()
+    assert sorted(names(document)) == sorted(blocks)
+    assert renewed(document, blocks) == document
