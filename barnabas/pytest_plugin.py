@@ -222,13 +222,18 @@ def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Result[None], None]:
     """No fault stays armed behind its test, which fails where one had to fire and didn't."""
     outcome = yield
-    for name in FIXTURES:
-        broker = getattr(item, "funcargs", {}).get(name)
-        if broker is None:
-            continue
+    for _, broker in _ours(item):
         for fault in broker.disarm_faults():
             if fault.has_to_fire and outcome.excinfo is None:
                 outcome.force_exception(fault.never_fired())
+
+
+def _ours(item: pytest.Item) -> Iterator[tuple[str, Any]]:
+    """The fixtures of this plugin that a test has, by name; not those of its own that are called so."""
+    for name in sorted(FIXTURES):
+        found = getattr(item, "funcargs", {}).get(name)
+        if hasattr(found, "disarm_faults"):
+            yield name, found
 
 
 @pytest.hookimpl(hookwrapper=True)  # not `wrapper`, which a user's older pytest would not know
@@ -237,13 +242,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytes
     report = (yield).get_result()
     if not report.failed:
         return
-    arguments = getattr(item, "funcargs", {})
-    for name in ("barnabas_broker", "kafka_broker", "fresh_kafka_broker"):
-        if name in arguments:
-            report.sections.append((f"what {name} printed", _tail(arguments[name])))
-    if "barnabas_cluster" in arguments:
-        for node in arguments["barnabas_cluster"].nodes:
-            report.sections.append((f"what {node!r} printed", _tail(node)))
+    for name, ours in _ours(item):
+        nodes = getattr(ours, "nodes", None)
+        if nodes is None:
+            report.sections.append((f"what {name} printed", _tail(ours)))
+        else:
+            for node in nodes:
+                report.sections.append((f"what {node!r} printed", _tail(node)))
 
 
 @pytest.hookimpl(trylast=True)

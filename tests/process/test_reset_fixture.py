@@ -50,3 +50,23 @@ def test_a_broker_is_empty_for_each_test_and_unfired_faults_fail_theirs(
     result = pytester.runpytest_subprocess(*PLUGIN, "-p", "no:randomly", "--strict-markers")
     result.assert_outcomes(passed=7, failed=1)
     result.stdout.fnmatch_lines(["*FaultNeverFiredError: *has never fired: it saw 0*"])
+
+
+def test_a_fixture_of_the_same_name_that_is_somebody_elses_is_left_alone(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.fixture
+        def barnabas_broker():
+            return lambda: 7
+
+        def test_it(barnabas_broker):
+            assert barnabas_broker() == 7
+
+        def test_that_fails(barnabas_broker):
+            assert barnabas_broker() == 8
+        """
+    )
+    result = pytester.runpytest_subprocess(*PLUGIN, "-p", "no:randomly")
+    result.assert_outcomes(passed=1, failed=1)
