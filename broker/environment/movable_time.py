@@ -6,12 +6,13 @@ from one deadline to the next: whatever a timer brings about happens, and sets i
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from broker.environment.scheduler import LoopScheduler, Scheduled, TaskFailed
+from broker.environment.scheduler import LoopScheduler, Scheduled, SystemClock
 
 MOST_STEPS = 20_000
 """Deadlines that one advance stops at. What is farther on is jumped to: a timer that comes each second has come 20,000
@@ -19,6 +20,10 @@ times by then, and comes once more."""
 
 _TURNS_BETWEEN = 3
 """Of the loop, for what a timer has brought about."""
+
+
+def _sum(way: Callable[[], Any], more: Any) -> Any:
+    return way() + more
 
 
 class _Timer:
@@ -39,41 +44,64 @@ class _Timer:
         self._time.forget(self)
 
 
-class MovableTime:
-    """A `Clock` and a `Scheduler`, on the loop that runs."""
+class _Switched:
+    """A call of whatever function is there at the moment, through iterators of C: who has bound `call` once pays for no
+    frame of ours, and goes by the next function all the same."""
+
+    __slots__ = ("_functions", "call")
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._functions = [function]
+        which = iter(partial(self._functions.__getitem__, 0), None)
+        self.call: Callable[[], Any] = map(operator.call, which).__next__
+
+    def to(self, function: Callable[[], Any]) -> None:
+        """It calls this one from now on."""
+        self._functions[0] = function
+
+
+class MovableTime(SystemClock):
+    """A `Clock` and a `Scheduler`, on the loop that runs. As long as nobody moves it, it costs what the machine's
+    does."""
+
+    __slots__ = (
+        "_loop",
+        "_more_ns",
+        "_stands_at",
+        "_switched",
+        "_timers",
+        "call_soon",
+        "tell_failures",
+        "time",
+    )
 
     def __init__(self) -> None:
         self._loop = LoopScheduler()
         self._more_ns = 0
         self._stands_at: tuple[float, float, int] | None = None  # loop's, monotonic, wall time: the machine's
         self._timers: dict[_Timer, None] = {}
+        self._switched = tuple(map(_Switched, self._of_the_machine()))
+        self.time: Callable[[], float]
+        self.time, self.monotonic_s, self.time_ns = (each.call for each in self._switched)
+        self.call_soon: Callable[..., Scheduled] = self._loop.call_soon
+        self.tell_failures = self._loop.tell_failures
 
-    # --- the clock ------------------------------------------------------------------------------------------
+    def _of_the_machine(self) -> tuple[Callable[[], Any], ...]:
+        return self._loop.time, time.monotonic, time.time_ns
 
-    def now_ms(self) -> int:
-        """Wall-clock time, milliseconds since the epoch."""
-        return self.time_ns() // 1_000_000
+    def _switch(self) -> None:
+        """Behind each change of how the time goes."""
+        stands_at, more_ns = self._stands_at, self._more_ns
+        ways = self._of_the_machine()
+        if stands_at is not None:
+            ways = tuple(partial(operator.pos, each) for each in stands_at)
+        if more_ns:
+            in_each = more_ns / 1e9, more_ns / 1e9, more_ns
+            ways = tuple(partial(_sum, way, more) for way, more in zip(ways, in_each, strict=True))
+        for switched, way in zip(self._switched, ways, strict=True):
+            switched.to(way)
 
-    def time_ns(self) -> int:
-        """The same in nanoseconds."""
-        stands_at = self._stands_at
-        return (time.time_ns() if stands_at is None else stands_at[2]) + self._more_ns
-
-    def monotonic_s(self) -> float:
-        """Seconds on a clock that never goes back."""
-        stands_at = self._stands_at
-        return (time.monotonic() if stands_at is None else stands_at[1]) + self._more_ns / 1e9
-
-    # --- the scheduler --------------------------------------------------------------------------------------
-
-    def time(self) -> float:
-        """Seconds on the clock that delays are counted by."""
-        stands_at = self._stands_at
-        return (self._loop.time() if stands_at is None else stands_at[0]) + self._more_ns / 1e9
-
-    def call_soon(self, callback: Callable[..., object], /, *args: Any) -> Scheduled:
-        """Not within this call, and before any timer, whether time stands still or not."""
-        return self._loop.call_soon(callback, *args)
+    # --- timers ---------------------------------------------------------------------------------------------
 
     def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Scheduled:
         """Once so much time is over, by itself or because it was moved."""
@@ -81,10 +109,6 @@ class MovableTime:
         self._timers[timer] = None
         self._arm(timer)
         return timer
-
-    def tell_failures(self, failed: TaskFailed) -> Callable[[], None]:
-        """As `LoopScheduler`."""
-        return self._loop.tell_failures(failed)
 
     def _arm(self, timer: _Timer) -> None:
         if self._stands_at is None:
@@ -120,6 +144,7 @@ class MovableTime:
         """It stands still from now on, and nothing comes due by itself."""
         if self._stands_at is None:
             self._stands_at = self._loop.time(), time.monotonic(), time.time_ns()
+            self._switch()
             for timer in self._timers:
                 if timer.handle is not None:
                     timer.handle.cancel()
@@ -130,12 +155,14 @@ class MovableTime:
         if self._stands_at is not None:
             self._more_ns -= time.time_ns() - self._stands_at[2]
             self._stands_at = None
+            self._switch()
             self._arm_all()
 
     def reset(self) -> None:
         """It is the machine's again. To be called where no node runs."""
         self._stands_at = None
         self._more_ns = 0
+        self._switch()
         self._arm_all()
 
     def advance(self, by_ns: int, then: Callable[[], None]) -> None:
@@ -162,6 +189,7 @@ class MovableTime:
         left_s = target_s - self.time()
         if left_s > 0:
             self._more_ns += int(left_s * 1e9) + 1
+            self._switch()
 
     def _later(self, then: Callable[[], None], turns: int = _TURNS_BETWEEN) -> None:
         if turns:

@@ -157,7 +157,7 @@ class SystemClock:
         self.time_ns = time.time_ns
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return self.time_ns() // 1_000_000
 
 
 def processor_time_s() -> float:

@@ -501,7 +501,7 @@ async def _clock(control: Control, question: Question) -> Any:
         over: Later[None] = Later()
         moved.advance(by_ms * 1_000_000, lambda: over.reply(None))
         await over
-    if do == "freeze":
+    elif do == "freeze":
         moved.freeze()
     elif do == "run":
         moved.run()
