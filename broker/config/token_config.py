@@ -33,7 +33,7 @@ def token_config(config: BrokerConfig, listener_name: str) -> TokenConfig:
     settings = _Settings(config, listener_name)
     name = f"{prefix}{HANDLER}"
     given = trimmed(config.text_given(name) or "")
-    if not given and settings.text(_URL):
+    if not given and settings.text(_URL) and not _verifies_anywhere(config):
         raise ConfigError(
             f"{settings.name(_URL)} has no effect at listener {listener_name}, where unsigned tokens would be let in: "
             f"{name}={SIGNED_HANDLERS[0]} has them verified by its keys, {UNSECURED_HANDLER} lets them in",
@@ -52,6 +52,12 @@ def token_config(config: BrokerConfig, listener_name: str) -> TokenConfig:
             name,
         )
     return _signed(settings, options)
+
+
+def _verifies_anywhere(config: BrokerConfig) -> bool:
+    """Whether the keys are for some listener, so that another one may be without them on purpose."""
+    named = (name for name in config.effective_names() if name.endswith(f".oauthbearer.{HANDLER}"))
+    return any(trimmed(config.text_given(name) or "") in SIGNED_HANDLERS for name in named)
 
 
 def _options(config: BrokerConfig, name: str) -> dict[str, str]:

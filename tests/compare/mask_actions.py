@@ -103,9 +103,29 @@ def any_number(value: Any, names: Names) -> Any:
     return "<number>" if isinstance(value, int) and value >= 0 else value
 
 
+class Roughly(str):
+    """Seconds, which are the same as some more or less: how long requests took to come is in them."""
+
+    def __eq__(self, other: object) -> bool:
+        there = _SECONDS.fullmatch(other) if isinstance(other, str) else None
+        here = _SECONDS.fullmatch(self)
+        assert here is not None
+        return there is not None and abs(int(there[1]) - int(here[1])) <= _SECONDS_MORE_OR_LESS
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash("<about>")
+
+
+_SECONDS = re.compile(r"<about (\d+) s>")
+_SECONDS_MORE_OR_LESS = 3
+
+
 def roughly(value: Any, names: Names) -> Any:
-    """Milliseconds as whole seconds: how long a request took to come is in them."""
-    return value if value < 1000 else f"<about {round(value / 1000)} s>"
+    """Milliseconds as whole seconds."""
+    return value if value < 1000 else Roughly(f"<about {round(value / 1000)} s>")
 
 
 def own_port(value: Any, names: Names) -> Any:

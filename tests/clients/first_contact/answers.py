@@ -43,6 +43,13 @@ ALLOWED = (
         "A Streams application asks for a topic of its own before the first heartbeat of its group, by which that is "
         "made. With Kafka, too.",
     ),
+    Allowed(
+        "AddPartitionsToTxn",
+        Error.CONCURRENT_TRANSACTIONS,
+        re.compile(r" AddPartitionsToTxn v\d "),
+        "A transaction that begins right behind the answer to a commit, whose markers are on their way to other nodes. "
+        "Clients ask again after some milliseconds, as with Kafka.",
+    ),
 )
 
 
