@@ -13,19 +13,14 @@ import abc
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.child import BrokerError, QuestionRefusedError
 
+if TYPE_CHECKING:
+    from barnabas.rights import Asked
+
 POLL_S = 0.005
-
-
-class Asked(Protocol):
-    """A node."""
-
-    def ask(self, question: Mapping[str, object]) -> Any:
-        """Raises QuestionRefusedError, BrokerError."""
-        ...
 
 
 class FaultNeverFiredError(AssertionError):

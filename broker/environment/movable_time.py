@@ -43,6 +43,12 @@ class _Timer:
     def cancel(self) -> None:
         self._time.forget(self)
 
+    def disarm(self) -> None:
+        """The loop doesn't call it: it is over, or the time stands."""
+        if self.handle is not None:
+            self.handle.cancel()
+            self.handle = None
+
 
 class _Switched:
     """A call of whatever function is there at the moment, through iterators of C: who has bound `call` once pays for no
@@ -122,15 +128,11 @@ class MovableTime(SystemClock):
     def forget(self, timer: _Timer) -> None:
         """It was cancelled, or is due."""
         self._timers.pop(timer, None)
-        if timer.handle is not None:
-            timer.handle.cancel()
-            timer.handle = None
+        timer.disarm()
 
     def _arm_all(self) -> None:
         for timer in self._timers:
-            if timer.handle is not None:
-                timer.handle.cancel()
-                timer.handle = None
+            timer.disarm()
             self._arm(timer)
 
     # --- what a test does -----------------------------------------------------------------------------------
@@ -146,9 +148,7 @@ class MovableTime(SystemClock):
             self._stands_at = self._loop.time(), time.monotonic(), time.time_ns()
             self._switch()
             for timer in self._timers:
-                if timer.handle is not None:
-                    timer.handle.cancel()
-                    timer.handle = None
+                timer.disarm()
 
     def run(self) -> None:
         """It goes on from where it stands."""

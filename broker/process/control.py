@@ -420,14 +420,20 @@ async def _answered(control: Control, question: Question) -> Any:
     if of_cluster is None:
         known = ", ".join(sorted([*QUESTIONS, *CLUSTER_QUESTIONS]))
         raise QuestionError(f"there is no question {name!r}; there are {known}")
-    if control.node is None:
-        raise QuestionError("the node hasn't started yet")
+    node = _started(control)
     try:
-        return await of_cluster(control.node, question)
+        return await of_cluster(node, question)
     except (KeyError, TypeError, AttributeError) as error:
         raise QuestionError(f"{name}: {error!r} is missing or makes no sense") from error
     except LookupError as error:
         raise QuestionError(str(error)) from error
+
+
+def _started(control: Control) -> AnyNode:
+    """Raises QuestionError."""
+    if control.node is None:
+        raise QuestionError("the node hasn't started yet")
+    return control.node
 
 
 async def _cut(control: Control, question: Question) -> Any:
@@ -461,11 +467,9 @@ async def _begin_anew(control: Control, question: Question) -> Any:
     """`copy`: a folder, or nothing for an empty one → where it listens, once it serves (`broker.process.renewal`)."""
     from broker.process.renewal import Renewal, RenewalError, check_can_begin_anew
 
-    if control.node is None:
-        raise QuestionError("the node hasn't started yet")
-    copy = question.get("copy")
+    node, copy = _started(control), question.get("copy")
     try:
-        check_can_begin_anew(control.node.config, copy)
+        check_can_begin_anew(node.config, copy)
     except RenewalError as error:
         raise QuestionError(str(error)) from None
     begun: Later[Any] = Later()
@@ -477,10 +481,9 @@ async def _copy(control: Control, question: Question) -> Any:
     """`to`: a folder that isn't there → how many bytes of the node's there are in it now."""
     from broker.process.renewal import RenewalError, copied
 
-    if control.node is None:
-        raise QuestionError("the node hasn't started yet")
+    node = _started(control)
     try:
-        return copied(control.node.config.log_dirs, question["to"])
+        return copied(node.config.log_dirs, question["to"])
     except (RenewalError, OSError) as error:
         raise QuestionError(str(error)) from None
 
@@ -515,12 +518,11 @@ async def _clock(control: Control, question: Question) -> Any:
 
 def _faults(control: Control) -> Faults:
     """The node's, which has none until somebody asks for one. Raises QuestionError."""
-    if control.node is None:
-        raise QuestionError("the node hasn't started yet")
+    node = _started(control)
     if control.faults is None:
         from broker.faults.node_faults import faults_of
 
-        control.faults = faults_of(control.node, _crash)
+        control.faults = faults_of(node, _crash)
     return control.faults
 
 

@@ -10,7 +10,7 @@ import barnabas
 from protocol.errors import Error
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
-from tests.support.transactional_client import Broker, Producer, eventually, worst
+from tests.support.transactional_client import Broker, amid_transaction, eventually
 from tests.support.waiting import until
 from tests.support.wire import Client, Outcome
 
@@ -29,14 +29,8 @@ def broker(shared: barnabas.Broker) -> barnabas.Broker:
 
 def test_a_transaction_times_out(broker: barnabas.Broker) -> None:
     with Client.of(broker.bootstrap) as client:
-        asked = Broker(client.ask)
-        asked.create_topic("orders", 1)
-        asked.find_coordinators("t", "g")
-        producer = Producer(asked, "t", 1)
-        eventually(producer.init)
-        eventually(lambda: worst(producer.add("orders", (0,))))
-        eventually(lambda: worst(producer.produce("orders", {0: b"x"})))
-        assert asked.end("orders", 0, isolation_level=1) == 0
+        amid_transaction(client.ask, "t", "orders", (0,))
+        assert Broker(client.ask).end("orders", 0, isolation_level=1) == 0
         broker.clock.advance(minutes=2)
     with Client.of(broker.bootstrap) as client:  # the one before was idle for too long
         until(lambda: Broker(client.ask).end("orders", 0, isolation_level=1) == 2, "it is aborted")

@@ -14,7 +14,7 @@ from protocol.errors import Error
 from protocol.messages.metadata import ApiVersionsRequest, FindCoordinatorRequest, MetadataRequest
 from protocol.messages.produce import InitProducerIdRequest
 from protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from tests.support.transactional_client import Broker, Producer, eventually, worst
+from tests.support.transactional_client import Broker, Producer, amid_transaction
 from tests.support.waiting import until
 from tests.support.wire import Client, Outcome
 
@@ -240,15 +240,7 @@ def test_nonsense_is_refused_with_what_there_is(
 def transactional(broker: barnabas.Broker, name: str) -> Iterator[Producer]:
     """Amid a transaction, with a record in each of three partitions of a topic of that name."""
     with connected(broker) as client:
-        asked = Broker(client.ask)
-        asked.create_topic(name, len(PARTITIONS))
-        asked.find_coordinators(name, name)
-        producer = Producer(asked, name, 1)
-        eventually(producer.init)
-        eventually(lambda: worst(producer.add(name, PARTITIONS)))
-        for index in PARTITIONS:
-            eventually(lambda index=index: worst(producer.produce(name, {index: b"x"})))
-        yield producer
+        yield amid_transaction(client.ask, name, name, PARTITIONS)
 
 
 def stable(broker: barnabas.Broker, topic: str) -> list[int]:

@@ -10,7 +10,7 @@ import pytest
 import barnabas
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest
-from tests.support.transactional_client import Broker, Producer, eventually, worst
+from tests.support.transactional_client import Broker, amid_transaction, eventually
 from tests.support.wire import Client, Outcome
 
 
@@ -87,13 +87,7 @@ def test_settings_that_were_altered_are_as_they_were(broker: barnabas.Broker) ->
 
 def test_an_open_transaction_goes_on_from_a_snapshot_here_and_elsewhere(broker: barnabas.Broker) -> None:
     with Client.of(broker.bootstrap) as client:
-        asked = Broker(client.ask)
-        asked.create_topic("orders", 1)
-        asked.find_coordinators("t", "g")
-        producer = Producer(asked, "t", 1)
-        eventually(producer.init)
-        eventually(lambda: worst(producer.add("orders", (0,))))
-        eventually(lambda: worst(producer.produce("orders", {0: b"x"})))
+        producer = amid_transaction(client.ask, "t", "orders", (0,))
         taken = broker.snapshot()
         assert producer.end(commit=True) is Error.NONE
     assert ends(broker, "orders") == (2, 2)

@@ -317,6 +317,21 @@ class Producer:
         eventually(lambda: self.commit_offset(group_id, topic, offset))
 
 
+def amid_transaction(
+    ask: Callable[[Any, int], Any], transactional_id: str, topic: str, partitions: Sequence[int]
+) -> Producer:
+    """Of version 1, with a record in each partition of a new topic."""
+    broker = Broker(ask)
+    broker.create_topic(topic, len(partitions))
+    broker.find_coordinators(transactional_id, transactional_id)
+    producer = Producer(broker, transactional_id, 1)
+    eventually(producer.init)
+    eventually(lambda: worst(producer.add(topic, partitions)))
+    for index in partitions:
+        eventually(lambda index=index: worst(producer.produce(topic, {index: b"x"})))
+    return producer
+
+
 def worst(errors: Sequence[Error]) -> Error:
     """Of several answers, one that isn't NONE if there is any."""
     return next((error for error in errors if error is not Error.NONE), Error.NONE)
