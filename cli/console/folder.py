@@ -15,7 +15,7 @@ from cli.configs import OF_TOPIC, SETTINGS_COLUMNS, WHY
 from cli.console.folder_groups import FolderGroups
 from cli.console.folder_log import FolderLog
 from cli.console.lanes import MOST, Lanes
-from cli.console.pieces import Piece, WalkedLog, walk
+from cli.console.pieces import Piece, WalkedLog, readable, walk
 from cli.console.sections import LOG, Sections
 from cli.errors import CommandError, CommandUsageError
 from cli.explaining import Blocker, Explanation, WaitingPartition, verdict_of
@@ -31,8 +31,6 @@ from cli.topics import PARTITION_COLUMNS, of_each_topic, summed
 from cli.transactions import document_of
 from protocol.messages.metadata import MetadataResponseTopic
 from protocol.messages.metadata_records import AccessControlEntryRecord, UserScramCredentialRecord
-from protocol.records.batch import CorruptRecordError, read_records
-from protocol.records.compression import CodecUnavailableError, DecompressionError
 
 MOST_BATCHES: Final = 1_000_000
 READ_BYTES: Final = 256 * 1024 * 1024
@@ -196,13 +194,7 @@ class FolderKafka:
 
     def _read_transactions(self, lanes: Lanes) -> None:
         for partition in self._of_topic(TRANSACTIONS):
-            batches = []
-            for each in self._whole(partition).batches:
-                try:
-                    batches.append((each.header, read_records(each.data)))
-                except (CorruptRecordError, CodecUnavailableError, DecompressionError):
-                    continue
-            lanes.read(partition[1], batches)
+            lanes.read(partition[1], readable(self._whole(partition).batches))
         self._transactions = lanes.coordinated()
 
     def _newest_ms(self) -> int:

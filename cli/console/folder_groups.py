@@ -16,10 +16,8 @@ from cli.client.groups import (
     ListedGroup,
 )
 from cli.client.offsets import Partition
-from cli.console.pieces import COMMITTED, WalkedBatch
+from cli.console.pieces import COMMITTED, WalkedBatch, readable
 from cli.inspecting.decoding import OFFSETS, UndecodedError, decoded, decoder_of
-from protocol.records.batch import CorruptRecordError, read_records
-from protocol.records.compression import CodecUnavailableError, DecompressionError
 
 _KINDS = (
     ("ConsumerGroup", CONSUMER),
@@ -39,13 +37,8 @@ class FolderGroups:
         """Of a partition of `__consumer_offsets`, in their order. What a transaction commits counts once it has."""
         decoder = decoder_of(OFFSETS)
         assert decoder is not None
-        for batch in batches:
-            if batch.header.is_control or batch.fate not in ("", COMMITTED):
-                continue
-            try:
-                records = read_records(batch.data)
-            except (CorruptRecordError, CodecUnavailableError, DecompressionError):
-                continue
+        counted = (each for each in batches if not each.header.is_control and each.fate in ("", COMMITTED))
+        for _, records in readable(counted):
             for record in records:
                 try:
                     said = decoded(decoder, record)

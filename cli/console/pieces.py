@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from cli.client.offsets import Partition
 from cli.errors import CommandError
-from protocol.records.batch import BatchHeader, CorruptRecordError, read_marker, walk_batches
+from protocol.records.batch import (
+    BatchHeader,
+    CorruptRecordError,
+    Record,
+    read_marker,
+    read_records,
+    walk_batches,
+)
+from protocol.records.compression import CodecUnavailableError, DecompressionError
 from protocol.wire.primitives import Bytes
 
 PIECE_BYTES: Final = 512 * 1024
@@ -33,6 +41,10 @@ class Piece(NamedTuple):
 ReadPiece = Callable[[Partition, int, int], Piece]
 """Of a partition, from an offset on, up to so many bytes or one batch. Raises CommandError. An offset outside of the
 log has an empty piece."""
+
+
+UNREADABLE: Final = (CorruptRecordError, CodecUnavailableError, DecompressionError)
+"""What the reading of a batch's records raises for what is wrong with its bytes."""
 
 
 @dataclass
@@ -147,3 +159,13 @@ def _walked(header: BatchHeader, data: Bytes) -> WalkedBatch:
     if header.is_control and marker is None:
         kind = "control"
     return WalkedBatch(header, data, kind, "")
+
+
+def readable(batches: Iterable[WalkedBatch]) -> Iterator[tuple[BatchHeader, list[Record]]]:
+    """With their records, and without those that can't be read."""
+    for batch in batches:
+        try:
+            records = read_records(batch.data)
+        except UNREADABLE:
+            continue
+        yield batch.header, records

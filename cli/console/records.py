@@ -6,10 +6,9 @@ import base64
 from typing import Any, Final
 
 from cli.client.offsets import Partition
-from cli.console.pieces import ReadPiece, WalkedBatch, walk
+from cli.console.pieces import COMMITTED, UNREADABLE, ReadPiece, WalkedBatch, readable, walk
 from cli.inspecting.decoding import UndecodedError, control, decoded, decoder_of
-from protocol.records.batch import CorruptRecordError, Record, read_records
-from protocol.records.compression import CodecUnavailableError, DecompressionError
+from protocol.records.batch import Record, read_records
 
 MOST_RECORDS: Final = 200
 MOST_BATCHES: Final = 2_000
@@ -29,7 +28,7 @@ def page_of_records(
     found: list[dict[str, Any]] = []
     following = seen.next
     for batch in seen.batches:
-        if committed and (batch.header.is_control or batch.fate not in ("", "committed")):
+        if committed and (batch.header.is_control or batch.fate not in ("", COMMITTED)):
             continue
         for document in documents_of(partition[0], batch, offset, key):
             if len(found) == most:
@@ -54,7 +53,7 @@ def documents_of(
     }
     try:
         records = read_records(batch.data)
-    except (CorruptRecordError, CodecUnavailableError, DecompressionError) as error:
+    except UNREADABLE as error:
         why = {"offset": batch.header.base_offset, "time": batch.header.max_timestamp, "unread": str(error)}
         return [] if key is not None else [{**base, **why}]
     wanted = None if key is None else key.encode()
@@ -98,13 +97,8 @@ def history_of_group(read: ReadPiece, partition: Partition, name: str, offset: i
     assert decoder is not None
     found: list[dict[str, Any]] = []
     seen = walk(read, partition, offset, MOST_BATCHES, SEARCHED_BYTES)
-    for batch in seen.batches:
-        if batch.header.is_control or batch.header.is_transactional:
-            continue
-        try:
-            records = read_records(batch.data)
-        except (CorruptRecordError, CodecUnavailableError, DecompressionError):
-            continue
+    plain = (each for each in seen.batches if not each.header.is_control and not each.header.is_transactional)
+    for _, records in readable(plain):
         for record in records:
             if name.encode() not in (record.key or b""):
                 continue

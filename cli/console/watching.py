@@ -27,13 +27,13 @@ from cli.client.offsets import (
 from cli.client.sizes import sizes_of_leaders
 from cli.client.transactions import TRANSACTION_TOPIC, list_transactions
 from cli.console.lanes import MOST, Lanes
+from cli.console.pieces import UNREADABLE
 from cli.console.sections import LOG, Sections
 from cli.errors import CommandError
 from cli.topics import of_each_topic, summed
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
-from protocol.records.batch import CorruptRecordError, read_records, walk_batches
-from protocol.records.compression import CodecUnavailableError, DecompressionError
+from protocol.records.batch import read_records, walk_batches
 
 PAUSE_PER_ROUND: Final = 50
 """A pause is so many times as long as the round before it, so that rounds have 2 % of the time."""
@@ -429,7 +429,7 @@ class TransactionLog:
                 for at, header in walk_batches(data.records):
                     self._next[partition] = max(self._next[partition], header.last_offset + 1)
                     batches.append((header, read_records(data.records[at : at + header.size_bytes])))
-            except (CorruptRecordError, CodecUnavailableError, DecompressionError):
+            except UNREADABLE:
                 pass
             began_s = time.monotonic()
             self._lanes.read(partition[1], batches)
