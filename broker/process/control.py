@@ -245,8 +245,11 @@ def _found(node: AnyNode, question: Question) -> PartitionImage:
     return partition
 
 
-def _outcome(code: int, message: str | None) -> Any:
-    return True if code == Error.NONE else _refusal(error_of(code), message)
+def _outcome(code: int, message: str | None) -> bool:
+    """True, or raises QuestionError."""
+    if code != Error.NONE:
+        raise _refusal(error_of(code), message)
+    return True
 
 
 def _refusal(error: Error, message: str | None) -> QuestionError:
@@ -264,7 +267,7 @@ async def _alter_acls(node: AnyNode, question: Question) -> Any:
     from broker.process.security_questions import decision_on_acls
 
     decide = decision_on_acls(node, question.get("create", ()), question.get("delete", ()))
-    return _told(await _decided(node, decide))
+    return await _decided(node, decide)
 
 
 async def _acls_in_force(node: AnyNode, question: Question) -> Any:
@@ -286,7 +289,7 @@ async def _add_users(node: AnyNode, question: Question) -> Any:
     from broker.process.security_questions import decision_on_users
 
     decide = decision_on_users(node, question["users"])
-    return _told(await _decided(node, decide))
+    return await _decided(node, decide)
 
 
 async def _renew_certificates(node: AnyNode, question: Question) -> Any:
@@ -308,10 +311,6 @@ async def _denials(node: AnyNode, question: Question) -> Any:
     from broker.process.security_questions import denials
 
     return denials(node, int(question.get("behind", 0)))
-
-
-def _told(answer: Any) -> Any:
-    return _refusal(answer.error, answer.message) if isinstance(answer, KafkaError) else answer
 
 
 CLUSTER_QUESTIONS: Mapping[str, Callable[[AnyNode, Question], Waiting[Any]]] = {
@@ -411,7 +410,7 @@ class Control:
 
 
 async def _answered(control: Control, question: Question) -> Any:
-    """Anything that JSON has, or a QuestionError. Raises that, too."""
+    """Anything that JSON has. Raises QuestionError."""
     name = question.get("ask")
     ask = QUESTIONS.get(name) if isinstance(name, str) else None
     if ask is not None:

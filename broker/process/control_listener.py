@@ -93,12 +93,11 @@ class _Door:
         if name in _BEGIN_ANEW:
             said = {}
         try:
-            answer = await self._control.answered({**said, "ask": _BEGIN_ANEW.get(name, name)})
+            return _json(
+                {"answer": await self._control.answered({**said, "ask": _BEGIN_ANEW.get(name, name)})}
+            )
         except QuestionError as error:
-            answer = error
-        if isinstance(answer, QuestionError):
-            return _json({"error": str(answer)}, 400)
-        return _json({"answer": answer})
+            return _json({"error": str(error)}, 400)
 
     def _refusal(self, request: HttpRequest) -> HttpAnswer | None:
         """A page in a browser may reach this machine's loopback, and isn't served: it says its origin, and by which
