@@ -29,6 +29,9 @@ STOP_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
 LOG_TAIL_LINES = 30
 
+STOPPED_CHECK_S = 0.05
+"""How often it's looked whether a process that doesn't answer has stopped itself."""
+
 GUARD = ("/bin/sh", "-c", 'read -r _; kill -CONT "$0"')
 """Of a process that is paused: it goes on when whoever paused it says so, or has died."""
 
@@ -169,8 +172,13 @@ class Child:
             raise BrokerError("the broker doesn't run", self.log_text)
         deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
         while True:
-            line = self._receive(deadline_s - time.monotonic())
+            left_s = deadline_s - time.monotonic()
+            line = self._receive(min(left_s, STOPPED_CHECK_S))
             if line is None:
+                if self._guard is None and self.paused:
+                    raise BrokerError("the broker has paused itself when it was asked", self.log_text)
+                if left_s > STOPPED_CHECK_S:
+                    continue
                 raise BrokerError(f"the broker has not answered within {ANSWER_TIMEOUT_S:g} s", self.log_text)
             if not line.endswith(b"\n"):
                 raise BrokerError("the broker ended when it was asked", self.log_text)
@@ -183,8 +191,18 @@ class Child:
 
     @property
     def paused(self) -> bool:
-        """Whether it is between `pause()` and `resume()`."""
+        """Whether it is between `pause()` and `resume()`, or has stopped itself, as a fault has it do."""
+        if self._guard is None and self._has_stopped():
+            self.pause()
         return self._guard is not None
+
+    def _has_stopped(self) -> bool:
+        if self._process is None or self._process.returncode is not None:
+            return False
+        with contextlib.suppress(ChildProcessError):  # it has ended
+            stopped = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
+            return os.waitid(os.P_PID, self.pid, stopped) is not None
+        return False
 
     def pause(self) -> None:
         """SIGSTOP; nothing if it is paused."""

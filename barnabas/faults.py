@@ -13,7 +13,7 @@ import abc
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from barnabas.child import BrokerError, QuestionRefusedError
 
@@ -27,9 +27,14 @@ class FaultNeverFiredError(AssertionError):
     """A fault was armed for a test in which nothing of its kind happened: it shows something else than it seems to."""
 
 
-CRASH = "crash"
+CRASH, PAUSE = "crash", "pause"
 _CRASHED: Mapping[str, int] = {"seen": 1, "fired": 1, "standing": 0}
+_PAUSED: Mapping[str, int] = {"seen": 1, "fired": 1, "standing": 1}
 """Nobody is left to say it."""
+
+Times: TypeAlias = int | Literal["as the fault is"] | None
+"""For how many; None for all. Most faults are for one unless somebody says so, those of `"stale"` and `"versions"` for
+all."""
 
 
 class Fault:
@@ -73,11 +78,16 @@ class Fault:
 
     def _states(self) -> Iterable[Mapping[str, int]]:
         for node, number in self._armed:
+            if self._said["do"] == PAUSE and node.paused:
+                yield _PAUSED
+                continue
             try:
                 yield node.ask({"ask": "fault", "number": number})
             except (QuestionRefusedError, BrokerError):  # it was restarted, or is gone: so is the fault
                 if self._said["do"] == CRASH:
                     yield _CRASHED
+                elif self._said["do"] == PAUSE and node.paused:
+                    yield _PAUSED
 
     def reached(self, count: int = 1, timeout: float = 30.0) -> Self:
         """Wait until it holds so many requests. Raises TimeoutError."""
@@ -110,11 +120,14 @@ class Fault:
         )
 
     def release(self) -> int:
-        """What it holds goes on; how many requests those were. Those that come later are held again."""
+        """What it holds goes on; how many requests those were. Those that come later are held again. A node that it has
+        paused goes on."""
+        self._resume()
         return sum(node.ask({"ask": "release_fault", "number": number}) for node, number in self._armed)
 
     def disarm(self) -> None:
         """It is over. What it holds goes on."""
+        self._resume()
         armed, self._armed = self._armed, []
         for node, number in armed:
             try:
@@ -122,6 +135,12 @@ class Fault:
             except (QuestionRefusedError, BrokerError):
                 if self._said["do"] == CRASH:
                     self._last.append(_CRASHED)
+
+    def _resume(self) -> None:
+        if self._said["do"] == PAUSE:
+            for node, _ in self._armed:
+                if node.paused:
+                    node.resume()
 
     def __enter__(self) -> Self:
         return self
@@ -164,7 +183,7 @@ class WithFaults(abc.ABC):
         api: str | Sequence[str] | None = None,
         do: str = "error",
         *,
-        at: str = "request",
+        at: str | None = None,
         error: str | None = None,
         message: str | None = None,
         delay: float | None = None,
@@ -174,9 +193,12 @@ class WithFaults(abc.ABC):
         group: str | None = None,
         topic: str | None = None,
         partition: int | None = None,
+        operation: str | Sequence[str] | None = None,
+        file: str | None = None,
         fields: Mapping[str, Any] | None = None,
+        versions: Mapping[str, tuple[int, int]] | None = None,
         nth: int = 1,
-        times: int | None = 1,
+        times: Times = "as the fault is",
         probability: float | None = None,
         seed: int | None = None,
         may_not_fire: bool = False,
@@ -186,20 +208,33 @@ class WithFaults(abc.ABC):
         api: the names of the requests that it is about, as "EndTxn"; None for all.
         do: "error" (answer with `error`, Kafka's name of one), "delay" (for `delay` seconds), "hold" (until
             `Fault.release`), "drop" (answer nothing), "close" (the connection), "cut" (the connection, amid the
-            answer), or "crash" (the broker, as kill -9 does).
+            answer), "twice" (do it, or answer it, twice), "late" (answer behind what the client asks next: for `delay`
+            seconds, or until `Fault.release`), "stale" (answer as the same request was answered first), "throttle"
+            (for `delay` seconds), "versions" (ApiVersions tells of `versions` alone, as {"Fetch": (4, 12)}), "corrupt"
+            (a byte of the records), "pause" (the broker, as SIGSTOP does, until `Fault.release`), or "crash" (the
+            broker, as kill -9 does).
         at: "request", before anything is done for it, or "answer", once all is done and before its client is told. Of
-            a transaction's markers: "marker", before one is written, or "marked", once it is written and before the
-            transaction's coordinator hears of it. These go one after the other then, in the order of the partitions.
-        client_id, principal ("User:alice"), transactional_id, group, topic, partition: only of these. `fields`: only
-            where the request has these values, by names of fields, as {"committed": True}.
+            a transaction: "prepare" and "prepared", before and behind the record by which it is decided; "marker",
+            before a marker is written, "marked", once it is and before the transaction's coordinator hears of it (they
+            go one after the other then, in the order of the partitions); "complete" and "completed", before and behind
+            the record which says that all markers are there. Of coordinators: "load", before one reads a partition,
+            "rebalance", before a classic group's next generation. "file": before an operation on a file, which can
+            fail with an `error` as "ENOSPC" or "EIO", take `delay` seconds, or find a byte of the file flipped
+            ("flip").
+        client_id, principal ("User:alice"), transactional_id, group, topic, partition: only of these. `operation`
+            ("append", "sync", "read"...) and `file` ("*.log"): only of these files. `fields`: only where the request
+            has these values, by names of fields, as {"committed": True}.
         nth: from which of these on, at each node; times: for how many, None for all. `probability`: on each with
             this one, drawn by `seed`.
         may_not_fire: else the end of its `with` raises FaultNeverFiredError where it hasn't fired.
 
         Raises ValueError for what there is not, naming what there is.
         """
-        said: dict[str, Any] = {"do": do, "at": at, "nth": nth, "times": times}
+        said: dict[str, Any] = {"do": do, "nth": nth}
+        if times != "as the fault is":
+            said["times"] = times
         chosen = {
+            "at": at,
             "api": api,
             "error": error,
             "message": message,
@@ -210,7 +245,10 @@ class WithFaults(abc.ABC):
             "group": group,
             "topic": topic,
             "partition": partition,
+            "operation": operation,
+            "file": file,
             "fields": fields,
+            "versions": versions,
             "probability": probability,
             "seed": seed,
         }

@@ -76,6 +76,15 @@ Names: TypeAlias = str | Iterable[str] | None
 class Asked(Protocol):
     """A node."""
 
+    @property
+    def paused(self) -> bool:
+        """Whether it stands still, so that it answers nothing."""
+        ...
+
+    def resume(self) -> None:
+        """It goes on."""
+        ...
+
     def ask(self, question: Mapping[str, object]) -> Any:
         """Raises QuestionRefusedError, BrokerError."""
         ...

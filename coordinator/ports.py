@@ -7,7 +7,7 @@ Transactions apply it then, groups as they write it. A restart applies the same 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from protocol.errors import Error, KafkaError
@@ -123,6 +123,36 @@ class Markers(Protocol):
         asks again, after a pause, for partitions that were answered with an error that passes.
         Kafka: `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`.
         """
+        ...
+
+
+class TransactionMove(NamedTuple):
+    """What a record of `__transaction_state` says, as far as a test asks for it. `state` is Kafka's name of one."""
+
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    partitions: Collection[TopicPartition]
+
+
+class Barriers(Protocol):
+    """Places in the work of coordinators at which a test may have it wait, or fail. Each waits for answers alone."""
+
+    def before_move(self, move: TransactionMove) -> Waiting[KafkaError | None]:
+        """A record of `__transaction_state` is about to be written; with an error it isn't."""
+        ...
+
+    def behind_move(self, move: TransactionMove) -> Waiting[None]:
+        """It is committed, and nobody was told."""
+        ...
+
+    def before_generation(self, group_id: str) -> Waiting[None]:
+        """The members of a classic group have joined, or were waited for long enough."""
+        ...
+
+    def before_loading(self, topic: str, partition: int) -> Waiting[None]:
+        """A partition of an internal topic came to be led here, and isn't read yet."""
         ...
 
 

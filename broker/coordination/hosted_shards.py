@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from broker.replicas.leader import Leader
 from coordinator.java.maps import partition_of_key
+from coordinator.ports import Barriers, WhenCommitted, append_error
 from coordinator.ports import CoordinatorRecord as NewRecord
-from coordinator.ports import WhenCommitted, append_error
 from coordinator.transaction.statistics import Durations
 from protocol.errors import CodecError, Error, KafkaError, stops_the_broker
 from protocol.records.batch import (
@@ -36,7 +36,7 @@ from protocol.records.batch import (
     read_control_type,
     read_records,
 )
-from protocol.waiting import Waiting, at_once, turn
+from protocol.waiting import Waiting, at_once, carry_on, turn
 from protocol.wire.primitives import Bytes
 from storage.files import is_shortage
 from storage.log.log_state import COORDINATOR
@@ -288,6 +288,10 @@ class Shard(LoadedShard, Protocol):
         """The partition is led elsewhere, or gone."""
         ...
 
+    def interpose(self, barriers: Barriers | None) -> None:
+        """From now on a test may have it wait there."""
+        ...
+
 
 ShardT = TypeVar("ShardT", bound=Shard)
 
@@ -373,6 +377,9 @@ class HostedShards(Generic[ShardT]):
         self._hosted: dict[int, _Hosted[ShardT]] = {}
         self._to_load: dict[int, _Hosted[ShardT]] = {}
         self._turn: Scheduled | None = None
+        self._barriers: Barriers | None = None
+        self._standing: dict[int, _Hosted[ShardT]] = {}
+        """Those that a test has wait before they are loaded."""
         self.on_loaded: Callable[[int], None] = lambda index: None
         """Called with the partition of each that has been loaded, or can't be."""
         self.load_times = Durations()
@@ -405,7 +412,7 @@ class HostedShards(Generic[ShardT]):
     @property
     def is_loading(self) -> bool:
         """Whether one of them isn't read yet."""
-        return bool(self._to_load)
+        return bool(self._to_load or self._standing)
 
     def by_state(self) -> Counter[str]:
         """How many are active, loading and failed (Kafka: `num-partitions`)."""
@@ -482,6 +489,7 @@ class HostedShards(Generic[ShardT]):
     def stop_loading(self) -> None:
         """What isn't loaded yet won't be."""
         self._to_load.clear()
+        self._standing.clear()
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
@@ -502,6 +510,7 @@ class HostedShards(Generic[ShardT]):
     def _give_up(self, index: int) -> None:
         hosted = self._hosted.pop(index)
         self._to_load.pop(index, None)
+        self._standing.pop(index, None)
         hosted.will_load(False)
         self._end(hosted)
 
@@ -519,7 +528,26 @@ class HostedShards(Generic[ShardT]):
             partition, leader, self._runtime_of(partition), self._scheduler.time()
         )
         hosted.will_load(True)
-        self._hosted[index] = self._to_load[index] = hosted
+        self._hosted[index] = hosted
+        if self._barriers is None:
+            self._to_load[index] = hosted
+        else:
+            carry_on(self._load_behind(self._barriers, index, hosted))
+
+    async def _load_behind(self, barriers: Barriers, index: int, hosted: _Hosted[ShardT]) -> None:
+        """It is loaded once a test lets it."""
+        self._standing[index] = hosted
+        await barriers.before_loading(self._topic, index)
+        if self._standing.get(index) is hosted:  # it's led here still
+            del self._standing[index]
+            self._to_load[index] = hosted
+            if self._turn is None:
+                self._turn = self._scheduler.call_soon(self._take_turn)
+
+    def interpose(self, barriers: Barriers | None) -> None:
+        """From now on a test may have all shards wait there, and those that come; None: not any more."""
+        self._barriers = barriers
+        self.tell(lambda shard: shard.interpose(barriers))
 
     async def _load(self, cost: int) -> None:
         """About so much in steps of this call, and the rest in turns."""
@@ -553,6 +581,7 @@ class HostedShards(Generic[ShardT]):
             try:
                 if hosted.steps is None:
                     hosted.loading = self._make(hosted.runtime, hosted.leader_epoch)
+                    hosted.loading.interpose(self._barriers)
                     hosted.steps = loading(hosted.leader, hosted.loading)
                 spent += next(hosted.steps)
                 continue

@@ -117,7 +117,7 @@ class SendingSide(asyncio.BufferedProtocol):
         else:  # not before: a client that takes a piece now and then would begin its time anew with each
             self._memory.answers.hold(self, self.unread_bytes())
 
-    def _write_behind_unread(self, chunks: list[Chunk]) -> None:
+    def write_behind_unread(self, chunks: list[Chunk]) -> None:
         """Write where its client may leave others unread: of what comes behind them the transport says nothing."""
         self._write(chunks)
         if ConnectionState.UNREAD <= self._state < ConnectionState.GONE:
@@ -744,7 +744,7 @@ class Connection(ReceivingSide):
         self._pending = None
         serves = self._happens(Event.ANSWERED) is Action.SERVE
         if answer is not None and not (serves and sum(map(len, answer)) <= UNWRITTEN_BYTES):
-            self._write_behind_unread(answer)
+            self.write_behind_unread(answer)
             answer = None
         if serves:
             self._serve(answered=answer)

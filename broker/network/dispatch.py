@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Container, Iterator, Mapping
 from functools import partial
 from inspect import iscoroutinefunction
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from broker.environment.scheduler import LONGEST_HOLD_S
@@ -39,7 +38,6 @@ from protocol.errors import CodecError, KafkaError, stops_the_broker
 from protocol.waiting import Later, Waiting, turn
 from protocol.wire.codec import decoder, decoder_in_steps, encode, encoder, encoder_in_steps
 from protocol.wire.schema import LATEST
-from storage.files import FileRange
 
 if TYPE_CHECKING:
     from broker.early_requests import EarlyRequests, Need
@@ -690,11 +688,10 @@ class Dispatcher:
         self._interposed = interposed
         self._routes.clear()
 
-    def frame(self, context: RequestContext, response: Any) -> bytes:
-        """The bytes of an answer up to the first that lie in a file."""
+    def frame(self, context: RequestContext, response: Any) -> list[Chunk]:
+        """The bytes of an answer; those that lie in files as ranges of them."""
         route = self._routes[context.api_key << 16 | context.api_version]
-        chunks = frame_answer(route, context.correlation_id, response) or []
-        return b"".join(takewhile(lambda chunk: not isinstance(chunk, FileRange), chunks))  # type: ignore[arg-type]
+        return frame_answer(route, context.correlation_id, response) or []
 
     def forwarded(self, context: RequestContext, response: Any) -> Any:
         """The answer as one that the controller has made."""

@@ -471,6 +471,8 @@ async def _begin_anew(control: Control, question: Question) -> Any:
         check_can_begin_anew(node.config, copy)
     except RenewalError as error:
         raise QuestionError(str(error)) from None
+    if control.faults is not None:
+        control.faults.disarm_all()
     begun: Later[Any] = Later()
     control.begin_anew(Renewal(copy, begun.reply))
     return await begun
@@ -521,17 +523,23 @@ def _faults(control: Control) -> Faults:
     if control.faults is None:
         from broker.faults.node_faults import faults_of
 
-        control.faults = faults_of(node, _crash)
+        control.faults = faults_of(node, _ThisProcess())
     return control.faults
 
 
-def _crash() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+class _ThisProcess:
+    def crash(self) -> None:
+        """At once."""
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Until somebody sends a SIGCONT."""
+        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 async def _arm_fault(control: Control, question: Question) -> Any:
     """`fault`: what goes wrong, with which requests, and when (`broker.faults.faults`) → its number."""
-    from broker.faults.faults import FaultError
+    from broker.faults.armed_fault import FaultError
 
     said = question.get("fault")
     if not isinstance(said, Mapping):

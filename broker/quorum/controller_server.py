@@ -243,6 +243,7 @@ class ControllerNode:
         self.clock = environment.clock
         self.scheduler = environment.scheduler
         self.chance = environment.chance
+        self.files = environment.files
         self.background = environment.background
         self.faults = opened.faults
         self.node_id = config.node_id

@@ -35,7 +35,7 @@ from coordinator.group.share.share_groups import ShareGroups
 from coordinator.group.statistics import GroupStatistics
 from coordinator.group.store import GroupStore
 from coordinator.group.streams.heartbeats import StreamsHeartbeats
-from coordinator.ports import Runtime, WhenCommitted
+from coordinator.ports import Barriers, Runtime, WhenCommitted
 from coordinator.settings import ConsumerTimeouts, GroupSettings, StreamsConfig
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import (
@@ -311,6 +311,10 @@ class GroupShard:
             if streams.requires_any(names):
                 streams.request_refresh()
                 self._member_memory.may_be_more()
+
+    def interpose(self, barriers: Barriers | None) -> None:
+        """From now on a test may have it wait there."""
+        self._rebalancing.barriers = barriers
 
     def unload(self) -> None:
         """The partition is led elsewhere, or gone: who waits here has to look for the coordinator again."""

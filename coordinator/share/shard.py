@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from coordinator.commit_waiters import Gate, let_out
 from coordinator.persister import ShareState, ShareStateSummary
-from coordinator.ports import Runtime
+from coordinator.ports import Barriers, Runtime
 from coordinator.settings import ShareCoordinatorSettings
 from coordinator.share.share_partition_key import SharePartitionKey
 from coordinator.share.share_partitions import (
@@ -255,6 +255,9 @@ class ShareShard:
         if end_offset:
             self.gate.appended(end_offset)
         self._upkeep.tick()
+
+    def interpose(self, barriers: Barriers | None) -> None:
+        """It has none of these places."""
 
     def unload(self) -> None:
         """The partition is led elsewhere, or gone: who waits here has to look for the coordinator again."""

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
-from coordinator.ports import MarkerAnswers, Markers, Runtime, TxnMarker
+from coordinator.ports import Barriers, MarkerAnswers, Markers, Runtime, TxnMarker
 from coordinator.settings import TransactionSettings
 from coordinator.transaction.expiry import TransactionExpiry
 from coordinator.transaction.producer_ids import TransactionalProducer
@@ -155,6 +155,10 @@ class TransactionShard:
         self.statistics = TransactionStatistics() if statistics is None else statistics
         abort_timed_out = partial(self.fence_and_abort, ended_by=EndedBy.TIMED_OUT)
         self.expiry = TransactionExpiry(self._manager, abort_timed_out, settings)
+
+    def interpose(self, barriers: Barriers | None) -> None:
+        """From now on a test may have it wait there."""
+        self._manager.barriers = barriers
 
     @property
     def transactions(self) -> dict[str, TransactionMetadata]:

@@ -17,7 +17,7 @@ from struct import Struct, pack
 from typing import NamedTuple, TypeAlias
 
 from coordinator.commit_waiters import Gate
-from coordinator.ports import CoordinatorRecord, Runtime
+from coordinator.ports import Barriers, CoordinatorRecord, Runtime, TransactionMove
 from coordinator.transaction.states import (
     AWAITS_MARKERS,
     COMPLETE_ABORT,
@@ -467,13 +467,14 @@ Logged: TypeAlias = KafkaError | Later[KafkaError | None] | None
 class TransactionStateManager:
     """Knows the transactional ids, and changes them by records."""
 
-    __slots__ = ("_gate", "_is_certain", "runtime", "transaction_version", "transactions")
+    __slots__ = ("_gate", "_is_certain", "barriers", "runtime", "transaction_version", "transactions")
 
     def __init__(self, runtime: Runtime, transaction_version: Callable[[], int]) -> None:
         """`transaction_version` is the cluster's level of that feature, at each moment."""
         self.runtime = runtime
         self.transaction_version = transaction_version
         self.transactions: dict[str, TransactionMetadata] = {}
+        self.barriers: Barriers | None = None
         self._gate = Gate(runtime)
         self._is_certain = True
 
@@ -526,6 +527,39 @@ class TransactionStateManager:
         """Log what was proposed, and apply it once its record is committed. With an error it is taken back, but for
         those that are `retried`: with these it is pending still. Who retries has to go on as well where this raises.
         """
+        if self.barriers is None:
+            return self._log(metadata, transit, retried)
+        return begun(self._log_between(self.barriers, metadata, transit, retried))
+
+    async def _log_between(
+        self,
+        barriers: Barriers,
+        metadata: TransactionMetadata,
+        transit: TransitMetadata,
+        retried: Container[Error],
+    ) -> KafkaError | None:
+        """With what a test has put before it and behind it."""
+        move = TransactionMove(
+            metadata.transactional_id,
+            STATE_NAMES[transit.state],
+            transit.producer_id,
+            transit.producer_epoch,
+            transit.partitions or metadata.partitions,
+        )
+        refused = await barriers.before_move(move)
+        if refused is not None:
+            if refused.error not in retried:
+                metadata.take_back()
+            return refused
+        logged = self._log(metadata, transit, retried)
+        error = await logged if isinstance(logged, Later) else logged
+        if error is None:
+            await barriers.behind_move(move)
+        return error
+
+    def _log(
+        self, metadata: TransactionMetadata, transit: TransitMetadata, retried: Container[Error]
+    ) -> Logged:
         try:
             value = encode_value(transit, self.transaction_version())
             self._gate.append(((encode_key(metadata.transactional_id), value),))

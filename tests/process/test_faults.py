@@ -213,7 +213,7 @@ def test_a_fault_that_had_to_fire_and_did_not_fails_the_test(broker: barnabas.Br
         ({"api": "EndTransaction", "do": "hold"}, "there is no API EndTransaction; there are .*EndTxn"),
         ({"api": [], "do": "hold"}, "the name of one, or several"),
         ({"do": "explode"}, "do='explode': it can be error, delay, hold"),
-        ({"do": "hold", "at": "noon"}, "at='noon': it can be request, answer, marker, marked"),
+        ({"do": "hold", "at": "noon"}, "at='noon': it can be request, answer, prepare, prepared"),
         ({"do": "error"}, "error=None: Kafka's name of an error, such as"),
         ({"error": "NOT_COORDINATO"}, "is it NOT_COORDINATOR?"),
         ({"error": "NONE"}, "error='NONE'"),
@@ -222,8 +222,11 @@ def test_a_fault_that_had_to_fire_and_did_not_fails_the_test(broker: barnabas.Br
         ({"do": "hold", "nth": 0}, "nth=0: a number from 1"),
         ({"do": "hold", "times": 0}, "times=0: a number from 1"),
         ({"do": "hold", "probability": 2}, "more than 0, and 1 at most"),
-        ({"do": "close", "at": "marker"}, "no connection to close"),
-        ({"api": "EndTxn", "do": "hold", "at": "marker"}, "it has no api"),
+        (
+            {"do": "close", "at": "marker"},
+            "do='close' isn't for at='marker': it is for request, answer; there it can be crash",
+        ),
+        ({"api": "EndTxn", "do": "hold", "at": "marker"}, "is about no api"),
     ],
 )
 def test_nonsense_is_refused_with_what_there_is(

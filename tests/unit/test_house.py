@@ -29,6 +29,7 @@ SOURCES = sources(*FLOORS, "barnabas", "cli")
 
 FUNCTION_LINES = 60
 LONG_FUNCTIONS = {
+    "barnabas.faults.fault": "all that can be said of a fault, by name",
     "broker.controller.cluster_control.register": "Kafka's checks of a registration, in their order",
     "broker.handlers.describe_topic_partitions._described": "one list that a cursor cuts, topic for topic",
     "broker.handlers.fetch.handle": "a Fetch, step for step",

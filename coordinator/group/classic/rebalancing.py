@@ -16,8 +16,10 @@ from functools import partial
 from coordinator.group.classic.group import ClassicGroup, ClassicMember, group_record
 from coordinator.group.classic.states import COMPLETING, DEAD, EMPTY, ENTERED_FROM, PREPARING, STABLE
 from coordinator.group.parts import RETRY_MS, ShardParts
+from coordinator.ports import Barriers
 from protocol.errors import Error, KafkaError
 from protocol.messages.groups import JoinGroupResponse, SyncGroupResponse
+from protocol.waiting import carry_on
 
 log = logging.getLogger("barnabas.groups")
 
@@ -95,6 +97,9 @@ class Rebalancing:
         self._runtime = parts.runtime
         self._journal = parts.journal
         self._settings = parts.settings
+        self.barriers: Barriers | None = None
+        self._standing: set[str] = set()
+        """Groups that a test has wait before their next generation."""
 
     def restart_all(self) -> None:
         """Everything is replayed: sessions begin anew, and groups that are too large shrink."""
@@ -209,6 +214,24 @@ class Rebalancing:
 
     def complete_join(self, group: ClassicGroup) -> None:
         """The next generation is of those who joined; dynamic members that didn't are dropped, static ones stay."""
+        if self.barriers is not None or self._standing:
+            if group.group_id not in self._standing:
+                carry_on(self._complete_join_behind(group.group_id, self.barriers))
+        else:
+            self._complete_join(group)
+
+    async def _complete_join_behind(self, group_id: str, barriers: Barriers | None) -> None:
+        self._standing.add(group_id)
+        try:
+            if barriers is not None:
+                await barriers.before_generation(group_id)
+        finally:
+            self._standing.discard(group_id)
+        group = self._groups.get(group_id)
+        if group is not None and group.state is PREPARING:
+            self._complete_join(group)
+
+    def _complete_join(self, group: ClassicGroup) -> None:
         self._runtime.cancel(_join_key(group.group_id))
         for member in group.members.values():
             if member.join_reply is None and not member.is_static:

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from broker.faults.faults import MOST_FAULTS, FaultError, Faults, ids_of, topics_of, values_of
+from broker.faults.altered_answers import MOST_REMEMBERED, as_it_was
+from broker.faults.armed_fault import FaultError
+from broker.faults.faults import MOST_FAULTS, Faults
+from broker.faults.subjects import ids_of, topics_of, values_of
 from protocol.apis import APIS
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from protocol.messages.groups import DeleteGroupsRequest
@@ -47,6 +50,16 @@ def test_so_many_are_armed_at_a_time() -> None:
     made.disarm(numbers[0])
     made.arm({"do": "hold"})
     assert did == ["changed"] * (MOST_FAULTS + 2)
+
+
+@pytest.mark.limit("broker.faults.altered_answers.MOST_REMEMBERED")
+def test_so_many_answers_are_remembered() -> None:
+    answered: dict[bytes, Any] = {}
+    for number in range(MOST_REMEMBERED + 1):
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=str(number))])
+        assert as_it_was(answered, 12, asked, number) == number
+    assert as_it_was(answered, 12, asked, "now") == "now"
+    assert as_it_was(answered, 12, MetadataRequest(topics=[MetadataRequestTopic(name="0")]), "now") == 0
 
 
 def test_around_a_handler_that_none_is_about_there_is_nothing() -> None:
