@@ -114,14 +114,15 @@ export function useTick(everyMs, isOn = true) {
   }, [everyMs, isOn]);
 }
 
-// What the server answers, asked anew when `key` changes, and every so many ms if that is said.
+// What the server answers, asked anew when `key` changes, and every so many ms if that is said. Who asks several times
+// is told whether it is still wanted.
 export function useAsked(ask, key, everyMs = 0) {
   const [state, setState] = useState({ value: null, error: "", key });
   const number = useRef(0);
   const run = async () => {
     const mine = ++number.current;
     try {
-      const value = await ask();
+      const value = await ask(() => mine === number.current);
       if (mine === number.current) setState({ value, error: "", key });
     } catch (error) {
       if (mine === number.current) setState((before) => ({ ...before, error: error.message, key }));
