@@ -246,6 +246,14 @@ function Records({ topic, partition, end, stable, isReady, wished, choose }) {
     setFrom(place);
   };
   const records = found.value ? found.value.records : [];
+  // Their values are decoded when they come, and not whenever the page is drawn.
+  const lines = useMemo(() => records.map((each) => html`<tr key=${each.offset} class=${each.fate || each.kind}>
+        <th scope="row"><button class="plain" title="the bytes of its batch" onClick=${() => choose(each.offset)}>${each.offset}</button></th><td>${time(each.time, true)}</td>
+        ${each.unread ? html`<td colspan="3">${each.unread}</td>` : html`
+        <td class="value"><pre>${each.says && each.kind !== "plain" ? "" : shown(each.key, form === "Avro" ? "auto" : form)}</pre></td>
+        <td class="value"><pre>${each.says ? `${each.type} ${JSON.stringify(each.says, null, 1)}` : shown(each.value, form, schema)}</pre></td>
+        <td class="value">${each.headers.map(([name, value]) => html`<div>${name}: ${shown(value, form === "Avro" ? "auto" : form)}</div>`)}</td>`}
+        <td>${each.kind !== "plain" ? WORDS[each.kind] : each.fate ? html`<span class=${`state ${each.fate}`}>${each.fate}</span>` : ""}</td></tr>`), [found.value, form, schema]);
   return html`<h2>Records</h2>
     <form class="tools" onSubmit=${go}>
       <label>From <input value=${typed} onInput=${(event) => setTyped(event.target.value)} list="places" /></label>
@@ -263,13 +271,7 @@ function Records({ topic, partition, end, stable, isReady, wished, choose }) {
       ${" "}<button type="button" onClick=${() => (setKey(""), setTypedKey(""))}>Stop</button>` : found.value === null && !found.error ? "asking…" : ""}</p>
     <div class="scrolls tall" tabindex="0" role="region" aria-label="Records"><table class="left" id="records">
       <thead><tr>${["Offset", "Time", "Key", "Value", "Headers", "Transaction"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
-      <tbody>${records.map((each) => html`<tr key=${each.offset} class=${each.fate || each.kind}>
-        <th scope="row"><button class="plain" title="the bytes of its batch" onClick=${() => choose(each.offset)}>${each.offset}</button></th><td>${time(each.time, true)}</td>
-        ${each.unread ? html`<td colspan="3">${each.unread}</td>` : html`
-        <td class="value"><pre>${each.says && each.kind !== "plain" ? "" : shown(each.key, form === "Avro" ? "auto" : form)}</pre></td>
-        <td class="value"><pre>${each.says ? `${each.type} ${JSON.stringify(each.says, null, 1)}` : shown(each.value, form, schema)}</pre></td>
-        <td class="value">${each.headers.map(([name, value]) => html`<div>${name}: ${shown(value, form === "Avro" ? "auto" : form)}</div>`)}</td>`}
-        <td>${each.kind !== "plain" ? WORDS[each.kind] : each.fate ? html`<span class=${`state ${each.fate}`}>${each.fate}</span>` : ""}</td></tr>`)}</tbody></table></div>
+      <tbody>${lines}</tbody></table></div>
     ${found.value && !records.length ? html`<p>None ${key ? html`with this key up to offset ${number(found.value.next)}` : "there"}.</p>` : ""}`;
 }
 
