@@ -40,7 +40,7 @@ from broker.peers.own_cluster import ControlledShutdown, OwnCluster
 from broker.quotas import ClientQuotas, ReplicationQuotas
 from broker.replicas.current_leaders import CurrentLeaders
 from broker.replicas.fetch_sessions import FetchSessions
-from broker.replicas.in_sync_replicas import Replication
+from broker.replicas.in_sync_replicas import IsrChanges, Replication
 from broker.replicas.partition import Partition
 from broker.replicas.partitions import Partitions
 from broker.replicas.replica_selector import selector_maker
@@ -219,6 +219,7 @@ class Server:
                 max_lag_ms=lambda: config.get_int("replica.lag.time.max.ms"),
                 own_epoch=lambda: self.broker_epoch,
                 alter=self._alter_partition,
+                changes=IsrChanges(),
             ),
             clock=self.clock,
             chance=self.chance,

@@ -102,15 +102,22 @@ async def _count_requests(families: Families, requests: RequestMetrics, pause: P
     for api, counts in [*requests.apis.items()]:
         if pause.is_due(5):
             await turn()
-        for version, of_version in counts.versions.items():
-            if count := of_version.count:
-                families.counter(
-                    of_api + "requests",
-                    "Requests, by API and version",
-                    count,
-                    request=api,
-                    version=str(version),
-                )
+        for name, named in counts.by_name.items():
+            for version, of_version in named.versions().items():
+                if count := of_version.count:
+                    families.counter(
+                        of_api + "requests",
+                        "Requests, by API and version",
+                        count,
+                        request=name,
+                        version=str(version),
+                    )
+            families.summary(
+                of_api + "totaltimems",
+                "Milliseconds from a request to its answer",
+                named.times(),
+                request=name,
+            )
         for code, count in counts.errors.items():
             families.counter(
                 of_api + "errors",
@@ -119,9 +126,6 @@ async def _count_requests(families: Families, requests: RequestMetrics, pause: P
                 request=api,
                 error=error_name(code),
             )
-        families.summary(
-            of_api + "totaltimems", "Milliseconds from a request to its answer", counts.times(), request=api
-        )
         if counts.hung_up:
             families.counter(
                 "barnabas_requests_hung_up", "Requests whose client didn't wait", counts.hung_up, request=api
@@ -269,6 +273,13 @@ async def _partitions(families: Families, node: WatchedBroker, pause: Pause) -> 
         ),
     }.items():
         families.gauge("kafka_server_replicamanager_" + name, doc, totals[name])
+    changes = node.partitions.isr_changes
+    for name, doc, value in (
+        ("isrexpands", "Replicas that came in sync with a leader here", changes.expanded),
+        ("isrshrinks", "Times that the controller let replicas leave that lagged", changes.shrunk),
+        ("failedisrupdates", "Answers of the controller by which neither came about", changes.failed),
+    ):
+        families.counter("kafka_server_replicamanager_" + name, doc, value)
 
 
 def _log(families: Families, partition: Partition, labels: dict[str, str]) -> None:

@@ -25,7 +25,11 @@ from protocol.errors import Error
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.groups import HeartbeatResponse
 from protocol.messages.produce import InitProducerIdResponse, ProduceRequest, ProduceResponse
-from protocol.messages.transactions import AddOffsetsToTxnResponse, EndTxnResponse
+from protocol.messages.transactions import (
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    EndTxnResponse,
+)
 from protocol.records.batch import BATCH_LENGTH_POS, INT32, LAST_OFFSET_DELTA_POS, LOG_OVERHEAD
 from protocol.wire.schema import Struct, error_codes
 
@@ -33,6 +37,10 @@ if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.network.context import RequestContext
     from broker.network.observed_requests import Handle
+
+
+FIRST_OF_BROKERS = 4
+"""Of the versions of AddPartitionsToTxn: from here on brokers ask, for several transactions."""
 
 
 class TopicCounts:
@@ -75,27 +83,70 @@ class VersionCounts:
         self.sum_s = 0.0
 
 
-class ApiCounts:
-    """Of one API."""
+class NamedCounts:
+    """Of what Kafka counts under one name: an API, or a part of its requests."""
 
-    __slots__ = ("errors", "hung_up", "last_s", "versions")
+    __slots__ = ("_last_s", "_parts", "_versions", "keep")
 
-    def __init__(self) -> None:
-        self.versions: dict[int, VersionCounts] = {}
-        self.errors: Counter[int] = Counter()
-        """By code, that of NONE among them; each error of an answer counts."""
-        self.hung_up = 0
-        """Requests whose client didn't wait for the answer."""
-        self.last_s: deque[float] = deque(maxlen=SAMPLES)
+    def __init__(self, whole: NamedCounts | None) -> None:
+        """`whole`: those under whose name the requests count as well."""
+        self._versions: dict[int, VersionCounts] = {}
+        self._parts: list[NamedCounts] = []
+        self._last_s: deque[float] = deque(maxlen=SAMPLES)
+        self.keep: Callable[[float], None] = self._last_s.append
         """How long the last ones took: from the moment that a request is read to that at which its answer is known."""
+        if whole is not None:
+            whole._parts.append(self)
+            keep_of_part, keep_of_whole = self.keep, whole.keep
+
+            def keep(took_s: float) -> None:
+                keep_of_part(took_s)
+                keep_of_whole(took_s)
+
+            self.keep = keep
+
+    def version(self, number: int) -> VersionCounts:
+        """Where its requests are counted."""
+        return self._versions.setdefault(number, VersionCounts())
+
+    def versions(self) -> dict[int, VersionCounts]:
+        """With those of its parts."""
+        found: dict[int, VersionCounts] = {}
+        for each in (self, *self._parts):
+            for number, counts in each._versions.items():
+                sums = found.setdefault(number, VersionCounts())
+                sums.count += counts.count
+                sums.sum_s += counts.sum_s
+        return found
 
     def times(self) -> Durations:
         """Of all versions."""
         found = Durations()
-        for each in self.versions.values():
+        for each in self.versions().values():
             found.count += each.count
             found.sum_ms += each.sum_s * 1000
-        found.last.extend(1000 * took_s for took_s in self.last_s)
+        found.last.extend(1000 * took_s for took_s in self._last_s)
+        return found
+
+
+class ApiCounts:
+    """Of one API."""
+
+    __slots__ = ("by_name", "errors", "hung_up")
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, NamedCounts] = {}
+        self.errors: Counter[int] = Counter()
+        """By code, that of NONE among them; each error of an answer counts."""
+        self.hung_up = 0
+        """Requests whose client didn't wait for the answer."""
+
+    def named(self, name: str, *, part_of: str | None = None) -> NamedCounts:
+        """The counts under this name."""
+        found = self.by_name.get(name)
+        if found is None:
+            whole = None if part_of is None else self.named(part_of)
+            found = self.by_name[name] = NamedCounts(whole)
         return found
 
 
@@ -118,44 +169,50 @@ class RequestMetrics:
         """Of topics that are gone, or never were there."""
 
     def counted(self, api: str, version: int, handle: Handle) -> Handle:
-        """See `broker.network.observed_requests`."""
+        """See `broker.network.observed_requests`. Some requests have a name of their own in Kafka, beside that of their
+        API or in its place; their errors don't (`RequestChannel.updateRequestMetrics`)."""
         counts = self.apis.setdefault(api, ApiCounts())
-        of_version = counts.versions.setdefault(version, VersionCounts())
         if api == "Produce":
-            return self._counted_data(
-                counts, of_version, handle, _sizes, self._produced(counts), ProduceResponse
-            )
+            return self._counted_produce(counts, counts.named(api), version, handle)
         if api == "Fetch":
-            return self._counted_data(
-                counts, of_version, handle, _is_replicas, self._fetched(counts), FetchResponse
+            consumers = counts.named("FetchConsumer", part_of=api)
+            followers = counts.named("FetchFollower", part_of=api)
+            return _told_apart(
+                _is_replicas,
+                self._counted(counts, followers, version, handle, self._fetched(counts, is_replicas=True)),
+                self._counted(counts, consumers, version, handle, self._fetched(counts, is_replicas=False)),
             )
-        return self._counted(counts, of_version, handle)
+        after = _count_errors(counts)
+        if api == "AddPartitionsToTxn" and version >= FIRST_OF_BROKERS:
+            verifying = counts.named("AddPartitionsToTxnVerification")
+            return _told_apart(
+                _only_verifies,
+                self._counted(counts, verifying, version, handle, after),
+                self._counted(counts, counts.named(api), version, handle, after),
+            )
+        if api == "ListConfigResources" and version == 0:
+            of_old = counts.named("ListClientMetricsResources", part_of=api)
+            return self._counted(counts, of_old, version, handle, after)
+        return self._counted(counts, counts.named(api), version, handle, after)
 
     # The two that follow say the same for requests with records and without: each is as short as it can be, since it
     # is in the way of every request.
 
-    def _counted_data(
-        self,
-        counts: ApiCounts,
-        of_version: VersionCounts,
-        handle: Handle,
-        before: Callable[[Any], Any],
-        after: After,
-        answer: type[Struct],
-    ) -> Handle:
-        """`before` says of a request what is needed when its answer is there: some of the request may be gone then."""
-        monotonic_s, keep = self._monotonic_s, counts.last_s.append
-        end = self._end(counts, of_version, after)
+    def _counted_produce(self, counts: ApiCounts, named: NamedCounts, version: int, handle: Handle) -> Handle:
+        """Sizes are taken before: some of the request may be gone when its answer is there."""
+        monotonic_s, keep, of_version = self._monotonic_s, named.keep, named.version(version)
+        after = self._produced(counts)
+        end = self._end(counts, named, of_version, after)
 
         def call(context: RequestContext, request: Any) -> Any:
             began_s = monotonic_s()
-            said = before(request)
+            said = _sizes(request)
             try:
                 response = handle(context, request)
             except Exception as error:
                 end(began_s, said, None, error)
                 raise
-            if response.__class__ is answer:
+            if response.__class__ is ProduceResponse:
                 after(said, response)
             elif isinstance(response, LATERS):
                 return ObservedLater(response, partial(end, began_s, said))
@@ -167,18 +224,12 @@ class RequestMetrics:
 
         return call
 
-    def _counted(self, counts: ApiCounts, of_version: VersionCounts, handle: Handle) -> Handle:
-        monotonic_s, keep, errors = self._monotonic_s, counts.last_s.append, counts.errors
-
-        def after(said: None, response: Any) -> None:
-            if not isinstance(
-                response, Struct
-            ):  # the controller's, which goes on as it came: it counts there
-                return
-            for code in error_codes(response):
-                errors[code] += 1
-
-        end = self._end(counts, of_version, after)
+    def _counted(
+        self, counts: ApiCounts, named: NamedCounts, version: int, handle: Handle, after: After
+    ) -> Handle:
+        monotonic_s, keep, of_version = self._monotonic_s, named.keep, named.version(version)
+        errors = counts.errors
+        end = self._end(counts, named, of_version, after)
 
         def call(context: RequestContext, request: Any) -> Any:
             began_s = monotonic_s()
@@ -202,15 +253,16 @@ class RequestMetrics:
         return call
 
     def _end(
-        self, counts: ApiCounts, of_version: VersionCounts, after: After
+        self, counts: ApiCounts, named: NamedCounts, of_version: VersionCounts, after: After
     ) -> Callable[[float, Any, Any, Exception | None], None]:
         """Of a request whose answer comes later, or never."""
+        keep = named.keep
 
         def end(began_s: float, said: Any, response: Any, error: Exception | None) -> None:
             took_s = self._monotonic_s() - began_s
             of_version.count += 1
             of_version.sum_s += took_s
-            counts.last_s.append(took_s)
+            keep(took_s)
             if isinstance(error, HungUpError):
                 counts.hung_up += 1
             elif error is not None:
@@ -269,10 +321,10 @@ class RequestMetrics:
 
         return answered
 
-    def _fetched(self, counts: ApiCounts) -> After:
+    def _fetched(self, counts: ApiCounts, *, is_replicas: bool) -> After:
         errors, topics = counts.errors, self.topics
 
-        def answered(is_replicas: bool, response: FetchResponse) -> None:
+        def answered(said: None, response: FetchResponse) -> None:
             if response.error_code:
                 errors[response.error_code] += 1
             for topic in response.responses:
@@ -303,6 +355,29 @@ def _is_replicas(request: FetchRequest) -> bool:
     """Whether it is a follower's."""
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
+
+
+def _only_verifies(request: AddPartitionsToTxnRequest) -> bool:
+    """Whether it is a broker's that asks what is in a transaction, and adds nothing to one."""
+    return all(each.verify_only for each in request.transactions)
+
+
+def _told_apart(is_one: Callable[[Any], bool], one: Handle, other: Handle) -> Handle:
+    def call(context: RequestContext, request: Any) -> Any:
+        return one(context, request) if is_one(request) else other(context, request)
+
+    return call
+
+
+def _count_errors(counts: ApiCounts) -> After:
+    errors = counts.errors
+
+    def after(said: None, response: Any) -> None:
+        if isinstance(response, Struct):  # else the controller's, which goes on as it came: it counts there
+            for code in error_codes(response):
+                errors[code] += 1
+
+    return after
 
 
 def _length(records: Any) -> int:

@@ -169,6 +169,28 @@ def _hash_order(broker_id: int) -> tuple[int, int]:
     return mixed & 15, mixed
 
 
+class IsrChanges:
+    """How many a broker's leaders were granted, and how many answers said that there was none, those among them after
+    which the same was asked for again (Kafka: `ReplicaManager`, IsrExpandsPerSec, IsrShrinksPerSec,
+    FailedIsrUpdatesPerSec). An answer that comes too late counts for nothing."""
+
+    __slots__ = ("expanded", "failed", "shrunk")
+
+    def __init__(self) -> None:
+        self.expanded = self.shrunk = self.failed = 0
+
+    def count(self, wanted: IsrState, outcome: IsrOutcome) -> None:
+        """What a leader in the state `wanted` was answered."""
+        if outcome is IsrOutcome.STALE:
+            return
+        if outcome is not IsrOutcome.COMMITTED:
+            self.failed += 1
+        elif wanted is IsrState.EXPANDING:
+            self.expanded += 1
+        else:
+            self.shrunk += 1
+
+
 # --- What the leaders of one broker have in common where their partitions have other replicas -----------------
 
 PartitionKey: TypeAlias = "tuple[bytes, int]"
@@ -188,3 +210,4 @@ class Replication(NamedTuple):
     own_epoch: Callable[[], int]
     """The broker's."""
     alter: Alter
+    changes: IsrChanges

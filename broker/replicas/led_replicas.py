@@ -184,7 +184,9 @@ class LedReplicas:
                 raise
 
     def _answered(self, wanted: WantedIsr, answer: LeaderAndIsr | KafkaError) -> None:
+        state = self.in_sync.state
         outcome = self.in_sync.answered(wanted, answer)
+        self._common.changes.count(state, outcome)
         if outcome is IsrOutcome.AGAIN:
             log.warning("a change of who is in sync is asked for again: %s", answer)
             self._ask(wanted)

@@ -72,6 +72,7 @@ class Partitions:
         self._config_of_topic = config_of_topic
         self._is_internal = is_internal
         self._replication = replication
+        self.isr_changes = replication.changes
         self._new_folder_name = chance.folder_name
         self._jitter = chance.randrange
         self._failed = failed

@@ -7,6 +7,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -218,8 +219,10 @@ class Console:
 
     def _batch(self, request: Request) -> dict[str, Any]:
         partition = _partition(request)
-        # those behind it say what became of it
-        seen = walk(self._shown.piece, partition, _number(request, "offset"), RIBBON_BATCHES)
+        offset = _number(request, "offset")
+        seen = walk(self._shown.piece, partition, offset, 1)
+        if seen.batches and seen.batches[0].fate:  # those behind it say what became of it
+            seen = walk(self._shown.piece, partition, offset, RIBBON_BATCHES)
         if not seen.batches:
             raise CommandError(f"{partition[0]}-{partition[1]} has no batch there")
         batch = seen.batches[0]
@@ -228,7 +231,7 @@ class Console:
             **batch.document,
             "fields": as_documents(fields_of_batch(data)),
             "hex": data[:MOST_HEX_BYTES].hex(),
-            "records": documents_of(partition[0], batch)[:MOST_RECORDS],
+            "records": [*islice(documents_of(partition[0], batch), MOST_RECORDS)],
         }
 
 

@@ -123,12 +123,13 @@ def walk(
     max_batches: int,
     max_bytes: int = MAX_WALK_BYTES,
     max_s: float = MAX_WALK_S,
+    max_records: int | None = None,
 ) -> WalkedLog:
-    """From the batch that holds the offset on, to the end, so many batches or bytes, or as long as patience lasts.
-    Raises CommandError."""
+    """From the batch that holds the offset on, to the end, so many batches, bytes or records, or as long as patience
+    lasts. Raises CommandError."""
     seen = WalkedLog(next=offset)
     deadline_s = time.monotonic() + max_s
-    read_bytes = 0
+    read_bytes = records = 0
     while True:
         piece = read(partition, seen.next, min(PIECE_BYTES, max_bytes))
         seen.start, seen.stable, seen.end = piece.start, piece.stable, piece.end
@@ -141,12 +142,15 @@ def walk(
                     continue
                 seen.batches.append(_walked(header, piece.data[at : at + header.size_bytes]))
                 seen.next = header.last_offset + 1
-                if len(seen.batches) >= max_batches:
+                # the first batch may begin before the offset
+                records += min(header.records_count, header.last_offset - max(offset, header.base_offset) + 1)
+                if len(seen.batches) >= max_batches or (max_records is not None and records >= max_records):
                     break
         except CorruptRecordError as error:
             raise CommandError(f"{partition[0]}-{partition[1]}: {error}") from None
         read_bytes += len(piece.data)
         is_enough = len(seen.batches) >= max_batches or read_bytes >= max_bytes
+        is_enough = is_enough or (max_records is not None and records >= max_records)
         if seen.next == before or seen.next >= seen.end or is_enough or time.monotonic() > deadline_s:
             break
     seen.judge()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import time
+from collections.abc import Iterator
 from typing import Any, Final
 
 from cli.client.offsets import Partition
 from cli.console.pieces import COMMITTED, UNREADABLE, ReadPiece, WalkedBatch, readable, walk
 from cli.inspecting.decoding import UndecodedError, control, decoded, decoder_of
-from protocol.records.batch import Record, read_records
+from protocol.records.batch import Record, parse_from, read_payload
 
 MOST_RECORDS: Final = 200
 MOST_BATCHES: Final = 2_000
@@ -16,6 +18,8 @@ MOST_VALUE_BYTES: Final = 32 * 1024
 """Of a key, a value or a header: what is longer is cut, and its size is said."""
 PAGE_BYTES: Final = 2 * 1024 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
+MAX_READ_S: Final = 1.0
+"""For reading the records of what was walked: then the page says how far it came."""
 
 
 def page_of_records(
@@ -24,10 +28,17 @@ def page_of_records(
     """Those from the offset on: so many at most, with this key if one is given, and of committed transactions alone if
     that is asked. `next` is where to go on."""
     most = min(most, MOST_RECORDS)
-    seen = walk(read, partition, offset, MOST_BATCHES if key else most, SEARCHED_BYTES if key else PAGE_BYTES)
+    if key:
+        seen = walk(read, partition, offset, MOST_BATCHES, SEARCHED_BYTES)
+    else:
+        seen = walk(read, partition, offset, most, PAGE_BYTES, max_records=None if committed else most)
     found: list[dict[str, Any]] = []
     following = seen.next
+    deadline_s = time.monotonic() + MAX_READ_S
     for batch in seen.batches:
+        if time.monotonic() > deadline_s:
+            following = batch.header.base_offset
+            break
         if committed and (batch.header.is_control or batch.fate not in ("", COMMITTED)):
             continue
         for document in documents_of(partition[0], batch, offset, key):
@@ -43,25 +54,27 @@ def page_of_records(
 
 def documents_of(
     topic: str, batch: WalkedBatch, offset: int = 0, key: str | None = None
-) -> list[dict[str, Any]]:
-    """The records of a batch, from the offset on; one that says why, where they can't be read."""
+) -> Iterator[dict[str, Any]]:
+    """The records of a batch, from the offset on, one by one; one that says why, where they can't be read."""
     base = {
         "batch": batch.header.base_offset,
         "producer": batch.header.producer_id,
         "fate": batch.fate,
         "kind": batch.kind,
     }
-    try:
-        records = read_records(batch.data)
-    except UNREADABLE as error:
-        why = {"offset": batch.header.base_offset, "time": batch.header.max_timestamp, "unread": str(error)}
-        return [] if key is not None else [{**base, **why}]
     wanted = None if key is None else key.encode()
-    return [
-        {**base, **document_of_record(topic, record, is_control=batch.header.is_control)}
-        for record in records
-        if record.offset >= offset and (wanted is None or record.key == wanted)
-    ]
+    following = max(offset, batch.header.base_offset)
+    try:
+        header, payload = read_payload(batch.data)
+        if wanted is not None and wanted not in payload:
+            return  # most batches of a long log, which are passed over a hundred times as fast so
+        for record in parse_from(header, payload, offset):
+            following = record.offset + 1
+            if wanted is None or record.key == wanted:
+                yield {**base, **document_of_record(topic, record, is_control=header.is_control)}
+    except UNREADABLE as error:
+        if wanted is None:
+            yield {**base, "offset": following, "time": batch.header.max_timestamp, "unread": str(error)}
 
 
 def document_of_record(topic: str, record: Record, *, is_control: bool) -> dict[str, Any]:

@@ -56,6 +56,8 @@ TAIL_OFFSETS: Final = 300
 BUSY_PAUSE: Final = 4
 """A pause is so many times as long as what was read took to decode: where there are very many transactions, some are
 passed over."""
+BUSY_BYTES: Final = 64 * 1024
+"""A fetch that only waits for something to be appended has brought more than this."""
 FIRST_READ: Final = 5_000
 """Offsets, over all partitions."""
 EVENTS: Final = 2_000
@@ -161,6 +163,8 @@ class Watch:
         self._metadata: MetadataResponse | None = None
         self._sizes: dict[Partition, int] = {}
         self._ends: dict[Partition, int] = {}
+        self._busy: set[Partition] = set()
+        """Logs that are shown and to which much is appended."""
         self._sizes_due_s = 0.0
         self._groups: dict[str, str] = {}
         self._is_first = True
@@ -344,6 +348,9 @@ class Watch:
             else:
                 by_leader[leader].append(partition)
         for leader, partitions in by_leader.items():
+            partitions = self._ask_busy(cluster, partitions, wanted)
+            if not partitions:
+                continue
             unknown = [each for each in partitions if each not in self._ends]
             if unknown:
                 self._ends |= list_offsets(cluster, dict.fromkeys(unknown, LATEST_OFFSET))
@@ -354,10 +361,33 @@ class Watch:
                     del self._ends[partition]  # the leader has moved, or its log was cut
                     continue
                 self._ends[partition] = data.high_watermark
+                if len(data.records or b"") > BUSY_BYTES:
+                    self._busy.add(partition)
                 offsets = [data.log_start_offset, data.last_stable_offset, data.high_watermark]
                 self._sections.publish(wanted[partition], offsets)
         for partition in self._ends.keys() - wanted.keys():
             del self._ends[partition]
+            self._busy.discard(partition)
+
+    def _ask_busy(
+        self, cluster: KafkaCluster, partitions: list[Partition], names: Mapping[Partition, str]
+    ) -> list[Partition]:
+        """Of a log to which much is appended a fetch would bring a batch each time, of a megabyte maybe: its offsets
+        alone are asked for, until it rests. Returns those that are to be fetched from."""
+        busy = {each: self._leaders[each] for each in partitions if each in self._busy and each in self._ends}
+        if not busy:
+            return partitions
+        starts = list_offsets(cluster, dict.fromkeys(busy, EARLIEST), known_leaders=busy)
+        stable, ends = stable_and_ends(cluster, busy, busy)
+        for partition in busy:
+            end = ends.get(partition)
+            if end is None or end == self._ends[partition]:
+                self._busy.discard(partition)
+                continue
+            self._ends[partition] = end
+            offsets = [starts.get(partition, 0), stable.get(partition, end), end]
+            self._sections.publish(names[partition], offsets)
+        return [each for each in partitions if each not in self._busy]
 
 
 def wait_of(leaders: int) -> int:

@@ -300,6 +300,12 @@ def read_records(batch: Bytes) -> list[Record]:
     says or leave bytes over; `UnsupportedMagicError` for formats 0 and 1;
     `compression.DecompressionError` and `compression.CodecUnavailableError`.
     """
+    return parse_records(*read_payload(batch))
+
+
+def read_payload(batch: Bytes) -> tuple[BatchHeader, bytes]:
+    """The header of the batch at the start of `batch`, and its records as bytes, decompressed where needed. Raises as
+    `read_records` does, but for what is wrong with a record."""
     if len(batch) < BATCH_OVERHEAD:
         raise CorruptRecordError(f"{len(batch)} bytes are no batch")
     header = read_header(batch)
@@ -309,8 +315,8 @@ def read_records(batch: Bytes) -> list[Record]:
         raise CorruptRecordError(f"a batch of {header.size_bytes} bytes in {len(batch)}")
     payload = memoryview(batch)[BATCH_OVERHEAD : header.size_bytes]
     if header.compression != compression.NONE:
-        return parse_records(header, bytes(compression.decompress(header.compression, payload)))
-    return parse_records(header, bytes(payload))
+        return header, bytes(compression.decompress(header.compression, payload))
+    return header, bytes(payload)
 
 
 def parse_records(header: BatchHeader, payload: bytes) -> list[Record]:
@@ -330,6 +336,29 @@ def parse_records(header: BatchHeader, payload: bytes) -> list[Record]:
     if pos != len(payload):
         raise CorruptRecordError(f"{len(payload) - pos} bytes behind the last record")
     return records
+
+
+def parse_from(header: BatchHeader, payload: bytes, offset: int) -> Iterator[Record]:
+    """The records of `payload` from the offset on, one by one: who stops early has paid for few. Those before it are
+    passed over without a look where no offset is missing. Raises as `parse_records`, once it comes there."""
+    passed, pos = 0, 0
+    try:
+        if header.last_offset - header.base_offset + 1 == header.records_count:
+            while passed < header.records_count and header.base_offset + passed < offset:
+                size, pos = read_varint(payload, pos)
+                if size < 0:
+                    raise CorruptRecordError(f"a record of {size} bytes")
+                pos += size
+                passed += 1
+        while passed < header.records_count:
+            record, pos = _parse_record(header, payload, pos)
+            passed += 1
+            if record.offset >= offset:
+                yield record
+    except (IndexError, VarintTooLongError) as error:
+        raise CorruptRecordError(f"record {passed} doesn't parse: {error}") from error
+    if pos != len(payload):
+        raise CorruptRecordError(f"{len(payload) - pos} bytes behind the last record")
 
 
 def parse_stretch(header: BatchHeader, payload: bytes, pos: int, count: int) -> Iterator[Record]:

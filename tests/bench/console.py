@@ -2,7 +2,9 @@
 
 Size of the page; how soon it is painted and 1,000 topics are there; how soon a transaction that begins, and one that is
 committed, is seen; how soon an appended record is; what a broker pays in processor time while pages are open, idle and
-under load. With `--bootstrap` the quickness is measured on another Kafka.
+under load. With `--bootstrap` the quickness is measured on another Kafka. `--full` measures nothing but what a broker
+that does as much as it can loses by a page and by being asked for metrics, beside one that has neither. Nobody draws
+that page: a browser would take its part of the same machine.
 """
 
 from __future__ import annotations
@@ -10,8 +12,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -20,6 +26,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
 from cli.console.app import STATIC
+from tests.bench import measures, transactions
+from tests.bench.checkouts import ROOT, OfCheckout
+from tests.bench.watched import Watched
 from tests.cli.console.conftest import chromium_path, console_of
 from tests.cli.transactional import plain, send_at_once, send_each
 from tests.clients.transactions import new_producer
@@ -31,6 +40,7 @@ LOAD_S = 8.0
 RATE = 100_000
 TURN_S = 0.02
 PAIRS = 3
+FULL_ROUNDS = 5
 SEEN = """
 addEventListener("DOMContentLoaded", () => {
   window.seen = {};
@@ -55,7 +65,11 @@ def main() -> None:
     )
     parser.add_argument("--bootstrap", help="another Kafka, of which the quickness alone is measured")
     parser.add_argument("--cost", action="store_true", help="measure nothing but what the broker pays")
+    parser.add_argument("--full", action="store_true", help="measure a broker that does as much as it can")
     options = parser.parse_args()
+    if options.full:
+        _full()
+        return
     from playwright.sync_api import sync_playwright
 
     total = sum(path.stat().st_size for path in STATIC.rglob("*") if path.is_file())
@@ -207,6 +221,71 @@ def _spent_on(bootstrap: str, broker: psutil.Process) -> float:
         time.sleep(max(0.0, began_s + (turn + 1) * TURN_S - time.monotonic()))
     producer.flush(60)
     return (_spent(broker) - before) / (time.monotonic() - began_s)
+
+
+TRANSACTIONS, LOG = "brokers,held,lanes,events", "brokers,held,lanes,log:full:0"
+FULL: dict[str, tuple[str, int, Callable[[str, str], object]]] = {
+    "requests of one record each": (TRANSACTIONS, 2, measures.single_records_raw),
+    "batches of a client library": (TRANSACTIONS, 8, measures.produce_with_confluent),
+    "batches of a client library, into the log that is shown": (LOG, 8, measures.produce_with_confluent),
+    "transactions, 8 at a time": (TRANSACTIONS, 2, transactions.eight_producers),
+}
+"""Which sections the page shows, and what is done how often meanwhile."""
+_READER = """
+import sys, urllib.request
+with urllib.request.urlopen(sys.argv[1]) as answer:
+    while answer.read(65536):
+        pass
+"""
+
+
+def _full() -> None:
+    """Pace and processor time of a broker that is asked for metrics while a page is open, beside one without either: in
+    turns, since others use the machine as well. The console's process takes its part of the machine."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        OfCheckout(ROOT, Path(folder, "plain")) as plain,
+        Watched(ROOT, Path(folder, "watched")) as watched,
+        console_of("console", "--bootstrap", watched.bootstrap) as console,
+    ):
+        for title, (sections, times, do) in FULL.items():
+            paces, costs = [], []
+            for _ in range(FULL_ROUNDS):
+                took_s, spent_s = {}, {}
+                for broker in (plain, watched):
+                    with contextlib.ExitStack() as stack:
+                        measures.create_topic(broker.bootstrap, "full")
+                        stack.callback(measures.delete_topic, broker.bootstrap, "full")
+                        if broker is watched:
+                            stack.enter_context(_open(f"{console.address}/api/live?want={sections}"))
+                        before_s, began_s = measures.processor_s(broker.pid), time.perf_counter()
+                        for _ in range(times):
+                            do(broker.bootstrap, "full")
+                        took_s[broker] = time.perf_counter() - began_s
+                        spent_s[broker] = measures.processor_s(broker.pid) - before_s
+                paces.append(took_s[plain] / took_s[watched])
+                costs.append(spent_s[watched] / spent_s[plain])
+            print(
+                f"{title}, with a page and metrics: {statistics.median(paces):.3f} of the pace,"
+                f" {statistics.median(costs):.3f} times the broker's processor time"
+                f" ({FULL_ROUNDS} pairs: {_range(paces)}; {_range(costs)})",
+                flush=True,
+            )
+
+
+@contextlib.contextmanager
+def _open(url: str) -> Iterator[None]:
+    reader = subprocess.Popen([sys.executable, "-c", _READER, url])
+    try:
+        time.sleep(1.5)
+        yield
+    finally:
+        reader.kill()
+        reader.wait()
+
+
+def _range(found: list[float]) -> str:
+    return f"{min(found):.3f} to {max(found):.3f}"
 
 
 def _spent(process: psutil.Process) -> float:

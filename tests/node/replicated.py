@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.controller.image import UNASSIGNED, ClusterImage
 from broker.handlers.list_offsets import LATEST_TIMESTAMP
-from broker.replicas.in_sync_replicas import Replication
+from broker.replicas.in_sync_replicas import IsrChanges, Replication
 from broker.replicas.leader import Leader
 from broker.server import Server
 from protocol.errors import Error
@@ -41,7 +41,12 @@ def without_a_controller() -> Replication:
         raise AssertionError("nobody may come in")
 
     return Replication(
-        ClusterImage(), now_ms=lambda: 0, max_lag_ms=lambda: 30_000, own_epoch=lambda: 0, alter=alter
+        ClusterImage(),
+        now_ms=lambda: 0,
+        max_lag_ms=lambda: 30_000,
+        own_epoch=lambda: 0,
+        alter=alter,
+        changes=IsrChanges(),
     )
 
 

@@ -59,6 +59,11 @@ async def test_records_and_bytes_are_counted_by_topic_and_together(tmp_path: Pat
     assert value(series, of_topics + "totalfetchrequests_total") == 1
     of_requests = "kafka_network_requestmetrics_"
     assert value(series, of_requests + "requests_total", request="Produce", version="9") == 4
+    for name in ("Fetch", "FetchConsumer"):
+        assert value(series, of_requests + "requests_total", request=name, version="11") == 1
+        assert value(series, of_requests + "totaltimems_count", request=name) == 1
+    assert value(series, of_requests + "errors_total", request="Fetch", error="NONE") == 1
+    assert not [labels for _, labels in series if {("request", "FetchConsumer"), ("error", "NONE")} <= labels]
     assert (
         value(series, of_requests + "errors_total", request="Produce", error="UNKNOWN_TOPIC_OR_PARTITION")
         == 1
@@ -161,6 +166,8 @@ async def test_it_is_told_why_transactions_ended(tmp_path: Path) -> None:
 async def test_partitions_brokers_and_the_controller_are_counted(tmp_path: Path) -> None:
     _, port = await watched(tmp_path)
     series = await scraped(port)
+    for changes in ("isrexpands", "isrshrinks", "failedisrupdates"):
+        assert value(series, f"kafka_server_replicamanager_{changes}_total") == 0
     # two of the topic t, one of each internal topic
     assert value(series, "kafka_server_replicamanager_leadercount") == 4
     assert value(series, "kafka_controller_kafkacontroller_globalpartitioncount") == 4

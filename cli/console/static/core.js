@@ -44,13 +44,30 @@ let source = null;
 let wantedNow = "";
 let isQueued = false;
 
+// A page that takes long to draw is drawn more seldom, so that most of the time is the browser's for other things: what
+// it shows may be a broker under full load on the same machine.
+const REST = 4;
+const LONGEST_REST_MS = 1000;
+let restsUntil = 0;
+
+function drawing(draw) {
+  const began = performance.now();
+  draw();
+  requestAnimationFrame(() => setTimeout(() => {
+    const now = performance.now();
+    restsUntil = now + Math.min(LONGEST_REST_MS, REST * Math.max(0, now - began - 1000 / 60));
+  }));
+}
+
 function changed() {
   if (isQueued) return;
   isQueued = true;
-  queueMicrotask(() => {
+  setTimeout(() => {
     isQueued = false;
-    for (const watcher of watchers) watcher();
-  });
+    drawing(() => {
+      for (const watcher of watchers) watcher();
+    });
+  }, Math.max(0, restsUntil - performance.now()));
 }
 
 export function want(sections) {
@@ -109,19 +126,20 @@ export function useTick(everyMs, isOn = true) {
   const [, again] = useReducer((count) => count + 1, 0);
   useEffect(() => {
     if (!isOn) return undefined;
-    const timer = setInterval(() => document.hidden || again(), everyMs);
+    const timer = setInterval(() => document.hidden || performance.now() < restsUntil || drawing(again), everyMs);
     return () => clearInterval(timer);
   }, [everyMs, isOn]);
 }
 
-// What the server answers, asked anew when `key` changes, and every so many ms if that is said.
+// What the server answers, asked anew when `key` changes, and every so many ms if that is said. Who asks several times
+// is told whether it is still wanted.
 export function useAsked(ask, key, everyMs = 0) {
   const [state, setState] = useState({ value: null, error: "", key });
   const number = useRef(0);
   const run = async () => {
     const mine = ++number.current;
     try {
-      const value = await ask();
+      const value = await ask(() => mine === number.current);
       if (mine === number.current) setState({ value, error: "", key });
     } catch (error) {
       if (mine === number.current) setState((before) => ({ ...before, error: error.message, key }));

@@ -171,7 +171,14 @@ function Batch({ topic, partition, offset, transactions, close }) {
   const bytes = value.hex.match(/../g) || [];
   const rows = [];
   for (let at = 0; at < bytes.length; at += 16) rows.push(at);
-  const isIn = (at) => over !== null && at >= over.at && at < over.at + over.size;
+  // A line is one text, but for the bytes of the field that is pointed at: there may be a thousand lines.
+  const line = (row) => {
+    const cut = (at) => Math.min(Math.max(at, row), row + 16);
+    const [begin, end] = over === null ? [row, row] : [cut(over.at), cut(over.at + over.size)];
+    const text = (from, to_) => bytes.slice(from, to_).join(" ");
+    if (begin === end) return text(row, row + 16);
+    return html`${text(row, begin)} <span class="over">${text(begin, end)}</span> ${text(end, row + 16)}`;
+  };
   const said = value.records.filter((each) => each.type || each.wrong);
   return html`<section class="bytes" aria-label="The bytes of the batch" tabindex="-1" ref=${box}>
     <h2>Batch ${value.base} to ${value.last} <button onClick=${close}>Close</button></h2>
@@ -185,7 +192,7 @@ function Batch({ topic, partition, offset, transactions, close }) {
         <tbody>${value.fields.map((each) => html`<tr key=${`${each.at}-${each.name}`} class=${over === each ? "over" : ""} onMouseEnter=${() => setOver(each)} onMouseLeave=${() => setOver(null)}>
           <td>${each.at}</td><td>${each.size}</td><th scope="row" class=${`depth${each.depth}`}>${each.name}</th><td class="value">${each.value}</td><td>${each.means}</td></tr>`)}</tbody></table></div>
       <div class="scrolls hex" tabindex="0" role="region" aria-label="Bytes in hexadecimal"><table><tbody>${rows.map((row) => html`<tr key=${row}><th scope="row">${row.toString(16).padStart(4, "0")}</th>
-        <td>${bytes.slice(row, row + 16).map((each, column) => html`<span class=${isIn(row + column) ? "over" : ""}>${each} </span>`)}</td></tr>`)}</tbody></table>
+        <td>${line(row)}</td></tr>`)}</tbody></table>
         ${bytes.length < value.bytes ? html`<p>${number(value.bytes - bytes.length)} bytes more</p>` : ""}</div>
     </div>
   </section>`;
@@ -202,7 +209,19 @@ function Records({ topic, partition, end, stable, isReady, wished, choose }) {
   const { schema, error: wrongSchema } = useMemo(() => schemaOf(schemaText), [schemaText]);
   const isTail = from.startsWith("-");
   const which = `${from}|${key}|${isCommitted}`;
-  const found = useAsked(() => api("records", { topic, partition, from, key, committed: isCommitted ? 1 : "", most: 100 }), which);
+  const [searched, setSearched] = useState(null);
+  // What is searched for a key is long: the search goes on by itself until it has found some, and says how far it is.
+  const find = async (isAsked) => {
+    const asked = (from_) => api("records", { topic, partition, from: from_, key, committed: isCommitted ? 1 : "", most: 100 });
+    let value = await asked(from);
+    while (key && !value.records.length && value.next < value.end && isAsked()) {
+      setSearched(value.next);
+      value = await asked(value.next);
+    }
+    if (isAsked()) setSearched(null);
+    return value;
+  };
+  const found = useAsked(find, which);
   const isBusy = useRef(false);
   useEffect(() => {
     if (!isReady || !isTail || !found.value || isBusy.current) return undefined;
@@ -227,6 +246,14 @@ function Records({ topic, partition, end, stable, isReady, wished, choose }) {
     setFrom(place);
   };
   const records = found.value ? found.value.records : [];
+  // Their values are decoded when they come, and not whenever the page is drawn.
+  const lines = useMemo(() => records.map((each) => html`<tr key=${each.offset} class=${each.fate || each.kind}>
+        <th scope="row"><button class="plain" title="the bytes of its batch" onClick=${() => choose(each.offset)}>${each.offset}</button></th><td>${time(each.time, true)}</td>
+        ${each.unread ? html`<td colspan="3">${each.unread}</td>` : html`
+        <td class="value"><pre>${each.says && each.kind !== "plain" ? "" : shown(each.key, form === "Avro" ? "auto" : form)}</pre></td>
+        <td class="value"><pre>${each.says ? `${each.type} ${JSON.stringify(each.says, null, 1)}` : shown(each.value, form, schema)}</pre></td>
+        <td class="value">${each.headers.map(([name, value]) => html`<div>${name}: ${shown(value, form === "Avro" ? "auto" : form)}</div>`)}</td>`}
+        <td>${each.kind !== "plain" ? WORDS[each.kind] : each.fate ? html`<span class=${`state ${each.fate}`}>${each.fate}</span>` : ""}</td></tr>`), [found.value, form, schema]);
   return html`<h2>Records</h2>
     <form class="tools" onSubmit=${go}>
       <label>From <input value=${typed} onInput=${(event) => setTyped(event.target.value)} list="places" /></label>
@@ -240,15 +267,11 @@ function Records({ topic, partition, end, stable, isReady, wished, choose }) {
     ${form === "Avro" || schemaText ? html`<label class="schema">Avro schema of the values (JSON) <textarea rows="4" value=${schemaText} onInput=${(event) => setSchemaText(event.target.value)}></textarea></label>
       ${wrongSchema ? html`<p class="problem">${wrongSchema}</p>` : ""}` : ""}
     ${found.error ? html`<p class="problem" role="alert">${found.error}</p>` : ""}
+    <p role="status" id="searched">${searched !== null ? html`Searched up to offset ${number(searched)} of ${number(end)}: none with this key yet.
+      ${" "}<button type="button" onClick=${() => (setKey(""), setTypedKey(""))}>Stop</button>` : found.value === null && !found.error ? "asking…" : ""}</p>
     <div class="scrolls tall" tabindex="0" role="region" aria-label="Records"><table class="left" id="records">
       <thead><tr>${["Offset", "Time", "Key", "Value", "Headers", "Transaction"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
-      <tbody>${records.map((each) => html`<tr key=${each.offset} class=${each.fate || each.kind}>
-        <th scope="row"><button class="plain" title="the bytes of its batch" onClick=${() => choose(each.offset)}>${each.offset}</button></th><td>${time(each.time, true)}</td>
-        ${each.unread ? html`<td colspan="3">${each.unread}</td>` : html`
-        <td class="value"><pre>${each.says && each.kind !== "plain" ? "" : shown(each.key, form === "Avro" ? "auto" : form)}</pre></td>
-        <td class="value"><pre>${each.says ? `${each.type} ${JSON.stringify(each.says, null, 1)}` : shown(each.value, form, schema)}</pre></td>
-        <td class="value">${each.headers.map(([name, value]) => html`<div>${name}: ${shown(value, form === "Avro" ? "auto" : form)}</div>`)}</td>`}
-        <td>${each.kind !== "plain" ? WORDS[each.kind] : each.fate ? html`<span class=${`state ${each.fate}`}>${each.fate}</span>` : ""}</td></tr>`)}</tbody></table></div>
+      <tbody>${lines}</tbody></table></div>
     ${found.value && !records.length ? html`<p>None ${key ? html`with this key up to offset ${number(found.value.next)}` : "there"}.</p>` : ""}`;
 }
 

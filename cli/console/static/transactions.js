@@ -57,7 +57,10 @@ export function Transactions() {
     if (found !== undefined) setAt(found);
     else if (way > 0) setAt(null);
   };
-  const x = (ms) => `${Math.min(100, Math.max(0, ((ms - from) / width) * 100))}%`;
+  // Bars have their places in a strip that moves: where time goes on and nothing happens, the strip alone is drawn anew.
+  const origin = Math.floor(from / width) * width;
+  const x = (ms) => `${((Math.min(until, Math.max(from, ms)) - origin) / width) * 100}%`;
+  const moved = { transform: `translateX(${((origin - from) / width) * 100}%)` };
   const listed = kept.filter((one) => at === null || one.started <= at).sort((a, b) => b.started - a.started).slice(0, 200);
   return html`
     <h1>Transactions</h1>
@@ -76,11 +79,11 @@ export function Transactions() {
     <div class="lanes" role="group" aria-label="Lanes">
       ${lanes.map(({ id, bars, more }) => html`<div class="lane" key=${id}>
         <div class="id" title=${id}>${id}</div>
-        <div class="track">${bars.map((bar) => html`<a key=${bar.one.key} href=${to("transaction", bar.one.key)} class=${`bar ${bar.fate}`}
+        <div class="track"><div class="strip" style=${moved}>${bars.map((bar) => html`<a key=${bar.one.key} href=${to("transaction", bar.one.key)} class=${`bar ${bar.fate}`}
             style=${{ left: x(bar.begin), width: `max(3px, calc(${x(bar.decided)} - ${x(bar.begin)}))` }}
             title=${bar.words} aria-label=${`${id}: ${bar.words}`}>${bar.letter}</a>
             ${bar.markers ? html`<span class=${`markers ${bar.fate}`} style=${{ left: x(bar.decided), width: `calc(${x(bar.markers)} - ${x(bar.decided)})` }}></span>` : ""}`)}
-          ${elections.map((each) => html`<span key=${`e${each.key}`} class="election" style=${{ left: x(each.at) }} title=${`${time(each.at)} ${each.text}`}></span>`)}
+          ${elections.map((each) => html`<span key=${`e${each.key}`} class="election" style=${{ left: x(each.at) }} title=${`${time(each.at)} ${each.text}`}></span>`)}</div>
           ${more ? html`<small class="more">${more} more</small>` : ""}</div>
       </div>`)}
       ${lanes.length ? html`<div class="lane axis" aria-hidden="true"><div class="id"></div><div class="track">${[0, 0.25, 0.5, 0.75, 1].map((part) => html`<span style=${{ left: `${part * 100}%` }} class=${part === 1 ? "last" : ""}>${time(from + part * width, width > 3600e3)}</span>`)}</div></div>`

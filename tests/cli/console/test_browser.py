@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
+from cli.console.records import SEARCHED_BYTES
 from protocol.wire.primitives import encode_varint
 from tests.cli.conftest import ON_OURS_ALONE, Kafka, Run
 from tests.cli.console.asking import Asking
@@ -155,6 +156,7 @@ def test_everything_is_reached_by_the_keyboard_alone(
     expect(page.locator("main")).to_be_focused()
     tab_to(page.get_by_role("searchbox"))
     page.keyboard.type(topic)
+    expect(page.get_by_role("link", name=topic, exact=True)).to_be_visible()
     tab_to(page.get_by_role("link", name=topic, exact=True))
     page.keyboard.press("Enter")
     tab_to(page.get_by_role("link", name=f"{topic}-0"))
@@ -320,6 +322,27 @@ def test_records_are_found_by_offset_time_and_key_and_seen_as_they_come(
     expect(offsets.first).to_have_text("3")
     expect(offsets.nth(1)).to_have_text("10")
     expect(offsets).to_have_count(43)
+
+
+@ON_OURS_ALONE
+def test_a_search_for_a_key_goes_on_by_itself_until_it_has_found_it(
+    kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
+) -> None:
+    """One question looks through so many bytes; there are more."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "linger.ms": 0})
+    for number in range(2 * SEARCHED_BYTES // 900_000):
+        producer.produce(topic, b"v" * 900_000, key=f"key {number}", partition=0)
+    producer.produce(topic, b"it", key="the key", partition=0)
+    assert producer.flush(60) == 0
+    page = open_page(f"{console.address}/#/log/{topic}/0")
+    page.get_by_label("From").fill("earliest")
+    page.get_by_label("Key").fill("the key")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator("#records tbody tr")).to_have_count(1)
+    expect(page.locator("#records tbody tr")).to_contain_text("the key")
+    page.get_by_label("Key").fill("no such key")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator("main")).to_contain_text("None with this key up to offset")
 
 
 @ON_OURS_ALONE

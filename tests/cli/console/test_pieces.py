@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -156,6 +157,53 @@ def test_records_are_found_by_their_key() -> None:
         log.add([b"v"], key=f"k{number % 3}".encode())
     page = page_of_records(log.read, ORDERS, 1, 100, key="k0", committed=False)
     assert [each["offset"] for each in page["records"]] == list(range(3, 30, 3))
+
+
+class Counted(Log):
+    """Which says how often it was read."""
+
+    reads = 0
+
+    def read(self, _partition: object, offset: int, max_bytes: int) -> Piece:
+        self.reads += 1
+        return super().read(_partition, offset, min(max_bytes, 1))
+
+
+def test_a_page_reads_no_further_than_its_records_and_parses_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten million records in batches of 20,000 were read by megabytes, and each batch was parsed to its end."""
+    log = Counted()
+    for _ in range(5):
+        log.add([b"v"] * 300)
+    shown: list[int] = []
+    of_record = console_records.document_of_record
+
+    def document(*given: Any, **options: Any) -> Any:
+        shown.append(given[1].offset)
+        return of_record(*given, **options)
+
+    monkeypatch.setattr(console_records, "document_of_record", document)
+    page = page_of_records(log.read, ORDERS, 250, 100, committed=False)
+    assert ([each["offset"] for each in page["records"]], page["next"]) == ([*range(250, 350)], 350)
+    assert log.reads == 2
+    assert shown[-1] == 350, "one more, to know where to go on"
+
+
+def test_where_the_time_is_over_a_page_says_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log()
+    for _ in range(5):
+        log.add([b"v"] * 3, key=b"k")
+    monkeypatch.setattr(console_records, "MAX_READ_S", -1.0)
+    page = page_of_records(log.read, ORDERS, 3, 100, key="k", committed=False)
+    assert (page["records"], page["next"]) == ([], 3)
+
+
+def test_of_a_batch_that_is_damaged_what_can_be_read_is_shown_and_then_why_no_more() -> None:
+    log = Log()
+    log.add([b"a", b"b", b"c"])
+    size = len(log.batches[0])
+    log.batches[0] = log.batches[0][: size - 1] + b"\x05"  # one header more than there is
+    page = page_of_records(log.read, ORDERS, 1, 100, committed=False)
+    assert [(each["offset"], "unread" in each) for each in page["records"]] == [(1, False), (2, True)]
 
 
 def test_a_page_holds_so_many_records_and_so_much_of_each() -> None:

@@ -10,6 +10,7 @@ import pytest
 from broker.controller.image import ClusterImage
 from broker.metrics.request_metrics import _WITH_ONE_ERROR, RequestMetrics
 from protocol.errors import Error
+from protocol.messages.configs import ListConfigResourcesResponse
 from protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -26,7 +27,12 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.messages.transactions import EndTxnResponse
+from protocol.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTransaction,
+    EndTxnResponse,
+)
 from protocol.records.batch import build_batch
 from protocol.waiting import Later
 from protocol.wire.schema import error_codes
@@ -36,7 +42,7 @@ TOPIC_ID = b"t" * 16
 
 
 class Counting:
-    """Requests of one client, in version 9, which are answered as they are told."""
+    """Requests of one client, which are answered as they are told."""
 
     def __init__(self) -> None:
         image = ClusterImage()
@@ -44,13 +50,20 @@ class Counting:
         self.clock = ManualClock()
         self.metrics = RequestMetrics(self.clock.monotonic_s, image)
 
-    def ask(self, api: str, request: Any, response: Any) -> Any:
+    def ask(self, api: str, request: Any, response: Any, version: int = 9) -> Any:
         def handle(context: Any, request: Any) -> Any:
             if isinstance(response, Exception):
                 raise response
             return response
 
-        return self.metrics.counted(api, 9, handle)(SimpleNamespace(), request)  # type: ignore[arg-type]
+        return self.metrics.counted(api, version, handle)(SimpleNamespace(), request)  # type: ignore[arg-type]
+
+    def counts(self, api: str) -> dict[str, dict[int, int]]:
+        """By name and version."""
+        return {
+            name: {version: each.count for version, each in named.versions().items()}
+            for name, named in self.metrics.apis[api].by_name.items()
+        }
 
 
 def batch(records: int) -> bytes:
@@ -139,19 +152,61 @@ def test_followers_are_told_from_consumers() -> None:
     node.ask("Fetch", FetchRequest(replica_state=ReplicaState(replica_id=2)), response)
     counts = node.metrics.topics["t"]
     assert (counts.fetches, counts.bytes_out, counts.replication_bytes_out) == (2, 5, 10)
+    assert node.counts("Fetch") == {"Fetch": {9: 3}, "FetchConsumer": {9: 1}, "FetchFollower": {9: 2}}
+    assert node.metrics.apis["Fetch"].errors == {Error.NONE: 6}
+
+
+def test_what_waits_counts_under_both_names_with_its_time() -> None:
+    node, later = Counting(), Later[Any]()
+    answer = node.ask("Fetch", FetchRequest(replica_id=2), later)
+    node.clock.advance_ms(30)
+    later.reply(FetchResponse())
+    answer.result()
+    node.ask("Fetch", FetchRequest(), FetchResponse())
+    times = {name: [*named.times().last] for name, named in node.metrics.apis["Fetch"].by_name.items()}
+    assert times == {"Fetch": [30, 0], "FetchFollower": [30], "FetchConsumer": [0]}
+
+
+def test_brokers_that_verify_have_a_name_of_their_own() -> None:
+    node = Counting()
+    adds, verifies = (
+        AddPartitionsToTxnTransaction(transactional_id="t", verify_only=only) for only in (False, True)
+    )
+    for transactions in ([verifies], [adds], [adds, verifies]):
+        node.ask(
+            "AddPartitionsToTxn",
+            AddPartitionsToTxnRequest(transactions=transactions),
+            AddPartitionsToTxnResponse(),
+            4,
+        )
+    node.ask("AddPartitionsToTxn", AddPartitionsToTxnRequest(), AddPartitionsToTxnResponse(), 3)
+    assert node.counts("AddPartitionsToTxn") == {
+        "AddPartitionsToTxnVerification": {4: 1},
+        "AddPartitionsToTxn": {4: 2, 3: 1},
+    }
+
+
+def test_the_first_version_of_list_config_resources_has_its_old_name_too() -> None:
+    node = Counting()
+    for version in (0, 1, 1):
+        node.ask("ListConfigResources", None, ListConfigResourcesResponse(), version)
+    assert node.counts("ListConfigResources") == {
+        "ListConfigResources": {0: 1, 1: 2},
+        "ListClientMetricsResources": {0: 1},
+    }
 
 
 def test_an_answer_that_comes_later_counts_when_it_is_there() -> None:
     node, later = Counting(), Later[Any]()
     answer = node.ask("EndTxn", None, later)
-    counts = node.metrics.apis["EndTxn"]
-    assert counts.times().count == 0
+    named = node.metrics.apis["EndTxn"].named("EndTxn")
+    assert named.times().count == 0
     node.clock.advance_ms(30)
     later.reply(EndTxnResponse(error_code=Error.INVALID_TXN_STATE))
     answer.result()
-    times = counts.times()
-    assert (counts.versions[9].count, times.count, times.sum_ms, [*times.last]) == (1, 1, 30, [30])
-    assert counts.errors == {Error.INVALID_TXN_STATE: 1}
+    times = named.times()
+    assert (named.versions()[9].count, times.count, times.sum_ms, [*times.last]) == (1, 1, 30, [30])
+    assert node.metrics.apis["EndTxn"].errors == {Error.INVALID_TXN_STATE: 1}
 
 
 @pytest.mark.parametrize("kind", sorted(_WITH_ONE_ERROR, key=repr))
@@ -165,8 +220,8 @@ def test_an_answer_with_one_error_has_no_place_for_another(kind: type[Any]) -> N
 def test_of_an_answer_that_the_controller_gave_nobody_reads_the_errors() -> None:
     node = Counting()
     node.ask("CreateTopics", None, b"as it came")
-    counts = node.metrics.apis["CreateTopics"]
-    assert (counts.versions[9].count, counts.errors) == (1, {})
+    assert node.counts("CreateTopics") == {"CreateTopics": {9: 1}}
+    assert node.metrics.apis["CreateTopics"].errors == {}
 
 
 def test_a_request_that_fails_or_is_given_up_counts_as_such() -> None:
@@ -177,4 +232,4 @@ def test_a_request_that_fails_or_is_given_up_counts_as_such() -> None:
     node.ask("EndTxn", None, None)  # no answer wanted
     counts = node.metrics.apis["EndTxn"]
     assert counts.errors == {Error.UNKNOWN_SERVER_ERROR: 1}
-    assert (counts.hung_up, counts.times().count) == (1, 3)
+    assert (counts.hung_up, counts.named("EndTxn").times().count) == (1, 3)

@@ -12,9 +12,11 @@ from protocol.records.batch import (
     build_end_txn_marker,
     compression,
     crc_is_valid,
+    parse_from,
     read_control_type,
     read_coordinator_epoch,
     read_header,
+    read_payload,
     read_records,
 )
 from tests.support.rebuilt_batches import rebuild_batch
@@ -98,6 +100,34 @@ def _log_of_four(**options: object) -> tuple[bytearray, list[Record]]:
         **options,  # type: ignore[arg-type]
     )
     return built, read_records(built)
+
+
+@pytest.mark.parametrize("codec", [compression.NONE, compression.GZIP])
+def test_records_are_read_one_by_one_from_an_offset_on(codec: int) -> None:
+    built, records = _log_of_four(codec=codec)
+    for offset in range(99, 106):
+        expected = [each for each in records if each.offset >= offset]
+        assert [*parse_from(*read_payload(built), offset)] == expected
+    holey = rebuild_batch(read_header(built), [records[1], records[3]])
+    assert [*parse_from(*read_payload(holey), 102)] == [records[3]]
+
+
+def test_a_record_that_is_damaged_is_met_when_it_comes_to_it() -> None:
+    built, records = _log_of_four()
+    header, payload = read_payload(built)
+    of_one = len(payload) // 4
+    damaged = payload[: 2 * of_one] + b"\x01" + payload[2 * of_one + 1 :]  # a length of −1
+    found = parse_from(header, damaged, 101)
+    assert next(found) == records[1]
+    with pytest.raises(CorruptRecordError):
+        next(found)
+    for offset in (103, 200):
+        with pytest.raises(CorruptRecordError):
+            next(parse_from(header, damaged, offset))
+    with pytest.raises(CorruptRecordError, match="behind the last record"):
+        [*parse_from(header, payload + b"x", 103)]
+    with pytest.raises(CorruptRecordError):
+        [*parse_from(header, payload[:-1], 103)]
 
 
 def test_compaction_keeps_the_offsets_and_sequences_of_what_stays() -> None:

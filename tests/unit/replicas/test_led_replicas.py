@@ -9,6 +9,7 @@ import pytest
 from broker.controller.image import ClusterImage
 from broker.replicas.in_sync_replicas import (
     RECOVERED,
+    IsrChanges,
     IsrState,
     LeaderAndIsr,
     PartitionKey,
@@ -41,12 +42,14 @@ class Leading:
         self.asked: list[tuple[WantedIsr, Told]] = []
         self.altered = 0
         self.has_too_little_memory = False
+        self.changes = IsrChanges()
         common = Replication(
             self.image,
             now_ms=lambda: self.now_ms,
             max_lag_ms=lambda: LAG_MS,
             own_epoch=lambda: 10,
             alter=self._alter,
+            changes=self.changes,
         )
         self.others = LedReplicas(ME, KEY, common, self._altered)
         self.end_offset = 100
@@ -94,6 +97,11 @@ class Leading:
     def wanted(self) -> list[list[int]]:
         """The ISRs that were asked for."""
         return [[broker_id for broker_id, _ in wanted.isr] for wanted, _ in self.asked]
+
+
+def changes(it: Leading) -> tuple[int, int, int]:
+    """Expanded, shrunk, failed."""
+    return it.changes.expanded, it.changes.shrunk, it.changes.failed
 
 
 # --- coming in ----------------------------------------------------------------------------------------------
@@ -330,3 +338,42 @@ def test_replicas_that_go_are_forgotten_and_others_begin_with_nothing() -> None:
     assert [*it.others.others] == [THIRD]
     assert it.say([ME], 2, [ME, SECOND, THIRD])
     assert it.others.others[SECOND].log_end_offset == -1
+
+
+# --- what metrics are told ----------------------------------------------------------------------------------
+
+
+def test_changes_of_who_is_in_sync_are_counted_and_answers_that_made_none() -> None:
+    it = Leading()
+    it.fetch(SECOND, 100)
+    it.fetch(THIRD, 100)
+    [(_, told)] = it.asked
+    told(KafkaError(Error.NETWORK_EXCEPTION))
+    assert changes(it) == (0, 0, 1)
+    [_, (_, told)] = it.asked
+    told(LeaderAndIsr(ME, 5, [ME, SECOND, THIRD], RECOVERED, 1))
+    assert changes(it) == (1, 0, 1)
+    it.now_ms += LAG_MS + 1
+    it.end_offset = 101
+    it.others.shrink(it.end_offset)
+    [*_, (_, told)] = it.asked
+    told(LeaderAndIsr(ME, 5, [ME], RECOVERED, 2))
+    assert changes(it) == (1, 1, 1)
+
+
+@pytest.mark.parametrize(("leader_epoch", "partition_epoch"), [(4, 9), (5, -1)])
+def test_an_answer_of_an_older_epoch_counts_as_failed(leader_epoch: int, partition_epoch: int) -> None:
+    it = Leading()
+    it.fetch(THIRD, 100)
+    [(_, told)] = it.asked
+    told(LeaderAndIsr(ME, leader_epoch, [ME, SECOND, THIRD], RECOVERED, partition_epoch))
+    assert changes(it) == (0, 0, 1)
+
+
+def test_an_answer_behind_the_metadata_counts_for_nothing() -> None:
+    it = Leading()
+    it.fetch(THIRD, 100)
+    [(_, told)] = it.asked
+    it.say([ME, SECOND], 1)
+    told(LeaderAndIsr(ME, 5, [ME, SECOND, THIRD], RECOVERED, 2))
+    assert changes(it) == (0, 0, 0)
