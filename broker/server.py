@@ -48,7 +48,7 @@ from broker.security.node_authorizer import authorizer_of
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from broker.config.broker_config import BrokerConfig
     from broker.controller.metadata_log import MetadataLog
@@ -71,8 +71,7 @@ if TYPE_CHECKING:
     from broker.replicas.in_sync_replicas import LeaderAndIsr, PartitionKey, WantedIsr
     from broker.security.authorizer import Authorizer
     from broker.security.token_source import TokenSource
-    from protocol.errors import KafkaError
-    from protocol.waiting import Waiting
+    from protocol.waiting import Later, Waiting
 
 
 class Opened(NamedTuple):
@@ -349,19 +348,14 @@ class Server:
         self._make_controller_server(opened)
         self._watch(opened)
 
-    def _alter_partition(
-        self,
-        partition: PartitionKey,
-        wanted: WantedIsr,
-        then: Callable[[LeaderAndIsr | KafkaError], None],
-    ) -> None:
+    def _alter_partition(self, partition: PartitionKey, wanted: WantedIsr) -> Later[LeaderAndIsr]:
         if self.alter_partition_manager is None:
             from broker.peers.alter_partition_manager import AlterPartitionManager
 
             self.alter_partition_manager = AlterPartitionManager(
                 lambda: self._incarnation, self.cluster.to_controller(), self.scheduler
             )
-        self.alter_partition_manager.submit(partition, wanted, then)
+        return self.alter_partition_manager.submit(partition, wanted)
 
     def _runtime_of(self, partition: Partition) -> PartitionRuntime:
         return PartitionRuntime(

@@ -11,16 +11,15 @@ Source: `KafkaRaftClient` of a replica that is no voter, unattached or a followe
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.controller import quorum_state
 from broker.controller.image import NO_LEADER
 from broker.controller.metadata_log import METADATA_TOPIC_ID
-from broker.controller.snapshots import Snapshot, SnapshotError
+from broker.controller.snapshots import SnapshotError
 from broker.controller.snapshots import SnapshotId as LocalSnapshotId
 from protocol.errors import BrokenInvariantError, CodecError, Error, KafkaError, error_name
 from protocol.messages.fetch import (
@@ -42,6 +41,7 @@ from protocol.messages.raft import (
     TopicSnapshotRequest,
 )
 from protocol.records.batch import CorruptRecordError
+from protocol.waiting import Later, begun
 from storage.log.partition_log import append_as_follower
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ class AfterAnswer(Enum):
 
     ASK = "the next request may go at once"
     BACK_OFF = "the next one goes after a while, to whomever"
-    WAIT = "a snapshot is being written; `resume` is told"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +120,6 @@ class Observer:
         self._snapshot: _FetchedSnapshot | None = None
         self.complaint = ""
         """What is wrong with what the leader says; empty again once its answer counts."""
-        self.resume: Callable[[AfterAnswer], None] = lambda then: None
-        """Told what comes after `AfterAnswer.WAIT`."""
-        self.failed: Callable[[Exception], None] = lambda error: None
-        """Told in its place why it can't go on: a broken invariant, or the disk."""
         self.is_leader_lost = False
         """Whether the leader can't be reached where it was."""
         self._is_stopped = False
@@ -185,9 +180,12 @@ class Observer:
 
     # --- answers --------------------------------------------------------------------------------------------
 
-    def answered(self, answer: FetchResponse | FetchSnapshotResponse | KafkaError) -> AfterAnswer:
-        """Raises BrokenInvariantError where the log can't go on: the leader has not what it said to be committed, or it
-        is another one in the same epoch. Raises as `MetadataLog.catch_up`; KafkaError, OSError where the disk fails."""
+    def answered(
+        self, answer: FetchResponse | FetchSnapshotResponse | KafkaError
+    ) -> AfterAnswer | Later[AfterAnswer]:
+        """Later where a snapshot is written first. Raises BrokenInvariantError where the log can't go on: the leader
+        has not what it said to be committed, or it is another one in the same epoch. Raises as `MetadataLog.catch_up`;
+        KafkaError, OSError where the disk fails."""
         if isinstance(answer, KafkaError):
             return AfterAnswer.BACK_OFF
         if answer.error_code:
@@ -354,7 +352,7 @@ class Observer:
 
     # --- snapshots ------------------------------------------------------------------------------------------
 
-    def _took_piece(self, piece: PartitionSnapshot) -> AfterAnswer:
+    def _took_piece(self, piece: PartitionSnapshot) -> AfterAnswer | Later[AfterAnswer]:
         snapshot = self._snapshot
         if piece.error_code or snapshot is None:
             self._snapshot = None  # whether there is another one the next Fetch tells
@@ -372,28 +370,17 @@ class Observer:
         if len(snapshot.data) < piece.size:
             return AfterAnswer.ASK if piece.unaligned_records else AfterAnswer.BACK_OFF
         self._snapshot = None
-        self._metadata.snapshots.take(snapshot.id, bytes(snapshot.data), partial(self._took, snapshot.id))
-        return AfterAnswer.WAIT
+        return begun(self._begin_with(snapshot.id, bytes(snapshot.data))).answer()
 
-    def _took(
-        self, snapshot_id: LocalSnapshotId, snapshot: Snapshot | None, failure: Exception | None
-    ) -> None:
-        """The snapshot is on the disk: the log begins anew behind it."""
-        if self._is_stopped:
-            return
-        if isinstance(failure, SnapshotError | CodecError):
-            self.resume(self._complain(f"a snapshot of the metadata makes no sense: {failure}"))
-            return
+    async def _begin_with(self, snapshot_id: LocalSnapshotId, data: bytes) -> AfterAnswer:
+        """Once the snapshot is on the disk the log begins anew behind it."""
         try:
-            if failure is not None:
-                raise failure
-            assert snapshot is not None
-            self._metadata.snapshots.begin_with(snapshot_id, self._clock.now_ms())
-            self._metadata.take_over(snapshot)
-        except Exception as error:
-            self.failed(error)
-            return
-        finally:
-            del failure  # its traceback holds this frame
+            snapshot = await self._metadata.snapshots.take(snapshot_id, data)
+        except (SnapshotError, CodecError) as error:
+            return self._complain(f"a snapshot of the metadata makes no sense: {error}")
+        if self._is_stopped:
+            return AfterAnswer.BACK_OFF
+        self._metadata.snapshots.begin_with(snapshot_id, self._clock.now_ms())
+        self._metadata.take_over(snapshot)
         self.high_watermark = self._log.log_end_offset
-        self.resume(AfterAnswer.ASK)
+        return AfterAnswer.ASK

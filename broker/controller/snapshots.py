@@ -40,7 +40,7 @@ from protocol.records.batch import (
     read_records,
     walk_batches,
 )
-from protocol.waiting import Pause, at_once, turn
+from protocol.waiting import Later, Pause, at_once, turn
 from protocol.wire.codec import decode, encode
 from protocol.wire.schema import Message
 from storage.background import Lane
@@ -465,28 +465,27 @@ class MetadataSnapshots:
                 raise
             log.error("there is too little memory for the snapshot %s of the metadata", path)
 
-    def take(
-        self,
-        snapshot_id: SnapshotId,
-        data: bytes,
-        then: Callable[[Snapshot | None, Exception | None], None],
-    ) -> None:
-        """A snapshot that was fetched is written; `then` is told what is in it once it is on the disk, or why it isn't:
-        SnapshotError and CodecError, too, where it makes no sense. Then it isn't kept."""
+    def take(self, snapshot_id: SnapshotId, data: bytes) -> Later[Snapshot]:
+        """A snapshot that was fetched is written: what is in it once it is on the disk, or why it isn't: SnapshotError
+        and CodecError, too, where it makes no sense. Then it isn't kept."""
+        taken: Later[Snapshot] = Later()
         found: list[Snapshot] = []
 
         def read(part: str) -> None:
             found.append(read_snapshot(self._files, part))
 
         def written(failure: Exception | None) -> None:
-            if failure is None:
-                self._kept.pop(snapshot_id, None)
-                if snapshot_id not in self.ids:
-                    self.ids.append(snapshot_id)
-                    self.ids.sort()
-            then(found[0] if failure is None else None, failure)
+            if failure is not None:
+                taken.fail(failure)
+                return
+            self._kept.pop(snapshot_id, None)
+            if snapshot_id not in self.ids:
+                self.ids.append(snapshot_id)
+                self.ids.sort()
+            taken.reply(found[0])
 
         self._put(self._path(snapshot_id), data, read, written)
+        return taken
 
     def _put(self, path: str, data: bytes, check: Callable[[str], None], then: Then) -> None:
         """Write it in the background, as a part until it is whole and `check` has looked at it, and tell `then`."""

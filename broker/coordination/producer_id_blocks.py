@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import Error, KafkaError, error_name
 from protocol.messages.produce import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from protocol.waiting import Later
+from protocol.waiting import Later, begun
 
 if TYPE_CHECKING:
     from broker.controller.registration import BrokerIncarnation
@@ -27,22 +27,24 @@ class ProducerIdBlocks:
     def allocate(self, size: int) -> Later[int | KafkaError]:
         """The first id of a new block of such a size once it is recorded, and so on the disk: ids that the power takes
         back would be given out twice. Or a KafkaError, where none is to be had."""
-        first: Later[int | KafkaError] = Later()
+        return begun(self._allocate(size))
+
+    async def _allocate(self, size: int) -> int | KafkaError:
         request = AllocateProducerIdsRequest(
             broker_id=self._broker.node_id, broker_epoch=self._broker.broker_epoch
         )
-        self._to_controller.ask(request, lambda answer: first.reply(_first_of(answer, size)), timeout_ms=None)
-        return first
+        try:
+            answer = await self._to_controller.ask(request, timeout_ms=None)
+            return _first_of(answer, size)
+        except KafkaError as refusal:
+            log.error("the controller gives out no producer ids: %s", refusal)
+            return refusal
 
 
-def _first_of(answer: Message | KafkaError, size: int) -> int | KafkaError:
-    if isinstance(answer, KafkaError):
-        refusal = answer
-    else:
-        assert isinstance(answer, AllocateProducerIdsResponse)
-        if not answer.error_code and answer.producer_id_len >= size:
-            return answer.producer_id_start
+def _first_of(answer: Message, size: int) -> int:
+    """Raises KafkaError."""
+    assert isinstance(answer, AllocateProducerIdsResponse)
+    if answer.error_code or answer.producer_id_len < size:
         told = f"{error_name(answer.error_code)}, a block of {answer.producer_id_len}"
-        refusal = KafkaError(Error.UNKNOWN_SERVER_ERROR, told)
-    log.error("the controller gives out no producer ids: %s", refusal)
-    return refusal
+        raise KafkaError(Error.UNKNOWN_SERVER_ERROR, told)
+    return answer.producer_id_start

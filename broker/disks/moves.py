@@ -22,6 +22,7 @@ from broker.controller.registration import actual_directory, directory_of
 from broker.disks.log_dirs import LogDirMove
 from broker.replicas.partitions import FAULTS
 from protocol.errors import Error, KafkaError
+from protocol.waiting import carry_on
 from storage.directory import future_log_copying
 from storage.log.partition_log import sync_cut
 
@@ -35,15 +36,14 @@ if TYPE_CHECKING:
     from broker.quotas import ReplicationQuota
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
+    from protocol.waiting import Later
     from storage.directory.log_directory import LogDirectory
 
 log = logging.getLogger("barnabas.log_dir_moves")
 
-AnsweredLater: TypeAlias = "Callable[[KafkaError | None], None]"
-
-AssignDirectory: TypeAlias = "Callable[[tuple[bytes, int], bytes, AnsweredLater], bool]"
-"""Has the controller record that the replica of a topic id and number is in the directory of that id. Returns whether
-that is committed; where it isn't yet, the last argument is told. Raises KafkaError where it is refused at once."""
+AssignDirectory: TypeAlias = "Callable[[tuple[bytes, int], bytes], Later[None]]"
+"""Has the controller record that the replica of a topic id and number is in the directory of that id. It is answered
+once that is committed, KafkaError where it is refused; in the same call where it is known at once."""
 
 
 class ReplicaDirectories:
@@ -80,7 +80,7 @@ class ReplicaDirectories:
         if actual is None:
             return None
         if actual != named and self._image.features.get(METADATA_VERSION, 0) >= DIRECTORIES_SINCE:
-            self._assign((topic_id, index), actual, lambda error: None)
+            self._assign((topic_id, index), actual).answer()
         return online[actual]
 
     def _choose(self, topic: str, index: int) -> bytes:
@@ -181,26 +181,28 @@ class LogDirMoves:
         if move.cancelling:
             return
 
-        def answered_later(error: KafkaError | None) -> None:
-            move.cancelling = False
-            try:
-                if error is not None:
-                    move.next_directory_id = None
-                    self._soon(RETRY_S)  # it goes on
-                    raise error
-                self._give_up(partition, move)
-                self._go_elsewhere(partition, move)
-            except FAULTS as failure:
-                log.error(
-                    "the move of %s-%d can't be given up: %s", partition.topic.name, partition.index, failure
-                )
-            finally:
-                del error  # its traceback holds this frame
-
-        if self._assign(replica_of(partition), self._log_dirs.id_of(partition.directory), answered_later):
+        recorded = self._assign(replica_of(partition), self._log_dirs.id_of(partition.directory))
+        if recorded.answer() is None:
             self._give_up(partition, move)
         else:
             move.cancelling = True
+            carry_on(self._cancel_once(recorded, partition, move))
+
+    async def _cancel_once(self, recorded: Later[None], partition: Partition, move: LogDirMove) -> None:
+        try:
+            await recorded
+        except KafkaError as refusal:
+            move.cancelling = False
+            move.next_directory_id = None
+            self._soon(RETRY_S)  # it goes on
+            _not_given_up(partition, refusal)
+            return
+        move.cancelling = False
+        try:
+            self._give_up(partition, move)
+            self._go_elsewhere(partition, move)
+        except FAULTS as failure:
+            _not_given_up(partition, failure)
 
     def _go_elsewhere(self, partition: Partition, given_up: LogDirMove) -> None:
         """Who asked for it was told so while the move before had yet to be given up. Raises one of `FAULTS`."""
@@ -362,14 +364,21 @@ class LogDirMoves:
         if move.log.recovery_point < partition.log.recovery_point:
             move.log.sync()
 
-        def answered_later(error: KafkaError | None) -> None:
-            move.assigning = False
-            self._soon(0 if error is None else RETRY_S)  # what is recorded already is answered at once then
-
-        if self._assign(replica_of(partition), move.directory_id, answered_later):
+        recorded = self._assign(replica_of(partition), move.directory_id)
+        if recorded.answer() is None:
             self._promote(partition, move)
         else:
             move.assigning = True
+            carry_on(self._go_on_once(recorded, move))
+
+    async def _go_on_once(self, recorded: Later[None], move: LogDirMove) -> None:
+        wait_s = 0.0  # what is recorded already is answered at once then
+        try:
+            await recorded
+        except KafkaError:
+            wait_s = RETRY_S
+        move.assigning = False
+        self._soon(wait_s)
 
     def _promote(self, partition: Partition, move: LogDirMove) -> None:
         source = partition.directory
@@ -378,6 +387,10 @@ class LogDirMoves:
         self._moving.pop(partition, None)
         where = os.path.abspath(move.directory.path)
         log.info("%s-%d was moved to %s", partition.topic.name, partition.index, where)
+
+
+def _not_given_up(partition: Partition, failure: Exception) -> None:
+    log.error("the move of %s-%d can't be given up: %s", partition.topic.name, partition.index, failure)
 
 
 def replica_of(partition: Partition) -> tuple[bytes, int]:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from protocol.errors import stops_the_broker
+from protocol.waiting import Later
 from protocol.wire.primitives import uuid_to_text
 
 # --- Timers by key, as a queue that somebody else's clock moves on --------------------------------------------
@@ -311,6 +312,58 @@ def _tell(
     if error is not None and not isinstance(error, asyncio.CancelledError):
         for failed in told:
             failed(error, of_a_callback)
+
+
+# --- What a coroutine of the node's own waits for, when it is nobody's answer ---------------------------------
+
+
+class Waker:
+    """One coroutine waits until a while is over, or somebody wakes it."""
+
+    __slots__ = ("_over", "_scheduler", "_timer")
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._over: Later[None] | None = None
+        self._timer: Scheduled | None = None
+
+    async def wait(self, delay_s: float | None) -> None:
+        """None: until it is woken."""
+        over: Later[None] = Later()
+        self._over = over
+        if delay_s is not None:
+            self._timer = self._scheduler.call_later(delay_s, self._due)
+        await over
+
+    async def turn(self) -> None:
+        """Others are served."""
+        over: Later[None] = Later()
+        self._over = over
+        self._timer = self._scheduler.call_soon(self._due)
+        await over
+
+    def wake(self) -> None:
+        """Who waits goes on in this call."""
+        over = self._take()
+        if over is not None:
+            over.reply(None)
+
+    def stop(self) -> None:
+        """Who waits doesn't go on any more."""
+        over = self._take()
+        if over is not None:
+            over.abandon()
+
+    def _due(self) -> None:
+        self._timer = None
+        self.wake()
+
+    def _take(self) -> Later[None] | None:
+        over, self._over = self._over, None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return over
 
 
 # --- Who holds the loop for long is logged, since everybody else waits meanwhile ----------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from broker.replicas.in_sync_replicas import LeaderAndIsr, WantedIsr
 from protocol.errors import Error, KafkaError, error_of, tell_each
@@ -20,13 +20,13 @@ from protocol.messages.broker_to_controller import (
     AlterPartitionTopic,
     BrokerState,
 )
+from protocol.waiting import Later, carry_on
 
 if TYPE_CHECKING:
     from broker.controller.registration import BrokerIncarnation
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.peers.controller_channel import ToController
     from broker.replicas.in_sync_replicas import PartitionKey
-    from protocol.wire.schema import Message
 
 log = logging.getLogger("barnabas.peers")
 
@@ -37,8 +37,6 @@ MOST_PARTITIONS_PER_REQUEST = 1_000
 """Those behind them go with the next one: a broker that dies may leave the ISRs of all that is led here."""
 
 _RECOVERY_STATES = range(2)  # LeaderRecoveryState: RECOVERED, RECOVERING
-
-Altered: TypeAlias = "Callable[[LeaderAndIsr | KafkaError], None]"
 
 
 class AlterPartitionManager:
@@ -54,32 +52,35 @@ class AlterPartitionManager:
         self._broker = broker
         self._channel = channel
         self._scheduler = scheduler
-        self._wanted: dict[PartitionKey, tuple[WantedIsr, Altered]] = {}
+        self._wanted: dict[PartitionKey, tuple[WantedIsr, Later[LeaderAndIsr]]] = {}
         """What isn't answered yet, in the order in which it came."""
         self._again: Scheduled | None = None
         self._is_asking = False  # until all that the answer says is told
         self._is_stopped = False
 
-    def submit(self, partition: PartitionKey, wanted: WantedIsr, then: Altered) -> None:
-        """`then` is told once how the partition is now, or why it can't be so; in a later turn, and however long it
-        takes until a controller answers; never once it is stopped. Of each partition there is one wish at a time: of
-        a second one `then` is told in this call, by KafkaError (OPERATION_NOT_ATTEMPTED). Where this raises nothing is
-        asked for."""
+    def submit(self, partition: PartitionKey, wanted: WantedIsr) -> Later[LeaderAndIsr]:
+        """How the partition is now, or KafkaError: why it can't be so. It is answered once, in a later turn, however
+        long it takes until a controller answers, and never once this is stopped. Of each partition there is one wish at
+        a time: a second one fails in this call (OPERATION_NOT_ATTEMPTED). Where this raises nothing is asked for."""
+        altered: Later[LeaderAndIsr] = Later()
         if self._is_stopped:
-            return
+            return altered
         if partition in self._wanted:
-            then(KafkaError(Error.OPERATION_NOT_ATTEMPTED))
-            return
-        self._wanted[partition] = wanted, then
+            altered.fail(KafkaError(Error.OPERATION_NOT_ATTEMPTED))
+            return altered
+        self._wanted[partition] = wanted, altered
         try:
             self._send()
         except MemoryError:
             del self._wanted[partition]
             raise
+        return altered
 
     def stop(self) -> None:
         """Nothing more is asked, and nobody is told of anything."""
         self._is_stopped = True
+        for _, altered in self._wanted.values():
+            altered.abandon()
         self._wanted.clear()
         if self._again is not None:
             self._again.cancel()
@@ -96,7 +97,7 @@ class AlterPartitionManager:
         request = self._request(sent)
         self._is_asking = True
         try:
-            self._channel.ask(request, lambda answer: self._answered(sent, answer), timeout_ms=None)
+            carry_on(self._ask(sent, request))
         except MemoryError:
             self._is_asking = False
             raise
@@ -125,16 +126,17 @@ class AlterPartitionManager:
             )
         return request
 
-    def _answered(self, sent: Sequence[PartitionKey], answer: Message | KafkaError) -> None:
-        error = _refusal_of_all(answer)
-        if error is not Error.NONE:
+    async def _ask(self, sent: Sequence[PartitionKey], request: AlterPartitionRequest) -> None:
+        try:
+            answer = await self._response_to(request)
+        except KafkaError as refusal:
             log.warning(
-                "the controller refuses a request to alter partitions, and is asked again: %s", error.name
+                "the controller refuses a request to alter partitions, and is asked again: %s",
+                refusal.error.name,
             )
             self._is_asking = False
             self._send_later()
             return
-        assert isinstance(answer, AlterPartitionResponse)
         answers = {
             (topic.topic_id, partition.partition_index): partition
             for topic in answer.topics
@@ -152,13 +154,21 @@ class AlterPartitionManager:
             else:
                 self._send()
 
+    async def _response_to(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Raises KafkaError where all of it is refused."""
+        answer = await self._channel.ask(request, timeout_ms=None)
+        assert isinstance(answer, AlterPartitionResponse)
+        if answer.error_code:
+            raise KafkaError(error_of(answer.error_code))
+        return answer
+
     def _tell(self, sent: Sequence[PartitionKey], answers: Mapping[PartitionKey, AlteredPartition]) -> None:
         """Whoever is told may ask for more in that call: it goes with the next request."""
 
         def tell(key: PartitionKey) -> None:
             if key in answers and key in self._wanted:  # else it has stopped meanwhile
-                _, then = self._wanted.pop(key)
-                then(_outcome(answers[key]))
+                _, altered = self._wanted.pop(key)
+                _answer(altered, answers[key])
 
         tell_each(sent, tell, log, "a leader can't be told what the controller made of its ISR")
 
@@ -171,25 +181,21 @@ class AlterPartitionManager:
         self._send()
 
 
-def _refusal_of_all(answer: Message | KafkaError) -> Error:
-    if isinstance(answer, KafkaError):
-        return answer.error
-    assert isinstance(answer, AlterPartitionResponse)
-    return error_of(answer.error_code)
-
-
-def _outcome(altered: AlteredPartition) -> LeaderAndIsr | KafkaError:
+def _answer(later: Later[LeaderAndIsr], altered: AlteredPartition) -> None:
     error = error_of(altered.error_code)
     if error is not Error.NONE:
-        return KafkaError(error)
+        later.fail(KafkaError(error))
+        return
     if altered.leader_recovery_state not in _RECOVERY_STATES:
-        return KafkaError(
-            Error.UNKNOWN_SERVER_ERROR, f"There is no leader recovery state {altered.leader_recovery_state}."
+        why = f"There is no leader recovery state {altered.leader_recovery_state}."
+        later.fail(KafkaError(Error.UNKNOWN_SERVER_ERROR, why))
+        return
+    later.reply(
+        LeaderAndIsr(
+            altered.leader_id,
+            altered.leader_epoch,
+            altered.isr,
+            altered.leader_recovery_state,
+            altered.partition_epoch,
         )
-    return LeaderAndIsr(
-        altered.leader_id,
-        altered.leader_epoch,
-        altered.isr,
-        altered.leader_recovery_state,
-        altered.partition_epoch,
     )

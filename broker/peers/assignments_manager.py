@@ -17,13 +17,13 @@ from protocol.messages.broker_to_controller import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
 )
+from protocol.waiting import Later, carry_on
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
     from broker.controller.registration import BrokerIncarnation
     from broker.environment.scheduler import Scheduled, Scheduler
     from broker.peers.controller_channel import ToController
-    from protocol.wire.schema import Message
 
 
 log = logging.getLogger("barnabas.peers")
@@ -41,10 +41,10 @@ AssignedReplica: TypeAlias = "tuple[bytes, int]"
 
 
 class Assignment(NamedTuple):
-    """Where a replica is, and who is told once the controller knows."""
+    """Where a replica is, and what is answered once the controller knows."""
 
     directory_id: bytes
-    known: Callable[[], None]
+    known: Later[None]
 
 
 class AssignmentsManager:
@@ -79,16 +79,20 @@ class AssignmentsManager:
         """Whether the controller is being told of the replica."""
         return replica in self._ready or replica in self._asked
 
-    def assign(self, replica: AssignedReplica, assignment: Assignment) -> None:
-        """Tell the controller. `known` is called in a later turn, unless the replica is assigned anew before that is
-        sent, or the partition or this broker's replica of it goes: then nobody is told."""
+    def assign(self, replica: AssignedReplica, directory_id: bytes) -> Later[None]:
+        """Tell the controller. It is answered in a later turn, unless the replica is assigned anew before that is sent,
+        or the partition or this broker's replica of it goes: then it never is."""
+        known: Later[None] = Later()
         if not self._is_stopped:
-            self._ready[replica] = assignment
+            self._ready[replica] = Assignment(directory_id, known)
             self._schedule()
+        return known
 
     def stop(self) -> None:
         """Nothing more is asked, and nobody is told of anything."""
         self._is_stopped = True
+        for assignment in (*self._ready.values(), *self._asked.values()):
+            assignment.known.abandon()
         self._ready.clear()
         self._asked = {}
         self._cancel()
@@ -146,7 +150,7 @@ class AssignmentsManager:
                 broker_epoch=broker.broker_epoch,
                 directories=[*directories.values()],
             )
-            self._channel.ask(request, self._answered, timeout_ms=ASSIGNMENTS_TIMEOUT_MS)
+            carry_on(self._ask(request))
         elif self._ready:
             self._schedule()
 
@@ -160,22 +164,33 @@ class AssignmentsManager:
 
     # --- answers --------------------------------------------------------------------------------------------
 
-    def _answered(self, answer: Message | KafkaError) -> None:
+    async def _ask(self, request: AssignReplicasToDirsRequest) -> None:
+        try:
+            answer = await self._response_to(request)
+        except KafkaError as refusal:
+            answer = None
+            self._failures += 1
+            log.warning(
+                "the controller isn't told yet in which directories replicas are: %s", refusal.error.name
+            )
         asked, self._asked = self._asked, {}
         try:
-            error = _refusal_of_all(answer)
-            if error is Error.NONE:
-                assert isinstance(answer, AssignReplicasToDirsResponse)
+            if answer is not None:
                 self._failures = 0
                 self._tell(asked, answer)
-            else:
-                self._failures += 1
-                log.warning("the controller isn't told yet in which directories replicas are: %s", error.name)
         finally:
             if not self._is_stopped:
                 self._ready = {**asked, **self._ready}  # what came meanwhile counts
                 if self._ready:
                     self._schedule()
+
+    async def _response_to(self, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
+        """Raises KafkaError where all of it is refused."""
+        answer = await self._channel.ask(request, timeout_ms=ASSIGNMENTS_TIMEOUT_MS)
+        assert isinstance(answer, AssignReplicasToDirsResponse)
+        if answer.error_code:
+            raise KafkaError(error_of(answer.error_code))
+        return answer
 
     def _tell(self, asked: dict[AssignedReplica, Assignment], response: AssignReplicasToDirsResponse) -> None:
         """Those that it knows now are no longer among `asked`: the others are asked again."""
@@ -187,16 +202,9 @@ class AssignmentsManager:
                     if partition.error_code != Error.NONE:
                         refused += 1
                     elif replica in asked and not self._is_stopped:
-                        asked.pop(replica).known()
+                        asked.pop(replica).known.reply(None)
         if refused:
             log.info(
                 "the controller refuses %d assignments of replicas to directories, and is asked again",
                 refused,
             )
-
-
-def _refusal_of_all(answer: Message | KafkaError) -> Error:
-    if isinstance(answer, KafkaError):
-        return answer.error
-    assert isinstance(answer, AssignReplicasToDirsResponse)
-    return error_of(answer.error_code)

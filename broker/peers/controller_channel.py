@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from broker.environment.scheduler import Waker
 from broker.network.answers import CloseConnectionError, ForwardedRequest
 from broker.network.context import RequestContext
-from broker.peers.peer import OnePeer, PeerReply, PeerSettings
+from broker.peers.peer import OnePeer, PeerSettings
 from broker.security.authorizer import ANONYMOUS, Principal, TokenPrincipal
 from protocol.apis import APIS, decode_request_header, encode_request_frame, response_body
 from protocol.errors import CodecError, Error, KafkaError, error_name, error_of, tell_each
 from protocol.messages.broker_to_controller import DefaultPrincipalData, EnvelopeRequest, EnvelopeResponse
 from protocol.messages.topics import CreateTopicsRequest, CreateTopicsResponse
-from protocol.waiting import Later, compute
+from protocol.waiting import Later, carry_on, compute
 from protocol.wire.codec import decode, decoder, encode
 from protocol.wire.primitives import Bytes
 from protocol.wire.schema import error_codes
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.peers")
 
 
-CONTROLLER_RETRY_MS = 50
+CONTROLLER_RETRY_S = 0.05
 """How soon it is tried again, without growth."""
 
 
@@ -55,13 +57,14 @@ class ToController(Protocol):
     """What has kept the request that is under way from being answered so far; empty where nothing is known of it."""
 
     @property
-    def is_busy(self) -> bool: ...
+    def is_busy(self) -> bool:
+        """Whether a request is under way."""
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
         """The first and last one of each API that the controller has, as far as it has told them."""
 
-    def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int | None) -> None: ...
+    async def ask(self, request: Message, *, timeout_ms: int | None) -> Message: ...
 
     def stop(self) -> None: ...
 
@@ -84,77 +87,57 @@ class ControllerChannel:
         self._controller = controller
         self._why_unknown = why_unknown
         self.trouble = ""
-        self._scheduler = scheduler
+        self.is_busy = False
+        self._time = scheduler.time
         self._asked = OnePeer(settings, network, scheduler)
-        self._request: Message | None = None
-        self._reply: PeerReply | None = None
-        self._deadline: Scheduled | None = None
-        self._again: Scheduled | None = None
-
-    @property
-    def is_busy(self) -> bool:
-        return self._reply is not None
+        self._again = Waker(scheduler)
+        self._request_timeout_ms = settings.request_timeout_ms
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
         return {} if self._asked.peer is None else self._asked.peer.versions
 
-    def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int | None) -> None:
-        """`reply` is given the answer, whatever error it has, but for NOT_CONTROLLER anywhere in it: then it is asked
-        again, of whoever it is by then. KafkaError: UNSUPPORTED_VERSION, and REQUEST_TIMED_OUT where there is no answer
-        in time, whose message is the trouble there was; `timeout_ms` None: it is asked for as long as it takes."""
-        assert self._reply is None, "one request at a time"
-        self._request, self._reply = request, reply
-        self.trouble = ""
-        if timeout_ms is not None:
-            self._deadline = self._scheduler.call_later(timeout_ms / 1000, self._gave_up)
-        self._send()
+    async def ask(self, request: Message, *, timeout_ms: int | None) -> Message:
+        """The answer, whatever error it has, but for NOT_CONTROLLER anywhere in it: then it is asked again, of whoever
+        it is by then. Raises KafkaError: UNSUPPORTED_VERSION, and REQUEST_TIMED_OUT where there is no answer in time,
+        whose message is the trouble there was; `timeout_ms` None: it is asked for as long as it takes."""
+        assert not self.is_busy, "one request at a time"
+        self.is_busy, self.trouble = True, ""
+        until_s = math.inf if timeout_ms is None else self._time() + timeout_ms / 1000
+        try:
+            while True:
+                answer = await self._ask_once(request, until_s)
+                if answer is not None:
+                    return answer
+                await self._again.wait(min(CONTROLLER_RETRY_S, until_s - self._time()))
+                if self._time() >= until_s:
+                    raise KafkaError(Error.REQUEST_TIMED_OUT, self.trouble or None)
+        finally:
+            self.is_busy = False
 
-    def stop(self) -> None:
-        """Nobody is told of anything any more."""
-        self._forget()
-        self._asked.stop()
-
-    def _send(self) -> None:
-        self._again = None
-        request = self._request
-        assert request is not None
+    async def _ask_once(self, request: Message, until_s: float) -> Message | None:
+        """None: it is to be asked again, for the trouble there is."""
         controller = self._controller()
         if controller is None or not controller.host:
             self.trouble = self._why_unknown() or "no controller has said yet where it is"
-            self._retry()
-            return
-        self._asked.at(controller.host, controller.port).ask(request, self._answered)
+            return None
+        left_ms = min(self._request_timeout_ms, (until_s - self._time()) * 1000)
+        try:
+            answer = await self._asked.at(controller.host, controller.port).ask(request, timeout_ms=left_ms)
+        except KafkaError as error:
+            if error.error is Error.UNSUPPORTED_VERSION:
+                raise
+            self.trouble = error.message or error.error.name
+            return None
+        if Error.NOT_CONTROLLER in error_codes(answer):
+            self.trouble = "whoever was asked is the controller no more"
+            return None
+        return answer
 
-    def _retry(self) -> None:
-        self._again = self._scheduler.call_later(CONTROLLER_RETRY_MS / 1000, self._send)
-
-    def _answered(self, answer: Message | KafkaError) -> None:
-        if isinstance(answer, KafkaError):
-            is_final = answer.error is Error.UNSUPPORTED_VERSION
-            trouble = answer.message or answer.error.name
-        else:
-            is_final = Error.NOT_CONTROLLER not in error_codes(answer)
-            trouble = "whoever was asked is the controller no more"
-        if is_final:
-            self._forget()(answer)
-        else:
-            self.trouble = trouble
-            self._retry()
-
-    def _gave_up(self) -> None:
-        self._forget()(KafkaError(Error.REQUEST_TIMED_OUT, self.trouble or None))
-
-    def _forget(self) -> PeerReply:
-        """Whom to tell."""
-        reply, self._request, self._reply = self._reply, None, None
-        for timer in (self._deadline, self._again):
-            if timer is not None:
-                timer.cancel()
-        self._deadline = self._again = None
-        if self._asked.peer is not None:
-            self._asked.peer.forget()
-        return reply or (lambda answer: None)
+    def stop(self) -> None:
+        """Nobody is told of anything any more."""
+        self._asked.stop()
+        self._again.stop()
 
 
 # --- Topics that are used and aren't there (Kafka: `AutoTopicCreationManager`) ------------------------------
@@ -204,16 +187,18 @@ class TopicCreationRequests:
 
     def _go_on(self) -> None:
         if self._waiting and not self._to_controller.is_busy:
-            wanted = self._waiting.popleft()
-            wanted.outcome.on_abandon = None
-            request = CreateTopicsRequest(topics=[*wanted.topics], timeout_ms=TIMEOUT_MS)
-            self._to_controller.ask(request, partial(self._answered, wanted), timeout_ms=TIMEOUT_MS)
+            carry_on(self._ask(self._waiting.popleft()))
 
-    def _answered(self, wanted: _Wanted, answer: Message | KafkaError) -> None:
-        self._go_on()
-        if isinstance(answer, KafkaError):
-            wanted.outcome.reply(answer)
+    async def _ask(self, wanted: _Wanted) -> None:
+        wanted.outcome.on_abandon = None
+        request = CreateTopicsRequest(topics=[*wanted.topics], timeout_ms=TIMEOUT_MS)
+        try:
+            answer = await self._to_controller.ask(request, timeout_ms=TIMEOUT_MS)
+        except KafkaError as refusal:
+            self._go_on()
+            wanted.outcome.reply(refusal)
             return
+        self._go_on()
         created = _outcomes(wanted.topics, answer)
         if self._are_here(created):
             wanted.outcome.reply(created)
@@ -513,6 +498,7 @@ class Forwarding:
         self._to_controller = to_controller
         self._time = scheduler.time
         self._waiting: dict[Later[ForwardedAnswer], _Waiting] = {}
+        self._is_asking = False
 
     def served(self, api_key: int, first: int, last: int) -> tuple[int, int] | None:
         """The versions of an API that clients are told, of those that this broker knows: of one that is forwarded the
@@ -536,7 +522,8 @@ class Forwarding:
         later: Later[ForwardedAnswer] = Later()
         self._waiting[later] = _Waiting(context, request, self._time() + FORWARDING_TIMEOUT_MS / 1000)
         later.on_abandon = partial(self._waiting.pop, later, None)
-        self._go_on()
+        if not self._is_asking:
+            carry_on(self._ask_all())
         return later.answer()
 
     async def ask(self, context: RequestContext, request: Message) -> Message:
@@ -548,27 +535,31 @@ class Forwarding:
             answer = await answer
         return await compute(partial(_decoded, context, request, answer))
 
-    def _go_on(self) -> None:
-        while self._waiting and not self._to_controller.is_busy:
+    async def _ask_all(self) -> None:
+        """One after the other, until nobody waits."""
+        self._is_asking = True
+        while self._waiting:
             later = next(iter(self._waiting))
             waiting = self._waiting.pop(later)
-            try:
-                envelope = _envelope(waiting)
-            except (ValueError, CodecError) as error:
-                log.error("a request can't be put into an envelope for the controller: %s", error)
-                _tell(later, waiting, KafkaError(Error.UNKNOWN_SERVER_ERROR))
-            else:
-                self._ask(later, waiting, envelope)
-
-    def _ask(self, later: Later[ForwardedAnswer], waiting: _Waiting, envelope: EnvelopeRequest) -> None:
-        def answered(answer: Message | KafkaError) -> None:
+            answer = await self._ask(waiting)
             try:
                 _tell(later, waiting, answer)
-            finally:
-                self._go_on()
+            except BaseException:
+                carry_on(self._ask_all())  # for the others
+                raise
+        self._is_asking = False
 
+    async def _ask(self, waiting: _Waiting) -> Message | KafkaError:
+        try:
+            envelope = _envelope(waiting)
+        except (ValueError, CodecError) as error:
+            log.error("a request can't be put into an envelope for the controller: %s", error)
+            return KafkaError(Error.UNKNOWN_SERVER_ERROR)
         left_ms = max(0, round((waiting.until_s - self._time()) * 1000))
-        self._to_controller.ask(envelope, answered, timeout_ms=left_ms)
+        try:
+            return await self._to_controller.ask(envelope, timeout_ms=left_ms)
+        except KafkaError as refusal:
+            return refusal
 
 
 def _envelope(waiting: _Waiting) -> EnvelopeRequest:

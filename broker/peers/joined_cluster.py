@@ -6,7 +6,7 @@ Source: `BrokerServer.startup`, `shutdown`; KIP-631.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from broker.config.definitions import StartError
@@ -15,8 +15,9 @@ from broker.controller.observer import AfterAnswer, Observer, ObserverIdentity
 from broker.controller.registration import BrokerIncarnation, directory_of
 from broker.coordination.producer_id_blocks import ProducerIdBlocks
 from broker.disks.failures import ToldLosses
+from broker.environment.scheduler import Waker
 from broker.fault_handler import Milestone
-from broker.peers.assignments_manager import Assignment, AssignmentsManager
+from broker.peers.assignments_manager import AssignmentsManager
 from broker.peers.controller_channel import (
     ControllerChannel,
     Forwarding,
@@ -27,6 +28,7 @@ from broker.peers.opening import OPEN, Entrance
 from broker.peers.other_brokers import OtherBrokers, software_version
 from broker.peers.peer import OnePeer, PeerSettings
 from protocol.errors import KafkaError
+from protocol.waiting import Later, carry_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,21 +42,19 @@ if TYPE_CHECKING:
     from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
-    from broker.disks.moves import AnsweredLater
     from broker.environment.environment import Environment
     from broker.environment.network import Network
-    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.environment.scheduler import Scheduler
     from broker.fault_handler import FaultHandler
     from broker.network.endpoints import Address, Endpoints
     from broker.quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from broker.shares.dead_letters import ProduceElsewhere
     from coordinator.ports import Markers
-    from protocol.waiting import Later
     from protocol.wire.schema import Message
 
 
-BACK_OFF_MS = 20
+BACK_OFF_S = 0.02
 """`controller.quorum.retry.backoff.ms`."""
 REQUEST_TIMEOUT_MS = 2_000
 """`controller.quorum.request.timeout.ms`."""
@@ -77,25 +77,21 @@ class MetadataFetcher:
         self._observer = observer
         self._bootstrap = [*bootstrap]
         self._next = 0
-        self._scheduler = scheduler
         self._failed = failed
         self._asked = OnePeer(settings, network, scheduler)
-        self._timer: Scheduled | None = None
+        self._waker = Waker(scheduler)
         self._is_stopped = False
         self._unreachable = ""  # by the last request
-        observer.resume = self._go_on
-        observer.failed = self._fail
 
     def start(self) -> None:
         """The first request goes."""
-        self._ask()
+        carry_on(self._fetch_on())
 
     def stop(self) -> None:
         """Nothing is asked any more."""
         self._is_stopped = True
         self._observer.stop()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._waker.stop()
         self._asked.stop()
 
     @property
@@ -107,41 +103,35 @@ class MetadataFetcher:
         host, port = self._address()
         return f"{host}:{port}: {self._observer.complaint}"
 
-    def _ask(self) -> None:
-        if not self._is_stopped:
-            peer = self._asked.at(*self._address())
-            peer.ask(self._observer.request(), self._answered, timeout_ms=REQUEST_TIMEOUT_MS)
+    async def _fetch_on(self) -> None:
+        try:
+            while not self._is_stopped:
+                if await self._fetch() is AfterAnswer.BACK_OFF and not self._is_stopped:
+                    await self._waker.wait(BACK_OFF_S)
+        except Exception as error:
+            self.stop()
+            self._failed(error)
+
+    async def _fetch(self) -> AfterAnswer:
+        """One request, and what is in its answer. Raises as `Observer.answered`."""
+        peer, request = self._asked.at(*self._address()), self._observer.request()
+        answer: Message | KafkaError
+        try:
+            answer = await peer.ask(request, timeout_ms=REQUEST_TIMEOUT_MS)
+            self._unreachable = ""
+        except KafkaError as error:
+            answer = error
+            self._unreachable = error.message or error.error.name
+            self._observer.lost()
+            self._next += 1
+        then = self._observer.answered(answer)  # type: ignore[arg-type]
+        return await then if isinstance(then, Later) else then
 
     def _address(self) -> Address:
         leader = self._observer.leader
         if leader is not None and leader.host and not self._observer.is_leader_lost:
             return leader.host, leader.port
         return self._bootstrap[self._next % len(self._bootstrap)]
-
-    def _answered(self, answer: Message | KafkaError) -> None:
-        self._unreachable = ""
-        if isinstance(answer, KafkaError):
-            self._unreachable = answer.message or answer.error.name
-            self._observer.lost()
-            self._next += 1
-        try:
-            then = self._observer.answered(answer)  # type: ignore[arg-type]
-        except Exception as error:
-            self._fail(error)
-            return
-        self._go_on(then)
-
-    def _fail(self, error: Exception) -> None:
-        self.stop()
-        self._failed(error)
-
-    def _go_on(self, then: AfterAnswer) -> None:
-        if self._is_stopped:
-            return
-        if then is AfterAnswer.ASK:
-            self._ask()
-        elif then is AfterAnswer.BACK_OFF:
-            self._timer = self._scheduler.call_later(BACK_OFF_MS / 1000, self._ask)
 
 
 # --- All of it ----------------------------------------------------------------------------------------------
@@ -247,12 +237,13 @@ class JoinedCluster:
         """Once it is registered."""
         return BrokerIncarnation(self._node_id, self._lifecycle.broker_epoch)
 
-    def assign(self, replica: tuple[bytes, int], directory_id: bytes, answered_later: AnsweredLater) -> bool:
+    def assign(self, replica: tuple[bytes, int], directory_id: bytes) -> Later[None]:
         """See `AssignDirectory`. What is on its way may be something else than the metadata says, and counts."""
         if not self._assignments.is_on_its_way(replica) and self._is_known(replica, directory_id):
-            return True
-        self._assignments.assign(replica, Assignment(directory_id, partial(answered_later, None)))
-        return False
+            known: Later[None] = Later()
+            known.reply(None)
+            return known
+        return self._assignments.assign(replica, directory_id)
 
     def _is_known(self, replica: tuple[bytes, int], directory_id: bytes) -> bool:
         partition = self._image.partition_of(*replica)
@@ -278,7 +269,7 @@ class JoinedCluster:
             log_dirs=log_dirs,
             partitions=partitions,
             lifecycle=self._lifecycle,
-            assign=lambda replica, directory_id: self.assign(replica, directory_id, lambda error: None),
+            assign=self.assign,
             scheduler=self._environment.scheduler,
             timeout_ms=self._log_dir_failure_timeout_ms,
             failed=self._faults.stop_on_failure,

@@ -22,6 +22,7 @@ from protocol.messages.broker_to_controller import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from protocol.waiting import carry_on
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -185,10 +186,21 @@ class BrokerLifecycle:
         self._timer = None
         if self._channel.is_busy:
             self._is_at_once = True
-        elif self._is_registered:
-            self._channel.ask(self._heartbeat(), self._heartbeat_answered, timeout_ms=self._interval_ms)
         else:
-            self._channel.ask(self._registration, self._registration_answered, timeout_ms=self._interval_ms)
+            carry_on(self._beat() if self._is_registered else self._register())
+
+    async def _ask(self, request: Message) -> Message | str:
+        """The answer, or why there is none that counts."""
+        try:
+            answer = await self._channel.ask(request, timeout_ms=self._interval_ms)
+        except KafkaError as failure:
+            return failure.message or failure.error.name
+        assert isinstance(answer, BrokerRegistrationResponse | BrokerHeartbeatResponse)
+        error = error_of(answer.error_code)
+        if error is Error.NONE:
+            return answer
+        meant = f": {_MEANT[error].format(self._registration)}" if error in _MEANT else ""
+        return f"the controller refuses with {error.name}{meant}"
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
         self._told_offline = [*self._offline]
@@ -203,12 +215,12 @@ class BrokerLifecycle:
             cordoned_log_dirs=self._cordoned() if self._is_ready else None,
         )
 
-    # --- answers --------------------------------------------------------------------------------------------
-
-    def _registration_answered(self, answer: Message | KafkaError) -> None:
-        error = _error_of(answer)
-        if error is not Error.NONE:
-            self._not_registered(error, answer)
+    async def _register(self) -> None:
+        answer = await self._ask(self._registration)
+        if isinstance(answer, str):
+            if answer != self._refusal:  # said once: it is asked again every heartbeat interval
+                self._refusal = answer
+                log.warning("this broker isn't registered yet, and tries again: %s", answer)
             self._schedule_after_failure()
             return
         assert isinstance(answer, BrokerRegistrationResponse)
@@ -219,22 +231,9 @@ class BrokerLifecycle:
         log.info("the controller has registered this broker with epoch %d", self.broker_epoch)
         self._schedule(0)
 
-    def _not_registered(self, error: Error, answer: Message | KafkaError) -> None:
-        """Said once, until the reason is another one: it is asked again every heartbeat interval."""
-        reason = self._reason(error, answer)
-        if reason != self._refusal:
-            self._refusal = reason
-            log.warning("this broker isn't registered yet, and tries again: %s", reason)
-
-    def _reason(self, error: Error, answer: Message | KafkaError) -> str:
-        if isinstance(answer, KafkaError):
-            return answer.message or error.name
-        meant = f": {_MEANT[error].format(self._registration)}" if error in _MEANT else ""
-        return f"the controller refuses with {error.name}{meant}"
-
-    def _heartbeat_answered(self, answer: Message | KafkaError) -> None:
-        error = _error_of(answer)
-        failure = "" if error is Error.NONE else self._reason(error, answer)
+    async def _beat(self) -> None:
+        answer = await self._ask(self._heartbeat())
+        failure = answer if isinstance(answer, str) else ""
         if failure and failure != self._heartbeat_failure:  # said once: the next one comes at every interval
             log.warning("a heartbeat to the controller fails, and is sent again: %s", failure)
         self._heartbeat_failure = failure
@@ -245,6 +244,8 @@ class BrokerLifecycle:
         for directory_id in self._told_offline:
             self._offline[directory_id] = True
         _ANSWERED[self.state](self, answer)
+
+    # --- what a heartbeat's answer means, by the state it comes in -------------------------------------------
 
     def _while_starting(self, told: BrokerHeartbeatResponse) -> None:
         self._schedule(STARTING_INTERVAL_MS)
@@ -313,13 +314,6 @@ _ANSWERED: dict[BrokerState, Callable[[BrokerLifecycle, BrokerHeartbeatResponse]
     BrokerState.PENDING_CONTROLLED_SHUTDOWN: BrokerLifecycle._while_pending,
     BrokerState.SHUTTING_DOWN: BrokerLifecycle._while_stopped,
 }
-
-
-def _error_of(answer: Message | KafkaError) -> Error:
-    if isinstance(answer, KafkaError):
-        return answer.error
-    assert isinstance(answer, BrokerRegistrationResponse | BrokerHeartbeatResponse)
-    return error_of(answer.error_code)
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from protocol.messages.transactions import (
     WriteTxnMarkersResponse,
 )
 from protocol.topic_partition import indexes_by_topic
-from protocol.waiting import Later
+from protocol.waiting import Later, carry_on
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -128,7 +128,7 @@ class BrokerChannels(Generic[T]):
         channel.waiting[object() if key is None else key] = item
         if not channel.is_busy:
             channel.is_busy = True
-            self._scheduler.call_soon(self._send, node_id, channel)  # with what else comes up in this turn
+            self._scheduler.call_soon(self._begin, node_id, channel)  # with what else comes up in this turn
 
     def stop(self) -> None:
         """Nobody is told of anything any more."""
@@ -137,31 +137,42 @@ class BrokerChannels(Generic[T]):
             channel.peer.stop()
         self._channels.clear()
 
-    def _send(self, node_id: int, channel: _Channel[T]) -> None:
-        if self._is_stopped:
-            return
-        items = [*islice(channel.waiting.values(), MOST_SAID_AT_ONCE)]
-        if not items:
-            channel.is_busy = False
-            return
-        items = items[: self._together(items)]
-        for key in [*islice(channel.waiting, len(items))]:
-            del channel.waiting[key]
+    def _begin(self, node_id: int, channel: _Channel[T]) -> None:
+        if not self._is_stopped:
+            carry_on(self._send_all(node_id, channel))
 
-        def answered(answer: Message | KafkaError) -> None:
+    async def _send_all(self, node_id: int, channel: _Channel[T]) -> None:
+        """One request after the other, until nothing waits."""
+        while items := self._next(channel):
+            answer: Message | KafkaError
+            try:
+                answer = await self._ask(node_id, channel, self._request_of(items))
+            except KafkaError as error:
+                answer = error
             if self._is_stopped:
                 return
             try:
                 self._answered(items, answer)
-            finally:
-                self._send(node_id, channel)
+            except BaseException:
+                self._begin(node_id, channel)  # what waits is said all the same
+                raise
+        channel.is_busy = False
 
+    def _next(self, channel: _Channel[T]) -> list[T]:
+        items = [*islice(channel.waiting.values(), MOST_SAID_AT_ONCE)]
+        items = items[: self._together(items)] if items else items
+        for key in [*islice(channel.waiting, len(items))]:
+            del channel.waiting[key]
+        return items
+
+    async def _ask(self, node_id: int, channel: _Channel[T], request: Message) -> Message:
         node = alive_node(self._image, node_id, self._listener_name)
         if node is None:
             error = KafkaError(Error.NETWORK_EXCEPTION, f"broker {node_id} isn't alive")
-            self._scheduler.call_soon(answered, error)
-        else:
-            channel.peer.at(node.host, node.port).ask(self._request_of(items), answered)
+            refused: Later[Message] = Later()
+            self._scheduler.call_soon(refused.fail, error)
+            return await refused
+        return await channel.peer.at(node.host, node.port).ask(request)
 
 
 # --- Where partitions end, of their leaders (`NetworkPartitionMetadataClient`) ------------------------------

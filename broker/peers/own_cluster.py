@@ -33,11 +33,9 @@ if TYPE_CHECKING:
     from broker.coordination.share_persister import AskShareStates
     from broker.disks.failures import DirectoryLosses
     from broker.disks.log_dirs import LogDirs
-    from broker.disks.moves import AnsweredLater
     from broker.environment.scheduler import Scheduler
     from broker.peers.controller_channel import Forwarding, ToController
     from broker.peers.other_brokers import OtherBrokers
-    from broker.peers.peer import PeerReply
     from broker.quotas import ReplicationQuota
     from broker.replicas.partitions import Partitions
     from broker.shares.dead_letters import ProduceElsewhere
@@ -64,7 +62,7 @@ class Cluster(Protocol):
     def allocate_producer_ids(self, size: int) -> Later[int | KafkaError]:
         """See `coordinator.transaction.producer_ids.AllocateBlock`."""
 
-    def assign(self, replica: tuple[bytes, int], directory_id: bytes, answered_later: AnsweredLater) -> bool:
+    def assign(self, replica: tuple[bytes, int], directory_id: bytes) -> Later[None]:
         """See `AssignDirectory`."""
 
     def losses(self, log_dirs: LogDirs, partitions: Partitions) -> DirectoryLosses:
@@ -129,29 +127,33 @@ class OwnController:
 
     def __init__(self, controller: Controller, own_settings: OwnSettings) -> None:
         self._ports = _OwnPorts(controller, own_settings)
-        self._reply: PeerReply | None = None
+        self._asked: Later[Message] | None = None
         self.trouble = ""
 
     @property
     def is_busy(self) -> bool:
-        return self._reply is not None
+        return self._asked is not None
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
         return {}
 
-    def ask(self, request: Message, reply: PeerReply, *, timeout_ms: int | None) -> None:
-        """`reply` is told the answer, or KafkaError (UNKNOWN_SERVER_ERROR) for an error of ours. It takes no longer
-        than the disk does."""
-        assert self._reply is None, "one request at a time"
-        self._reply = reply
-        self._ports.controller.begin(self._ask(request))
+    async def ask(self, request: Message, *, timeout_ms: int | None) -> Message:
+        """The answer. It takes no longer than the disk does. Raises KafkaError (UNKNOWN_SERVER_ERROR) for an error of
+        ours."""
+        assert self._asked is None, "one request at a time"
+        asked: Later[Message] = Later()
+        self._asked = asked
+        self._ports.controller.begin(self._answer(request))
+        return await asked
 
     def stop(self) -> None:
         """Nobody is told of anything any more."""
-        self._reply = None
+        if self._asked is not None:
+            self._asked.abandon()
+            self._asked = None
 
-    async def _ask(self, request: Message) -> None:
+    async def _answer(self, request: Message) -> None:
         # Here, so that no start waits for it.
         from broker.handlers import CONTROLLER_HANDLERS
 
@@ -166,9 +168,13 @@ class OwnController:
                 raise
             peers_log.error("what this broker asks its controller for can't be decided", exc_info=error)
             answer = KafkaError(Error.UNKNOWN_SERVER_ERROR, str(error))
-        reply, self._reply = self._reply, None
-        if reply is not None:
-            reply(answer)
+        asked, self._asked = self._asked, None
+        if asked is None:
+            return
+        if isinstance(answer, KafkaError):
+            asked.fail(answer)
+        else:
+            asked.reply(answer)
 
 
 # --- Controlled shutdown ------------------------------------------------------------------------------------
@@ -239,11 +245,10 @@ class OwnAssignments:
         self._controller = controller
         self._node_id = node_id
 
-    def assign(self, replica: tuple[bytes, int], directory_id: bytes, answered_later: AnsweredLater) -> bool:
+    def assign(self, replica: tuple[bytes, int], directory_id: bytes) -> Later[None]:
         """See `AssignDirectory`."""
         topic_id, index = replica
-        told: list[KafkaError | None] = []
-        is_later = False
+        recorded: Later[None] = Later()
 
         def decide(image: ClusterImage) -> ControllerResult[KafkaError | None]:
             if topic_id not in image.topics_by_id:
@@ -255,22 +260,13 @@ class OwnAssignments:
             error = await self._controller.submit_own(
                 decide, log, f"where partition {index} of a topic is can't be recorded"
             )
-            if is_later:
-                answered_later(error)
+            if error is None:
+                recorded.reply(None)
             else:
-                told.append(error)
+                recorded.fail(error)
 
         self._controller.begin(record())
-        is_later = True
-        if not told:
-            return False
-        refusal = told.pop()
-        if refusal is not None:
-            try:
-                raise refusal
-            finally:
-                del refusal  # its traceback holds this frame
-        return True
+        return recorded
 
 
 # --- The cluster of such a node -----------------------------------------------------------------------------
@@ -302,9 +298,9 @@ class OwnCluster:
         """See `Cluster`."""
         return self._producer_ids.allocate(size)
 
-    def assign(self, replica: tuple[bytes, int], directory_id: bytes, answered_later: AnsweredLater) -> bool:
+    def assign(self, replica: tuple[bytes, int], directory_id: bytes) -> Later[None]:
         """See `AssignDirectory`."""
-        return self._assignments.assign(replica, directory_id, answered_later)
+        return self._assignments.assign(replica, directory_id)
 
     def losses(self, log_dirs: LogDirs, partitions: Partitions) -> DirectoryLosses:
         return RecordedLosses(self._broker, log_dirs, partitions, self._controller, self._own_settings)

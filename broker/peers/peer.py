@@ -1,6 +1,6 @@
 """Another node that this one asks: a connection when one is needed, its versions, one request at a time.
 
-    peer.ask(request, reply)    # reply(answer), or reply(KafkaError)
+    answer = await peer.ask(request)    # raises KafkaError
 
 Below stands the connection: frames go out, answers come in, in a buffer that grows as their bytes arrive.
 Source: `NetworkClient` with one request in flight, `InterBrokerSendThread`, `BrokerBlockingSender`.
@@ -22,6 +22,7 @@ from broker.peers.opening import OPEN, Entrance, NotLetInError, Versions, opened
 from protocol.apis import encode_request_frame, response_body
 from protocol.errors import CodecError, Error, KafkaError
 from protocol.messages.metadata import ApiVersionsRequest
+from protocol.waiting import Later
 from protocol.wire.codec import decode
 from protocol.wire.schema import Message
 
@@ -215,8 +216,6 @@ class PeerConnection(asyncio.BufferedProtocol):
 # --- The node -----------------------------------------------------------------------------------------------
 
 
-PeerReply = Callable[[Message | KafkaError], None]
-
 OPENING_S = 30.0
 """How long a node may take to let this one in where not everybody is, whoever has asked and gone meanwhile (Kafka:
 `socket.connection.setup.timeout.max.ms`)."""
@@ -255,8 +254,8 @@ class PeerSettings:
 
 
 class Peer:
-    """A node at an address. Whoever asks waits for the answer, or for KafkaError, whose message has the address, before
-    the next one:
+    """A node at an address. Whoever asks awaits the answer before the next one. KafkaError, whose message has the
+    address, says why there is none:
 
     NETWORK_EXCEPTION where it can't be reached, the connection ends, or the answer makes no sense; REQUEST_TIMED_OUT;
     UNSUPPORTED_VERSION where there is no version in common, or that one can't say what is asked.
@@ -283,7 +282,7 @@ class Peer:
         self._request: Message | None = None
         self._version: int | None = None
         self._sent_version = 0
-        self._reply: PeerReply | None = None
+        self._answer: Later[Message] | None = None
         self._timeout: Scheduled | None = None
         self._timer: Scheduled | None = None
 
@@ -292,28 +291,25 @@ class Peer:
         return f"{self.host}:{self.port}"
 
     def ask(
-        self,
-        request: Message,
-        reply: PeerReply,
-        *,
-        version: int | None = None,
-        timeout_ms: int | None = None,
-    ) -> None:
-        """`version` None: the latest that both have. `reply` is called in a later turn."""
-        assert self._reply is None, "one request at a time"
+        self, request: Message, *, version: int | None = None, timeout_ms: float | None = None
+    ) -> Later[Message]:
+        """`version` None: the latest that both have. It is answered in a later turn."""
+        assert self._answer is None, "one request at a time"
         assert self.state is not PeerState.STOPPED
-        self._request, self._version, self._reply = request, version, reply
+        answer: Later[Message] = Later()
+        self._request, self._version, self._answer = request, version, answer
         timeout_ms = self._settings.request_timeout_ms if timeout_ms is None else timeout_ms
         self._timeout = self._scheduler.call_later(timeout_ms / 1000, self._timed_out)
         if self.state is PeerState.FREE:
             self._send_or_sign_in()
         elif self.state not in _BEING_OPENED:  # else for a request whose time was over
             self._connect_when_due()
+        return answer
 
     def forget(self) -> None:
         """What is asked isn't wanted any more: nobody is told, and the connection, whose answer would come, ends."""
-        if self._reply is not None:
-            self._take_reply()
+        if self._answer is not None:
+            self._take().abandon()
             self._disconnect()
 
     def stop(self) -> None:
@@ -467,7 +463,7 @@ class Peer:
             return
         self.state = PeerState.FREE
         self._rest()
-        self._take_reply()(answer)
+        self._take().reply(answer)
 
     def _decoded(self, frame: memoryview, request: type[Message]) -> Message:
         """Raises CodecError."""
@@ -484,7 +480,7 @@ class Peer:
         log.info("%s", reason)
         if self.state not in _BEING_OPENED or not self._settings.entrance.is_guarded:
             self._disconnect()
-        self._take_reply()(KafkaError(Error.REQUEST_TIMED_OUT, reason))
+        self._take().fail(KafkaError(Error.REQUEST_TIMED_OUT, reason))
 
     def _failed(self, reason: str) -> None:
         log.debug("%s: %s", self.name, reason)
@@ -493,8 +489,8 @@ class Peer:
         if entrance.is_guarded and has_reached and self.state in (PeerState.CONNECTING, PeerState.OPENING):
             entrance.complain(self.name, reason, self._scheduler.time())
         self._disconnect()
-        if self._reply is not None:
-            self._take_reply()(KafkaError(Error.NETWORK_EXCEPTION, f"{self.name}: {reason}"))
+        if self._answer is not None:
+            self._take().fail(KafkaError(Error.NETWORK_EXCEPTION, f"{self.name}: {reason}"))
 
     def _rest(self) -> None:
         """A connection that isn't used ends after a while."""
@@ -520,16 +516,17 @@ class Peer:
     def _has_no_version(self, request: Message) -> None:
         if self._request is request:  # and it is still wanted
             reason = f"{self.name} has no version of {type(request).__name__} in common with this node"
-            self._take_reply()(KafkaError(Error.UNSUPPORTED_VERSION, reason))
+            self._take().fail(KafkaError(Error.UNSUPPORTED_VERSION, reason))
 
-    def _take_reply(self) -> PeerReply:
-        reply = self._reply
-        assert reply is not None
-        self._request = self._reply = None
+    def _take(self) -> Later[Message]:
+        """What is waited for: nothing is asked any more."""
+        answer = self._answer
+        assert answer is not None
+        self._request = self._answer = None
         if self._timeout is not None:
             self._timeout.cancel()
             self._timeout = None
-        return reply
+        return answer
 
 
 class OnePeer:

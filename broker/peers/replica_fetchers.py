@@ -11,25 +11,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.controller.image import alive_node
+from broker.environment.scheduler import Waker
 from broker.peers.peer import Peer, PeerSettings
 from broker.replicas.fetching import FetchSettings
 from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import FETCH_VERSION, LIST_OFFSETS_VERSION, ReplicaFetcher
+from protocol.errors import KafkaError
 from protocol.messages.fetch import FetchRequest
-from protocol.waiting import step
+from protocol.waiting import carry_on, step
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, TopicChanges
     from broker.controller.registration import BrokerIncarnation
     from broker.environment.environment import Environment
-    from broker.environment.scheduler import Scheduled, Scheduler
+    from broker.environment.scheduler import Scheduler
     from broker.network.endpoints import Address
     from broker.quotas import ReplicationQuota
     from broker.replicas.in_sync_replicas import PartitionKey
     from broker.replicas.partition import HostedTopic
     from broker.replicas.partitions import Partitions
-    from protocol.errors import KafkaError
-    from protocol.waiting import Waiting
+    from protocol.messages.offsets import ListOffsetsRequest
     from protocol.wire.schema import Message
 
 
@@ -46,73 +47,56 @@ class ReplicaFetching:
         """`failed` is told why it goes on no more: a broken invariant. What the disk refuses costs a partition."""
         self._fetcher = fetcher
         self._peer = peer
-        self._scheduler = scheduler
         self._failed = failed
-        self._timer: Scheduled | None = None
-        self._request: Message | None = None
+        self._waker = Waker(scheduler)
+        self._turns = Waker(scheduler)
+        self._has_begun = False
         self._is_stopped = False
         fetcher.wake = self.wake
 
     def wake(self) -> None:
         """There may be something to ask: another partition is followed, or a new epoch."""
-        if self._is_stopped or self._request is not None:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        try:
-            request = self._fetcher.request()
-            wait_s = self._fetcher.wait_s() if request is None else None
-        except MemoryError:
-            request, wait_s = None, self._fetcher.backoff_s
-        except Exception as error:
-            self.stop()
-            self._failed(error)
-            return
-        if request is None:
-            self._wake_in(wait_s)
-            return
-        self._request = request
-        version = FETCH_VERSION if isinstance(request, FetchRequest) else LIST_OFFSETS_VERSION
-        try:
-            self._peer.ask(request, self._answered, version=version)
-        except MemoryError:
-            self._request = None
-            self._peer.forget()
-            self._wake_in(self._fetcher.backoff_s)
+        if self._has_begun:
+            self._waker.wake()
+        elif not self._is_stopped:
+            self._has_begun = True
+            carry_on(self._fetch_on())
 
     def stop(self) -> None:
         """Nothing is fetched any more."""
         self._is_stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._waker.stop()
+        self._turns.stop()
         self._peer.stop()
 
-    def _wake_in(self, wait_s: float | None) -> None:
-        if wait_s is not None:
-            self._timer = self._scheduler.call_later(wait_s, self._wake_by_timer)
+    async def _fetch_on(self) -> None:
+        while not self._is_stopped:
+            try:
+                request = self._fetcher.request()
+                if request is not None:
+                    await self._ask(request)
+                    continue
+                wait_s = self._fetcher.wait_s()
+            except MemoryError:
+                self._peer.forget()
+                wait_s = self._fetcher.backoff_s  # what wasn't taken is asked for again
+            except Exception as error:
+                self.stop()
+                self._failed(error)
+                return
+            await self._waker.wait(wait_s)
 
-    def _wake_by_timer(self) -> None:
-        self._timer = None
-        self.wake()
-
-    def _answered(self, answer: Message | KafkaError, steps: Waiting[None] | None = None) -> None:
-        """As much of it as one turn takes, the rest in the next ones; nothing is asked before all of it is there."""
-        self._timer = None
+    async def _ask(self, request: FetchRequest | ListOffsetsRequest) -> None:
+        """Takes what is in the answer, in as many turns as that needs: nothing is asked before all of it is there."""
+        version = FETCH_VERSION if isinstance(request, FetchRequest) else LIST_OFFSETS_VERSION
+        answer: Message | KafkaError
         try:
-            if steps is None:
-                steps = self._fetcher.answered(self._request, answer)  # type: ignore[arg-type]
-            if step(steps):
-                self._request = None
-                self.wake()
-            elif not self._is_stopped:
-                self._timer = self._scheduler.call_soon(self._answered, answer, steps)
-        except MemoryError:
-            self._request = None
-            self._wake_in(self._fetcher.backoff_s)  # what wasn't taken is asked for again
-        except Exception as error:
-            self.stop()
-            self._failed(error)
+            answer = await self._peer.ask(request, version=version)
+        except KafkaError as error:
+            answer = error
+        taking = self._fetcher.answered(request, answer)  # type: ignore[arg-type]
+        while not step(taking):
+            await self._turns.turn()
 
 
 # --- Of all leaders -----------------------------------------------------------------------------------------

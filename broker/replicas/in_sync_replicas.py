@@ -19,6 +19,7 @@ from protocol.errors import Error, KafkaError
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
+    from protocol.waiting import Later
 
 
 RECOVERED = 0  # LeaderRecoveryState
@@ -196,7 +197,7 @@ class IsrChanges:
 PartitionKey: TypeAlias = "tuple[bytes, int]"
 """Topic id, number."""
 
-Alter: TypeAlias = "Callable[[PartitionKey, WantedIsr, Callable[[LeaderAndIsr | KafkaError], None]], None]"
+Alter: TypeAlias = "Callable[[PartitionKey, WantedIsr], Later[LeaderAndIsr]]"
 """`AlterPartitionManager.submit`."""
 
 

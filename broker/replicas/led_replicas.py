@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.replicas.in_sync_replicas import InSyncReplicas, IsrOutcome, LeaderAndIsr, WantedIsr
 from broker.replicas.replica import NO_BROKER_EPOCH, Replica
 from protocol.errors import Error, KafkaError
+from protocol.waiting import carry_on
 
 if TYPE_CHECKING:
     from broker.replicas.in_sync_replicas import PartitionKey, Replication
+    from protocol.waiting import Later
 
 log = logging.getLogger("barnabas.partitions")
 
@@ -178,12 +179,18 @@ class LedReplicas:
     def _ask(self, wanted: WantedIsr | None) -> None:
         if wanted is not None:
             try:
-                self._common.alter(self._key, wanted, partial(self._answered, wanted))
+                altered = self._common.alter(self._key, wanted)
             except MemoryError:  # it may be asked for again: the high watermark doesn't wait for an answer
                 self.in_sync.not_asked(wanted)
                 raise
+            carry_on(self._follow_answer(wanted, altered))
 
-    def _answered(self, wanted: WantedIsr, answer: LeaderAndIsr | KafkaError) -> None:
+    async def _follow_answer(self, wanted: WantedIsr, altered: Later[LeaderAndIsr]) -> None:
+        answer: LeaderAndIsr | KafkaError
+        try:
+            answer = await altered
+        except KafkaError as refusal:
+            answer = refusal
         state = self.in_sync.state
         outcome = self.in_sync.answered(wanted, answer)
         self._common.changes.count(state, outcome)

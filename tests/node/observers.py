@@ -42,14 +42,9 @@ def observer_in(folder: Path, cluster: str = CLUSTER) -> Observer:
 
 def catch_up(observer: Observer, controller: Controller, most: int = 100) -> int:
     """Until nothing more is to be had; how many requests it took."""
-    resumed: list[AfterAnswer] = []
-    observer.resume = resumed.append
     for count in range(most):
         request = observer.request()
         then = observer.answered(controller.answer(request))
-        if then is AfterAnswer.WAIT:
-            (then,) = resumed
-            resumed.clear()
         if then is AfterAnswer.BACK_OFF:
             return count + 1
         leader = controller.metadata
@@ -75,6 +70,5 @@ def names(metadata: MetadataLog) -> list[str]:
 
 
 def catch_up_some(observer: Observer, controller: Controller, requests: int) -> None:
-    observer.resume = lambda then: None
     for _ in range(requests):
         observer.answered(controller.answer(observer.request()))

@@ -25,6 +25,7 @@ from protocol.messages.broker_to_controller import (
 )
 from tests.support.controller_channel import Channel, Timers
 from tests.support.failing_calls import fail
+from tests.support.wishes import tell
 
 ORDERS, LINES = bytes(15) + b"\x07", bytes(15) + b"\x08"
 WANTED = WantedIsr(leader_epoch=3, isr=[(1, 40), (2, -1)], leader_recovery_state=0, partition_epoch=9)
@@ -57,7 +58,7 @@ class Leaders:
             )
             then()
 
-        self.manager.submit((topic_id, index), WANTED, told)
+        tell(self.manager.submit((topic_id, index), WANTED), told)
 
     def asked(self) -> list[Key]:
         """The partitions of the request that isn't answered."""

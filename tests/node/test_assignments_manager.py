@@ -13,7 +13,6 @@ from broker.peers.assignments_manager import (
     ASSIGNMENTS_TIMEOUT_MS,
     GATHERING_MS,
     MAX_ASSIGNMENTS_PER_REQUEST,
-    Assignment,
     AssignmentsManager,
 )
 from protocol.errors import Error, KafkaError
@@ -59,9 +58,8 @@ class Broker:
         )
 
     def assign(self, topic_id: bytes, index: int, directory_id: bytes = FAST) -> None:
-        self.manager.assign(
-            (topic_id, index), Assignment(directory_id, lambda: self.known.append((topic_id, index)))
-        )
+        known = self.manager.assign((topic_id, index), directory_id)
+        known.when_answered(lambda: self.known.append((topic_id, index)))
 
     def asked(self) -> list[tuple[bytes, Replica]]:
         """(directory id, replica) of the request that isn't answered."""
@@ -268,7 +266,7 @@ def test_a_callback_that_fails_keeps_no_other_replica_from_being_known() -> None
     def fail() -> None:
         raise ZeroDivisionError
 
-    broker.manager.assign((ORDERS, 0), Assignment(FAST, fail))
+    broker.manager.assign((ORDERS, 0), FAST).when_answered(fail)
     broker.assign(ORDERS, 1)
     broker.timers.next()
     with pytest.raises(ZeroDivisionError):
@@ -294,7 +292,7 @@ def test_once_it_has_stopped_nobody_is_told_or_asked(when: str) -> None:
 
 def test_who_stops_it_while_being_told_is_the_last() -> None:
     broker = Broker()
-    broker.manager.assign((ORDERS, 0), Assignment(FAST, broker.manager.stop))
+    broker.manager.assign((ORDERS, 0), FAST).when_answered(broker.manager.stop)
     broker.assign(ORDERS, 1)
     broker.timers.next()
     broker.answer()

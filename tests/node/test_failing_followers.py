@@ -16,7 +16,7 @@ from broker.replicas.replica_fetcher import FollowState, ReplicaFetcher
 from protocol.errors import BrokenInvariantError, Error, KafkaError
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.offsets import ListOffsetsRequest
-from protocol.waiting import at_once
+from protocol.waiting import Later, at_once
 from storage.log.partition_log import PartitionLog
 from tests.node.followers import (
     FAILED,
@@ -67,11 +67,9 @@ class Pair:
         self.other_log = open_log(folder / "other")
         role = Follower(self.other_log, self.following.fetches, 1, 0)
         self.fetcher.follow(OTHER, "u", 0, role)
-        self.asked: list[tuple[Any, Callable[[Any], None]]] = []
+        self.asked: list[tuple[Any, Later[Any]]] = []
         self.stopped: list[Exception] = []
-        peer: Any = SimpleNamespace(
-            ask=lambda request, reply, version: self.asked.append((request, reply)), stop=lambda: None
-        )
+        peer: Any = SimpleNamespace(ask=self._ask, stop=lambda: None, forget=lambda: None)
         self.timers: list[float] = []
         timer = SimpleNamespace(cancel=lambda: None)
         scheduler: Any = SimpleNamespace(
@@ -79,21 +77,26 @@ class Pair:
         )
         self.fetching = ReplicaFetching(self.fetcher, peer, scheduler, self.stopped.append)
 
+    def _ask(self, request: Any, *, version: int) -> Later[Any]:
+        answer: Later[Any] = Later()
+        self.asked.append((request, answer))
+        return answer
+
     def step(self) -> None:
         """One request, and its answer; the next one is under way, or there is none."""
         if not self.asked:
             self.fetching.wake()
-        [(request, reply)] = self.asked
+        [(request, answer)] = self.asked
         self.asked.clear()
         if isinstance(request, ListOffsetsRequest):
-            reply(self.one.answer(request))
+            answer.reply(self.one.answer(request))
             return
         leaders = {TOPIC: self.one, OTHER: self.other}
         answers = [
             leaders[topic.topic_id].answer(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[topic]))
             for topic in request.topics
         ]
-        reply(
+        answer.reply(
             FetchResponse(
                 responses=[
                     each for one in answers if isinstance(one, FetchResponse) for each in one.responses
@@ -284,5 +287,5 @@ def test_too_little_memory_to_ask_is_asked_again(tmp_path: Path) -> None:
     pair.fetching.wake()
     assert (pair.asked, pair.timers) == ([], [BACKOFF_MS / 1000])
     pair.fetching._peer = asking
-    pair.fetching._wake_by_timer()
+    pair.fetching.wake()
     assert len(pair.asked) == 1

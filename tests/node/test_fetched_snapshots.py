@@ -95,7 +95,7 @@ def test_a_snapshot_of_its_own_that_a_fetched_one_overtakes_is_none_of_the_log(t
     data = at_once(
         encode_snapshot(held, Quorum(), epoch=fetched.epoch, last_contained_log_timestamp_ms=0, now_ms=0)
     )
-    own.take(fetched, data, lambda snapshot, failure: own.begin_with(fetched, 0))
+    own.take(fetched, data).when_answered(lambda: own.begin_with(fetched, 0))
     at_once(written)
     assert own.ids == [fetched]
     again = open_log(tmp_path / "observer", only_voter=False)

@@ -20,7 +20,7 @@ from protocol.messages.fetch import (
     PartitionData,
 )
 from protocol.records.batch import patch_offset_and_epoch
-from protocol.waiting import at_once
+from protocol.waiting import Later, at_once
 from storage.log.partition_log import PartitionLog
 from tests.node.followers import TOPIC, batch
 from tests.support.manual_clock import ManualClock
@@ -45,7 +45,7 @@ class Many:
         self.asked: list[FetchRequest] = []
         self.turns: list[Callable[[], None]] = []
         self.stopped: list[Exception] = []
-        peer: Any = SimpleNamespace(ask=self._ask, stop=lambda: None)
+        peer: Any = SimpleNamespace(ask=self._ask, stop=lambda: None, forget=lambda: None)
         scheduler: Any = SimpleNamespace(call_soon=self._call_soon)
         self.fetching = ReplicaFetching(self.fetcher, peer, scheduler, self.stopped.append)
         self.fetching.wake()
@@ -53,9 +53,11 @@ class Many:
     def follow(self, index: int, epoch: int) -> None:
         self.fetcher.follow(TOPIC, "t", index, Follower(self.logs[index], WaitingFetches(), 1, epoch))
 
-    def _ask(self, request: FetchRequest, reply: Callable[[Any], None], version: int) -> None:
+    def _ask(self, request: FetchRequest, *, version: int) -> Later[FetchResponse]:
         self.asked.append(request)
-        self.reply = reply
+        answer: Later[FetchResponse] = Later()
+        self.reply = answer.reply
+        return answer
 
     def _call_soon(self, then: Callable[..., None], *args: Any) -> Any:
         self.turns.append(lambda: then(*args))

@@ -17,6 +17,7 @@ from protocol.errors import KafkaError
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.wire.schema import Message
 from tests.support.whole_server import started
+from tests.support.wishes import tell
 
 RUNS = [pytest.param(asyncio.run, id="asyncio"), pytest.param(uvloop.run, id="uvloop")]
 PATIENCE_S = 60
@@ -26,7 +27,7 @@ PATIENCE_S = 60
 def test_it_is_answered(run: Callable[[Coroutine[Any, Any, None]], None], tmp_path: Path) -> None:
     async def asked(peer: Peer) -> Message | KafkaError:
         answer: asyncio.Future[Message | KafkaError] = asyncio.get_running_loop().create_future()
-        peer.ask(MetadataRequest(topics=[]), answer.set_result)
+        tell(peer.ask(MetadataRequest(topics=[])), answer.set_result)
         return await asyncio.wait_for(answer, PATIENCE_S)
 
     async def main() -> None:

@@ -13,6 +13,7 @@ from broker.replicas.fetching import FetchSettings
 from broker.replicas.replica import Follower
 from broker.replicas.replica_fetcher import FollowState, ReplicaFetcher
 from protocol.messages.fetch import FetchRequest
+from protocol.waiting import Later
 from storage.log.log_state import Flushing
 from tests.node.followers import FETCHING, PAUSED, TOPIC, Following, Leading, batch, bytes_of, leader_of_three
 from tests.node.log_dirs import refuse
@@ -148,7 +149,7 @@ def test_a_disk_that_has_the_cut_at_once_makes_no_second_request(tmp_path: Path,
     following.until_level(leader)
     following.log.hole = 1
     asked: list[object] = []
-    peer: Any = SimpleNamespace(ask=lambda request, reply, version: asked.append(request))
+    peer: Any = SimpleNamespace(ask=lambda request, version: asked.append(request) or Later())
     scheduler: Any = SimpleNamespace()
     stopped: list[Exception] = []
     ReplicaFetching(following.fetcher, peer, scheduler, stopped.append).wake()

@@ -16,7 +16,7 @@ from broker.replicas.fetching import FetchSettings
 from broker.replicas.replica import Follower
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.metadata_records import ConfigRecord
-from protocol.waiting import at_once
+from protocol.waiting import Later, at_once
 from tests.node.followers import FETCHING, PAUSED, TOPIC, Following, Leading
 from tests.node.replicated import replicated
 from tests.support.partition_logs import open_log
@@ -163,7 +163,7 @@ def test_others_are_asked_for_meanwhile(tmp_path: Path, following: Following) ->
 def test_who_drives_it_asks_again_after_the_backoff(following: Following) -> None:
     asked: list[object] = []
     timers: list[tuple[float, Callable[[], None]]] = []
-    peer: Any = SimpleNamespace(ask=lambda request, reply, version: asked.append(request))
+    peer: Any = SimpleNamespace(ask=lambda request, version: asked.append(request) or Later())
     scheduler: Any = SimpleNamespace(call_later=lambda delay_s, then: timers.append((delay_s, then)))
     exhaust(following)
     fetching = ReplicaFetching(following.fetcher, peer, scheduler, pytest.fail)

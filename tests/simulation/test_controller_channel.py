@@ -17,10 +17,12 @@ from protocol.messages.broker_to_controller import BrokerRegistrationRequest, Br
 from protocol.messages.metadata import MetadataRequest, MetadataResponse
 from protocol.messages.raft import VoteRequest
 from protocol.messages.topics import CreatableTopicResult, CreateTopicsResponse
+from protocol.waiting import begun
 from protocol.wire.schema import Message
 from tests.simulation.machine import Machine, World
 from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.virtual_scheduler import NodeScheduler
+from tests.support.wishes import tell
 
 FIRST, SECOND = 9092, 9192
 
@@ -43,7 +45,8 @@ class Asker:
 
     def ask(self, request: Message, timeout_ms: int | None = 5_000) -> asyncio.Future[Message | KafkaError]:
         answer: asyncio.Future[Message | KafkaError] = self.loop.create_future()
-        self.channel.ask(request, answer.set_result, timeout_ms=timeout_ms)
+        asking = self.channel.ask(request, timeout_ms=timeout_ms)
+        tell(begun(asking), answer.set_result)
         return answer
 
 
@@ -179,10 +182,9 @@ def test_who_is_the_controller_no_more_is_asked_again_and_then_whoever_is(
         def __init__(self, host: str, port: int, *more: Any) -> None:
             self.host, self.port = host, port
 
-        def ask(self, request: Message, reply: Callable[[Message], None]) -> None:
+        async def ask(self, request: Message, *, timeout_ms: float) -> Message:
             asked.append(self.port)
-            error = Error.NONE if self.port == SECOND else Error.NOT_CONTROLLER
-            reply(answer_of(error))
+            return answer_of(Error.NONE if self.port == SECOND else Error.NOT_CONTROLLER)
 
         def forget(self) -> None:
             pass

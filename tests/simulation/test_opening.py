@@ -20,6 +20,7 @@ from tests.simulation.machine import Machine, World
 from tests.simulation.test_peer import asked
 from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.virtual_scheduler import NodeScheduler
+from tests.support.wishes import tell
 
 PORT = 9092
 LIFETIME_MS = 60_000
@@ -186,7 +187,7 @@ def test_what_is_given_up_amid_a_sign_in_goes_with_its_connection() -> None:
         assert await machine.start()
         peer = peer_of(world)
         told: list[Any] = []
-        peer.ask(MetadataRequest(topics=[]), told.append)
+        tell(peer.ask(MetadataRequest(topics=[])), told.append)
         while peer.state is not PeerState.OPENING:
             await asyncio.sleep(0.001)
         peer.forget()
@@ -223,7 +224,7 @@ def test_an_opening_that_outlasts_a_request_serves_the_next_one() -> None:
         assert await machine.start()
         peer = peer_of(world)
         told: list[Any] = []
-        peer.ask(MetadataRequest(topics=[]), told.append)
+        tell(peer.ask(MetadataRequest(topics=[])), told.append)
         while peer.state is not PeerState.OPENING:
             await asyncio.sleep(0.0001)
         peer._timed_out()
@@ -233,7 +234,7 @@ def test_an_opening_that_outlasts_a_request_serves_the_next_one() -> None:
         [connection] = connections(machine)
         await is_answered(world, peer)
         assert connections(machine) == [connection]
-        peer.ask(MetadataRequest(topics=[]), told.append)
+        tell(peer.ask(MetadataRequest(topics=[])), told.append)
         peer._timed_out()
         assert peer.state is PeerState.APART, "what stands is given up, for its answer may still come"
         peer.stop()
@@ -248,7 +249,7 @@ def test_an_opening_whose_request_is_over_rests_once_it_is_done() -> None:
         machine = machine_of(world)
         assert await machine.start()
         peer = peer_of(world)
-        peer.ask(MetadataRequest(topics=[]), lambda _: None)
+        peer.ask(MetadataRequest(topics=[]))
         while peer.state is not PeerState.OPENING:
             await asyncio.sleep(0.0001)
         peer._timed_out()
@@ -268,7 +269,7 @@ def test_an_opening_that_comes_to_no_end_is_given_up() -> None:
         assert await machine.start()
         peer = peer_of(world)
         told: list[Any] = []
-        peer.ask(MetadataRequest(topics=[]), told.append)
+        tell(peer.ask(MetadataRequest(topics=[])), told.append)
         while peer.state is not PeerState.OPENING:
             await asyncio.sleep(0.0001)
         peer._answered = lambda frame: None  # type: ignore[method-assign]

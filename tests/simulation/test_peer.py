@@ -24,6 +24,7 @@ from protocol.wire.schema import Message
 from tests.simulation.machine import Machine, World
 from tests.simulation.virtual_loop import VirtualLoop, run
 from tests.simulation.virtual_scheduler import NodeScheduler
+from tests.support.wishes import tell
 
 PORT = 9092
 SETTINGS = PeerSettings("raft-client-7", "1", request_timeout_ms=5_000, idle_ms=60_000)
@@ -38,7 +39,7 @@ async def asked(
     world: World, peer: Peer, request: Message, version: int | None = None
 ) -> Message | KafkaError:
     answer: asyncio.Future[Message | KafkaError] = world.loop.create_future()
-    peer.ask(request, answer.set_result, version=version)
+    tell(peer.ask(request, version=version), answer.set_result)
     return await answer
 
 
@@ -142,7 +143,7 @@ def test_who_does_not_know_the_latest_version_is_asked_in_the_one_that_it_names(
         network, wire = Made(), Wire()
         told: list[object] = []
         peer = Peer("localhost", PORT, SETTINGS, network, NodeScheduler(loop))  # type: ignore[arg-type]
-        peer.ask(MetadataRequest(topics=[]), told.append)
+        tell(peer.ask(MetadataRequest(topics=[])), told.append)
         (connection,) = network.connections
         connection.connection_made(wire)
         version, correlation_id = version_and_id(wire.sent[-1])
@@ -170,7 +171,7 @@ def test_who_refuses_the_first_version_too_is_given_up() -> None:
         network, wire = Made(), Wire()
         told: list[object] = []
         peer = Peer("localhost", PORT, SETTINGS, network, NodeScheduler(loop))  # type: ignore[arg-type]
-        peer.ask(MetadataRequest(topics=[]), told.append)
+        tell(peer.ask(MetadataRequest(topics=[])), told.append)
         (connection,) = network.connections
         connection.connection_made(wire)
         for _ in range(2):
@@ -265,7 +266,7 @@ def test_what_is_not_wanted_any_more_is_told_to_nobody() -> None:
         peer = peer_in(world)
         told: list[object] = []
         for wait_s in (0.0, 0.001, 0.005, 0.02, 0.5):
-            peer.ask(MetadataRequest(topics=[]), told.append)
+            tell(peer.ask(MetadataRequest(topics=[])), told.append)
             await asyncio.sleep(wait_s)
             expected = [*told]
             peer.forget()
@@ -274,9 +275,9 @@ def test_what_is_not_wanted_any_more_is_told_to_nobody() -> None:
         assert len(told) < 5
         count = len(told)
         assert await error_of(world, peer, VoteRequest()) is Error.UNSUPPORTED_VERSION
-        peer.ask(VoteRequest(), told.append)  # which is found out at once
+        tell(peer.ask(VoteRequest()), told.append)  # which is found out at once
         peer.forget()
-        peer.ask(MetadataRequest(topics=[]), told.append)
+        tell(peer.ask(MetadataRequest(topics=[])), told.append)
         peer.stop()
         await asyncio.sleep(10)
         assert (peer.state, len(told)) == (PeerState.STOPPED, count)
@@ -299,9 +300,9 @@ def test_a_refusal_that_comes_late_is_of_the_attempt_that_was_given_up() -> None
     async def main(loop: VirtualLoop) -> None:
         peer = Peer("localhost", PORT, SETTINGS, Slow(), NodeScheduler(loop))  # type: ignore[arg-type]
         told: list[object] = []
-        peer.ask(MetadataRequest(topics=[]), told.append)
+        tell(peer.ask(MetadataRequest(topics=[])), told.append)
         peer.forget()
-        peer.ask(MetadataRequest(topics=[]), told.append)
+        tell(peer.ask(MetadataRequest(topics=[])), told.append)
         await asyncio.sleep(1)
         first, second = refusals
         first(ConnectionRefusedError())

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from protocol.errors import KafkaError
+from protocol.waiting import Later
+
 
 class Timers:
     """Callbacks that are to come; a test lets the next one come."""
@@ -51,22 +54,29 @@ class Channel:
 
     def __init__(self) -> None:
         self.request: Any = None
-        self.reply: Any = None
+        self.asked: Later[Any] | None = None
         self.timeout_ms: int | None = 0
         self.trouble = ""
         self.versions: dict[int, tuple[int, int]] = {}
 
     @property
     def is_busy(self) -> bool:
-        return self.reply is not None
+        return self.asked is not None
 
-    def ask(self, request: Any, reply: Any, *, timeout_ms: int | None) -> None:
-        assert self.reply is None
-        self.request, self.reply, self.timeout_ms = request, reply, timeout_ms
+    async def ask(self, request: Any, *, timeout_ms: int | None) -> Any:
+        assert self.asked is None
+        self.request, self.asked, self.timeout_ms = request, Later(), timeout_ms
+        return await self.asked
 
     def stop(self) -> None:
-        self.request = self.reply = None
+        if self.asked is not None:
+            self.asked.abandon()
+        self.request = self.asked = None
 
     def answer(self, answer: Any) -> None:
-        reply, self.request, self.reply = self.reply, None, None
-        reply(answer)
+        asked, self.request, self.asked = self.asked, None, None
+        assert asked is not None
+        if isinstance(answer, KafkaError):
+            asked.fail(answer)
+        else:
+            asked.reply(answer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
+from protocol.errors import KafkaError
 from protocol.waiting import Later, Waiting
 
 T = TypeVar("T")
@@ -44,3 +45,16 @@ def drive(
     else:
         assert (wish, call_soon is None) == (None, False)
         call_soon(lambda: drive(waiting, told, call_soon))  # type: ignore[misc]
+
+
+def tell(later: Later[Any], told: Callable[[Any], object]) -> None:
+    """`told` of the answer, or of the KafkaError in its place, in the call of whoever answers."""
+
+    def answered() -> None:
+        try:
+            found = later.result()
+        except KafkaError as error:
+            found = error
+        told(found)
+
+    later.when_answered(answered)

@@ -12,6 +12,7 @@ from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERS
 from broker.controller.replica_placer import Placement
 from broker.disks.moves import ReplicaDirectories
 from protocol.messages import metadata_records as records
+from protocol.waiting import Later
 
 A, B, GONE = b"a" * 16, b"b" * 16, b"gone............"
 TOPIC_ID = b"the topic's id.."
@@ -42,10 +43,10 @@ def place(
     log_dirs: Any = SimpleNamespace(online=online, ids=[A, B], offline_paths=["/c"] if offline else [])
     told: list[bytes] = []
 
-    def assign(replica: tuple[bytes, int], directory_id: bytes, answered_later: object) -> bool:
+    def assign(replica: tuple[bytes, int], directory_id: bytes) -> Later[None]:
         assert replica == (TOPIC_ID, 0)
         told.append(directory_id)
-        return False
+        return Later()
 
     placement = Placement(NODE, [A, B])
     placement.prefer("t", 0, B)

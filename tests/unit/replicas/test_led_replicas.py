@@ -19,6 +19,7 @@ from broker.replicas.in_sync_replicas import (
 from broker.replicas.led_replicas import LedReplicas
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from protocol.waiting import Later
 
 ME, SECOND, THIRD = 1, 2, 3
 KEY = (b"T" * 16, 0)
@@ -55,11 +56,20 @@ class Leading:
         self.end_offset = 100
         self.say(isr or [ME, SECOND], 0, replicas or [ME, SECOND, THIRD], is_new_leader=True)
 
-    def _alter(self, key: PartitionKey, wanted: WantedIsr, told: Told) -> None:
+    def _alter(self, key: PartitionKey, wanted: WantedIsr) -> Later[LeaderAndIsr]:
         assert key == KEY
         if self.has_too_little_memory:
             raise MemoryError
+        altered: Later[LeaderAndIsr] = Later()
+
+        def told(answer: LeaderAndIsr | KafkaError) -> None:
+            if isinstance(answer, KafkaError):
+                altered.fail(answer)
+            else:
+                altered.reply(answer)
+
         self.asked.append((wanted, told))
+        return altered
 
     def _altered(self) -> None:
         self.altered += 1
