@@ -413,20 +413,20 @@ class _Entrances(NamedTuple):
 
 def _entrances(config: BrokerConfig, environment: Environment, encryption: Mapping[str, Tls]) -> _Entrances:
     """`encryption`: of the own listeners. Raises StartError for a key or a certificate that can't be."""
-    followed: dict[str, Renewable] = {f"listener {name}": tls for name, tls in encryption.items()}
+    others: dict[str, Renewable] = {}
     try:
         to_brokers = _outgoing_tls(config, config.to_brokers)
         to_controllers = _outgoing_tls(config, config.to_controllers)
         if config.to_brokers is not None and to_brokers is not None:
             encryption[config.to_brokers.listener_name].meet(to_brokers)
         if to_controllers is not None:
-            followed["connections to controllers"] = to_controllers
+            others["connections to controllers"] = to_controllers
     except ConfigError as error:
         raise StartError(str(usage_error(error, config.static)), exit_status=2) from None
     return _Entrances(
         _entrance(config.to_brokers, to_brokers, environment),
         _entrance(config.to_controllers, to_controllers, environment),
-        KeyStores(followed),
+        KeyStores(encryption, others),
     )
 
 
@@ -670,7 +670,7 @@ async def start_controller(config: BrokerConfig, environment: Environment) -> Co
                 log_dirs,
                 metadata,
                 encryption,
-                KeyStores({f"listener {name}": tls for name, tls in encryption.items()}),
+                KeyStores(encryption),
                 tokens,
             )
         )

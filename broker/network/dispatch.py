@@ -44,10 +44,11 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Clock, Watchdog
     from broker.network.answers import PendingAnswer
     from broker.network.connection import Connection
-    from broker.network.observed_requests import Counted
+    from broker.network.observed_requests import Counted, Handle, Observer
     from broker.network.turns import Turns
     from broker.peers.controller_channel import Forwarding, Sender
     from broker.quotas import ClientQuotas
+    from protocol.apis import Api
 
 
 # --- How one version of one API is decoded, handled and encoded, and its answer framed ------------------------
@@ -431,9 +432,7 @@ class EncodingAnswer:
         return self._later.result()
 
 
-Interposing = Callable[
-    [int, Callable[[RequestContext, Any], Any], "Dispatcher"], Callable[[RequestContext, Any], Any]
-]
+Interposing = Callable[[int, "Handle", "Dispatcher"], "Handle"]
 """By api key and handler, the handler that stands in its place."""
 
 
@@ -643,10 +642,7 @@ class Dispatcher:
         forwarding = self._forwarding
         if forwarding is not None and forwarding.forwards(api_key):
             forwarded = ForwardedRoute(api_version, forwarding.forward, forwarding.answer_type)
-            if self._interposed is not None:
-                forwarded.handle = self._interposed(api_key, forwarded.handle, self)
-            if self._counted is not None:
-                forwarded.handle = self._counted(api.name, api_version, forwarded.handle)
+            forwarded.handle = self._surrounded(forwarded.handle, api, api_version)
             self._routes[api_key << 16 | api_version] = forwarded
             return forwarded
         route = Route(api_key, api_version, self._handlers)
@@ -655,18 +651,21 @@ class Dispatcher:
             route.handle_in_pieces = partial(self._in_pieces, handle, entries)
         if self._early_requests is not None:
             route.needs(self._early_requests.needs.get(api.name))
-        if self._interposed is not None:
-            route.handle = self._interposed(api_key, route.handle, self)
-            route.handle_in_pieces = self._interposed(api_key, route.handle_in_pieces, self)
-        if request_log.enabled():
-            observer = request_log.logger(api.name, self.monotonic_s)
-            route.handle = observed(route.handle, observer)
-            route.handle_in_pieces = observed(route.handle_in_pieces, observer)
-        if self._counted is not None:
-            route.handle = self._counted(api.name, api_version, route.handle)
-            route.handle_in_pieces = self._counted(api.name, api_version, route.handle_in_pieces)
+        observer = request_log.logger(api.name, self.monotonic_s) if request_log.enabled() else None
+        route.handle = self._surrounded(route.handle, api, api_version, observer)
+        route.handle_in_pieces = self._surrounded(route.handle_in_pieces, api, api_version, observer)
         self._routes[api_key << 16 | api_version] = route
         return route
+
+    def _surrounded(
+        self, handle: Handle, api: Api, api_version: int, observer: Observer | None = None
+    ) -> Handle:
+        """The handler, with the faults of a test next to it, a line in the log around them, and counts around all."""
+        if self._interposed is not None:
+            handle = self._interposed(api.key, handle, self)
+        if observer is not None:
+            handle = observed(handle, observer)
+        return handle if self._counted is None else self._counted(api.name, api_version, handle)
 
     def _in_pieces(
         self,

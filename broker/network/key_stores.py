@@ -28,10 +28,12 @@ class Renewable(Protocol):
 
 
 class KeyStores:
-    """By whose they are, as `listener SSL`."""
+    """Of the listeners by their names, and of others by whose they are."""
 
-    def __init__(self, followed: Mapping[str, Renewable]) -> None:
-        self._followed = followed
+    def __init__(
+        self, listeners: Mapping[str, Renewable], others: Mapping[str, Renewable] | None = None
+    ) -> None:
+        self._followed = {f"listener {name}": each for name, each in listeners.items()} | {**(others or {})}
 
     def __bool__(self) -> bool:
         return bool(self._followed)

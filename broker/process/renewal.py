@@ -37,8 +37,7 @@ def check_can_begin_anew(config: BrokerConfig, copy: str | None) -> None:
     """Raises RenewalError."""
     if config.joins or config.is_only_controller:
         raise RenewalError("a node of a cluster can't begin anew: the others would know it from before")
-    if len(config.log_dirs) != 1:
-        raise RenewalError("it has several log directories")
+    _only_one_of(config.log_dirs)
     if copy is not None and not os.path.isdir(copy):
         raise RenewalError(f"there is no folder {copy}")
 
@@ -62,9 +61,7 @@ def copied(folders: Sequence[str], to: str) -> int:
     """What stands in the node's only folder; how many bytes that was. Raises RenewalError.
 
     Threads beside the loop may be cleaning a log, and files come and go under it: it is begun again then."""
-    if len(folders) != 1:
-        raise RenewalError("it has several log directories")
-    (folder,) = folders
+    folder = _only_one_of(folders)
     for _ in range(_TRIES):
         before = _names(folder)
         shutil.rmtree(to, ignore_errors=True)
@@ -77,6 +74,13 @@ def copied(folders: Sequence[str], to: str) -> int:
                 os.path.getsize(os.path.join(root, name)) for root, _, names in os.walk(to) for name in names
             )
     raise RenewalError(f"{folder} changes while it is copied")
+
+
+def _only_one_of(folders: Sequence[str]) -> str:
+    """Raises RenewalError."""
+    if len(folders) != 1:
+        raise RenewalError("it has several log directories")
+    return folders[0]
 
 
 def _names(folder: str) -> list[str]:
