@@ -26,7 +26,8 @@ from coordinator.group.consumer.regexes import Regexes
 from coordinator.group.consumer.steps import HeartbeatSteps
 from coordinator.group.member_memory import MemberMemory
 from coordinator.group.modern.topic_hashes import TopicHashes
-from coordinator.group.offsets.committing import Committing, OffsetExpiry
+from coordinator.group.offsets.committing import Committing
+from coordinator.group.offsets.expiry import OffsetExpiry
 from coordinator.group.offsets.store import fetch_all_offsets, fetch_offsets
 from coordinator.group.parts import Journal, ShardParts, SharePorts, Undecided
 from coordinator.group.ports import Client, Deferred, KnownTopics

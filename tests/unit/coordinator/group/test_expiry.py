@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.group.offsets import committing as expiry
+from coordinator.group.offsets import expiry
 from coordinator.group.offsets.commit import Committer, NewOffset, OffsetProducer
 from coordinator.group.records import CommittedOffset, OffsetKey, OffsetRecord
 from coordinator.ports import CoordinatorRecord
@@ -67,7 +67,7 @@ def _no_memory() -> None:
     raise MemoryError
 
 
-@pytest.mark.limit("coordinator.group.offsets.committing.OFFSETS_PER_TURN")
+@pytest.mark.limit("coordinator.group.offsets.expiry.OFFSETS_PER_TURN")
 def test_groups_are_looked_at_in_turns(groups: Groups, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "OFFSETS_PER_TURN", 3)
     for name in ("g1", "g2", "g3", "g4"):
