@@ -8,6 +8,7 @@ Transactions apply it then, groups as they write it. A restart applies the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from enum import Enum
 from typing import NamedTuple, Protocol
 
 from protocol.errors import Error, KafkaError
@@ -176,3 +177,38 @@ def append_error(error: Error) -> Error:
     Kafka: `GroupMetadataManager.appendGroupMetadataErrorToResponseError`, `CoordinatorOperationExceptionHelper`.
     """
     return _APPEND_ERRORS.get(error, error)
+
+
+class EndedBy(Enum):
+    """Why a transaction was committed or aborted."""
+
+    COMMITTED = "asked to commit"
+    ABORTED = "asked to abort"
+    FENCED = "aborted for a new producer with the same transactional id"
+    TIMED_OUT = "aborted past its timeout"
+
+
+class Times(Protocol):
+    """How long things of one kind took."""
+
+    def add(self, took_ms: float) -> None: ...
+
+
+class TransactionCounts(Protocol):
+    """What transactions came to, for whoever watches. All shards of a node share one object, so that nothing is lost
+    when a partition is led elsewhere. Each transaction costs some additions, whether anybody looks or not."""
+
+    ended: dict[EndedBy, int]
+    """Whose Prepare* is committed."""
+    retried_markers: int
+    """Markers that were sent again."""
+    given_up: int
+    """Completions that ended at a leader's word that somebody else is in charge."""
+
+    @property
+    def durations(self) -> Times:
+        """From a transaction's first partition to its Complete*."""
+
+    @property
+    def fan_outs(self) -> Times:
+        """From Prepare* to Complete*: the time that the markers take."""

@@ -12,7 +12,7 @@ Sources: `CoordinatorRuntime`, `TransactionStateManager`.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Sequence
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -20,7 +20,6 @@ from broker.replicas.leader import Leader
 from coordinator.java.maps import partition_of_key
 from coordinator.ports import Barriers, WhenCommitted, append_error
 from coordinator.ports import CoordinatorRecord as NewRecord
-from coordinator.transaction.statistics import Durations
 from protocol.errors import CodecError, Error, KafkaError, stops_the_broker
 from protocol.records.batch import (
     ABORT,
@@ -46,6 +45,28 @@ if TYPE_CHECKING:
     from broker.environment.scheduler import Clock, LoopTimers, Scheduled, Scheduler
     from broker.replicas.partition import Partition
     from broker.replicas.partitions import Partitions
+
+
+# --- How long things took, for whoever watches --------------------------------------------------------------
+
+SAMPLES = 1_024
+"""The last so many durations are kept."""
+
+
+class Durations:
+    """Of one kind, in milliseconds: how many there were, their sum, and the last ones."""
+
+    __slots__ = ("count", "last", "sum_ms")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum_ms = 0.0
+        self.last: deque[float] = deque(maxlen=SAMPLES)
+
+    def add(self, took_ms: float) -> None:
+        self.count += 1
+        self.sum_ms += took_ms
+        self.last.append(took_ms)
 
 
 # --- A coordinator's shard in this broker: its partition's log, its timers (Kafka: `CoordinatorRuntime`) ------

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from broker.controller.metadata_versions import TRANSACTION_VERSION
 from broker.coordination.groups import OFFSETS_TOPIC
-from broker.coordination.hosted_shards import HostedShards
+from broker.coordination.hosted_shards import Durations, HostedShards
 from broker.environment.scheduler import TURN_S
 from broker.replicas.leader import Leader
+from coordinator.ports import EndedBy
 from coordinator.settings import TransactionSettings
-from coordinator.transaction.statistics import TransactionStatistics
 from protocol.errors import NO_ERROR, Error, KafkaError, stops_the_broker
 from protocol.records.batch import (
     ABORT,
@@ -51,6 +51,32 @@ if TYPE_CHECKING:
 log = logging.getLogger("barnabas.coordination")
 
 TRANSACTION_TOPIC = "__transaction_state"
+
+
+class TransactionStatistics:
+    """Of all transactions whose coordinator is this node, as the shards' port says it, and of its questions to
+    coordinators. Counts only go up; of durations the last ones are kept."""
+
+    __slots__ = (
+        "durations",
+        "ended",
+        "fan_outs",
+        "given_up",
+        "retried_markers",
+        "verification_failures",
+        "verifications",
+    )
+
+    def __init__(self) -> None:
+        self.ended: dict[EndedBy, int] = dict.fromkeys(EndedBy, 0)
+        self.durations = Durations()
+        self.fan_outs = Durations()
+        self.retried_markers = 0
+        self.given_up = 0
+        self.verifications = Durations()
+        """Questions of those who append here, whoever the coordinator is: from each to its answer."""
+        self.verification_failures = 0
+        """Partitions that the coordinator has refused."""
 
 
 class Transactions:

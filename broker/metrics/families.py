@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 if TYPE_CHECKING:
-    from coordinator.transaction.statistics import Durations
+    from broker.coordination.hosted_shards import Durations
 
 QUANTILES = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 """Those of Kafka's histograms."""

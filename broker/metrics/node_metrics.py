@@ -24,8 +24,8 @@ from broker.metrics.group_metrics import WatchedGroups, count_groups
 from broker.metrics.request_metrics import TopicCounts
 from broker.replicas.leader import Leader
 from broker.security.node_authorizer import denials_of
+from coordinator.ports import EndedBy
 from coordinator.transaction.states import STATE_NAMES
-from coordinator.transaction.statistics import EndedBy
 from protocol.errors import error_name
 from protocol.waiting import Pause, turn
 

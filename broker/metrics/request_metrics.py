@@ -18,9 +18,9 @@ from functools import partial
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, Any
 
+from broker.coordination.hosted_shards import SAMPLES, Durations
 from broker.metrics.idleness import Idleness
 from broker.network.observed_requests import LATERS, HungUpError, ObservedLater
-from coordinator.transaction.statistics import SAMPLES, Durations
 from protocol.errors import Error
 from protocol.messages.fetch import FetchRequest, FetchResponse
 from protocol.messages.groups import HeartbeatResponse

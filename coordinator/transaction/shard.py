@@ -26,7 +26,15 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
 
-from coordinator.ports import Barriers, MarkerAnswers, Markers, Runtime, TxnMarker
+from coordinator.ports import (
+    Barriers,
+    EndedBy,
+    MarkerAnswers,
+    Markers,
+    Runtime,
+    TransactionCounts,
+    TxnMarker,
+)
 from coordinator.settings import TransactionSettings
 from coordinator.transaction.expiry import TransactionExpiry
 from coordinator.transaction.producer_ids import TransactionalProducer
@@ -58,7 +66,6 @@ from coordinator.transaction.states import (
     ErrorOrState,
     TransactionState,
 )
-from coordinator.transaction.statistics import EndedBy, TransactionStatistics
 from protocol.errors import NO_ERROR, Error, KafkaError
 from protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from protocol.topic_partition import TopicPartition
@@ -138,7 +145,7 @@ class TransactionShard:
         *,
         transaction_version: Callable[[], int],
         coordinator_epoch: int,
-        statistics: TransactionStatistics | None = None,
+        statistics: TransactionCounts,
     ) -> None:
         """`next_producer_id` raises KafkaError where none is to be had; `transaction_version` is the cluster's level
         of that feature, at each moment; `coordinator_epoch` the leader epoch of the shard's partition. `statistics` are
@@ -152,7 +159,7 @@ class TransactionShard:
         self._settings = settings
         self.completions: dict[str, Completion] = {}
         """What is prepared and isn't complete yet, by transactional id."""
-        self.statistics = TransactionStatistics() if statistics is None else statistics
+        self.statistics = statistics
         abort_timed_out = partial(self.fence_and_abort, ended_by=EndedBy.TIMED_OUT)
         self.expiry = TransactionExpiry(self._manager, abort_timed_out, settings)
 

@@ -10,9 +10,9 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from broker.coordination.hosted_shards import Durations
 from broker.metrics.exposition import exposition
 from broker.metrics.families import Families
-from coordinator.transaction.statistics import Durations
 
 NUMBERS = (0, 1, -5, True, 999_999, 1_000_000, 1 << 53, -1_000_000, 0.5, 1e-9, 12345678.25, float("inf"), -1)
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from broker.coordination.transactions import TransactionStatistics
 from coordinator.ports import MarkerAnswers, TxnMarker
 from coordinator.settings import TransactionSettings
 from coordinator.transaction.producer_ids import TransactionalProducer
@@ -81,6 +82,7 @@ class Coordinator:
         self.coordinator_epoch = epoch
         self.producer_ids = count(FIRST_PRODUCER_ID)
         self.producer_id_error: Error | None = None
+        self.statistics = TransactionStatistics()
         self.shard = self._new_shard()
 
     def _new_shard(self) -> TransactionShard:
@@ -91,6 +93,7 @@ class Coordinator:
             self.settings,
             transaction_version=lambda: self.level,
             coordinator_epoch=self.coordinator_epoch,
+            statistics=self.statistics,
         )
 
     def _next_producer_id(self) -> int:
