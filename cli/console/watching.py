@@ -281,8 +281,8 @@ class Watch:
         leaders = self._leaders
         stable, ends = stable_and_ends(cluster, leaders, leaders)
         behind = sorted({key[0] for key, end in ends.items() if stable.get(key, end) < end})[:MOST_HELD]
-        found = self._explain(behind) if behind else {"waiting": [], "words": ""}
-        self._sections.publish("held", {"waiting": found["waiting"], "words": found["words"]})
+        found = self._explain(behind) if behind else {"waiting": [], "words": "", "at_ms": 0}
+        self._sections.publish("held", {key: found[key] for key in ("at_ms", "waiting", "words")})
         if "topics" in self._sections.wanted:
             self._sections.publish("topics", self._topics(cluster, self._metadata, leaders, stable, ends))
 

@@ -1,13 +1,15 @@
 // The shell: where one is, what all views need, and what is wrong.
 
-import { html, render, useEffect, useRef, useState, store, useStore, want, api, to } from "/core.js";
+import { html, render, useEffect, useRef, useState, store, useStore, want, api, nowMs, to } from "/core.js";
 import { Topics, Topic } from "/topics.js";
 import { Log } from "/log.js";
 import { Transactions, Transaction } from "/transactions.js";
 import { Groups, Group } from "/groups.js";
 import { Cluster, Rights } from "/cluster.js";
 import { Questions } from "/asking.js";
+import { useWaiting } from "/waiting.js";
 
+const LONG_MS = 5000;
 const TABS = [
   ["transactions", "Transactions"],
   ["topics", "Topics"],
@@ -20,10 +22,10 @@ const PLACES = {
   transactions: ["transactions", Transactions, () => ["lanes", "events"]],
   transaction: ["transactions", Transaction, () => ["lanes"]],
   topics: ["topics", Topics, () => ["topics"]],
-  topic: ["topics", Topic, () => []],
+  topic: ["topics", Topic, () => ["lanes"]],
   log: ["topics", Log, ([topic, partition]) => ["lanes", `log:${topic}:${partition}`]],
   groups: ["groups", Groups, () => ["groups", "events"]],
-  group: ["groups", Group, () => []],
+  group: ["groups", Group, () => ["lanes"]],
   cluster: ["cluster", Cluster, () => ["events"]],
   rights: ["rights", Rights, () => []],
 };
@@ -51,7 +53,8 @@ function App() {
     if (!isFirst.current && main.current) main.current.focus();
     isFirst.current = false;
   }, [where.key]);
-  const held = values.held ? values.held.waiting : [];
+  const asked = values.held?.at_ms || nowMs();
+  const held = useWaiting((each) => asked - each.since_ms > LONG_MS);
   const problem = ["cluster", "transactions", "log"].map((name) => values[`problem:${name}`]).find(Boolean);
   const title = TABS.find(([name]) => name === tab)[1];
   useEffect(() => {
@@ -64,7 +67,7 @@ function App() {
         ${TABS.map(
           ([name, label]) => html`<a key=${name} href=${to(name)} aria-current=${tab === name ? "page" : null}>
             ${label}${name === "transactions" && held.length
-              ? html` <span class="badge" title="partitions whose readers wait">${held.length}</span>` : ""}</a>`,
+              ? html` <span class="badge" title="partitions whose readers have waited for more than 5 s">${held.length}</span>` : ""}</a>`,
         )}
       </nav>
       <span class="where">${about ? about.where : ""}${about && !about.live ? " (a folder, no broker)" : ""}</span>

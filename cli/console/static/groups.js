@@ -3,6 +3,7 @@
 import { html, useEffect, useState, useStore, useAsked, useRef, api, number, time, to } from "/core.js";
 import { ask } from "/asking.js";
 import { Chart } from "/chart.js";
+import { Holders, useWaiting } from "/waiting.js";
 
 export function Groups() {
   const { values, lists } = useStore();
@@ -36,6 +37,7 @@ const MEANS = {
 export function Group({ parts: [name] }) {
   const { value, error, again } = useAsked(() => api("group", { group: name }), name, 1500);
   const history = useAsked(() => api("group-history", { group: name }), name, 5000);
+  const waiting = useWaiting((each) => value && value.partitions.some((row) => row.topic === each.topic && row.partition === each.partition));
   const [where, setWhere] = useState("earliest");
   const [topic, setTopic] = useState("");
   const points = useRef([]);
@@ -57,12 +59,13 @@ export function Group({ parts: [name] }) {
     ${value ? html`
       <dl class="facts">${known.filter(([, is]) => is !== null && is !== "" && is !== undefined && is !== -1).map(([what, is]) => html`<div key=${what}><dt>${what}</dt><dd>${is}</dd></div>`)}</dl>
       <h2>What is left to read</h2>
+      <${Holders} waiting=${waiting} />
       <div class="scrolls" tabindex="0" role="region" aria-label="Lag"><table id="lag">
         <thead><tr><th scope="col">Partition</th>${LAG.map(([key, label]) => html`<th scope="col" class="right" title=${MEANS[key]}>${label}</th>`)}<th scope="col">Member</th></tr></thead>
         <tbody>${value.partitions.map((row) => html`<tr key=${`${row.topic}-${row.partition}`}>
           <th scope="row"><a href=${to("log", row.topic, row.partition)}>${row.topic}-${row.partition}</a>${row.note ? html`<br /><small>${row.note}</small>` : ""}</th>
           ${LAG.map(([key]) => html`<td class=${key === "open" && row.open ? "open" : ""}>${!row.exact && "lag waiting open all".includes(key) ? "≥ " : ""}${number(row[key])}</td>`)}
-          <td class="value">${row.member || "–"}</td></tr>`)}</tbody></table></div>
+          <td>${row.member || "–"}</td></tr>`)}</tbody></table></div>
       <p class="legend">${Object.entries(MEANS).map(([key, means]) => html`<span><b>${key}</b> ${means}. </span>`)}</p>
       <${Chart} points=${points.current} names=${["lag", "held by open transactions"]} label="Lag over time" />
       <h2>Members</h2>

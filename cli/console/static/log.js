@@ -2,7 +2,7 @@
 
 import { html, count, useEffect, useMemo, useRef, useState, useStore, useTick, useAsked, api, number, span, size, time, nowMs, to } from "/core.js";
 import { moments, ribbonAt, transactionOf } from "/ribbon.js";
-import { Waiting } from "/waiting.js";
+import { Waiting, useWaiting } from "/waiting.js";
 import { Chart } from "/chart.js";
 import { ask } from "/asking.js";
 import { FORMS, hexOf, schemaOf, shown } from "/values.js";
@@ -76,7 +76,7 @@ export function Log({ parts: [topic, index], query }) {
     const last = points.current[points.current.length - 1];
     if (!last || last[0] !== second) points.current = [...points.current.slice(-600), [second, tail[2], tail[1]]];
   }
-  const waiting = values.held ? values.held.waiting.find((each) => each.topic === topic && each.partition === partition) : null;
+  const [waiting] = useWaiting((each) => each.topic === topic && each.partition === partition);
   const step = (way) => {
     const current = at === null ? Infinity : at;
     const found = way < 0 ? times.filter((each) => each < current && (at !== null || each < times[times.length - 1])).pop() : times.find((each) => each > current);
@@ -95,7 +95,7 @@ export function Log({ parts: [topic, index], query }) {
       <div><dt>log start</dt><dd>${number(ribbon.start)}</dd></div>
       <div><dt>last stable offset</dt><dd class=${seen.stable < seen.end ? "open" : ""} id="stable">${number(seen.stable)}</dd></div>
       <div><dt>high watermark</dt><dd id="end">${number(seen.end)}</dd></div>
-      <div><dt>of them wait</dt><dd>${number(seen.end - seen.stable)}</dd></div>
+      <div><dt>offsets that wait</dt><dd>${number(seen.end - seen.stable)}</dd></div>
     </dl>
     ${waiting && at === null ? html`<${Waiting} waiting=${waiting} />` : ""}
     ${at !== null && seen.held.length ? html`<p>At ${time(at)} readers of committed records waited for producer id ${seen.held[0].producer}, since ${time(seen.held[0].since)} (${span(at - seen.held[0].since)}).</p>` : ""}

@@ -1,6 +1,7 @@
 // Topics, of which there may be thousands: only the lines that are seen are made.
 
 import { html, useEffect, useMemo, useRef, useState, useStore, useAsked, api, number, size, to } from "/core.js";
+import { Holders, useWaiting } from "/waiting.js";
 
 const LINE = 30;
 const COLUMNS = ["Topic", "Partitions", "Replicas", "Records", "Behind the last stable offset", "Size", "Lacking replicas"];
@@ -55,12 +56,14 @@ export function Topics() {
 
 export function Topic({ parts: [name] }) {
   const { value, error } = useAsked(() => api("topic", { topic: name }), name, 1000);
+  const waiting = useWaiting((each) => each.topic === name);
   const [isAll, setAll] = useState(false);
   const settings = value ? value.settings.filter((each) => isAll || each.why !== "Kafka's default") : [];
   return html`
     <h1>${name}</h1>
     ${error ? html`<p class="problem" role="alert">${error}</p>` : ""}
     ${value ? html`
+      <${Holders} waiting=${waiting} />
       <div class="scrolls" tabindex="0" role="region" aria-label="Partitions"><table id="partitions">
         <thead><tr><th scope="col">Partition</th>${["Leader", "Replicas", "In sync", "Start", "End", "Last stable", "Size"].map(
           (each) => html`<th scope="col" class="right">${each}</th>`)}</tr></thead>

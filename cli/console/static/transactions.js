@@ -2,12 +2,13 @@
 
 import { html, count, useEffect, useMemo, useRef, useState, useStore, useTick, nowMs, number, span, time, to } from "/core.js";
 import { moments, stateAt } from "/ribbon.js";
-import { Waiting, WaitingLine } from "/waiting.js";
+import { Holders, Waiting, laneOf, longestFirst, useWaiting } from "/waiting.js";
 import { ask } from "/asking.js";
 
 const WINDOWS = [["10 s", 10e3], ["1 min", 60e3], ["10 min", 600e3], ["1 h", 3600e3], ["1 d", 86400e3]];
 const MOST_LANES = 60;
 const MOST_BARS = 150;
+const MOST_HELD = 30;
 const END = { PrepareCommit: "committed", CompleteCommit: "committed", PrepareAbort: "aborted", CompleteAbort: "aborted" };
 const isOver = (state) => state.startsWith("Complete");
 
@@ -23,9 +24,28 @@ function ends(transaction, at) {
   return { decided, complete };
 }
 
+// The last ones, and behind them those that hold readers, which have a lane before all others: just these may be older
+// than what is remembered, and are as their coordinators tell them then.
 function useTransactions() {
   const { lists } = useStore();
-  return useMemo(() => [...(lists.lanes || new Map()).values()], [lists.lanes]);
+  const waiting = useWaiting();
+  const told = waiting.map((each) => each.transactions.map(laneOf)).join();
+  return useMemo(() => {
+    const found = new Map(lists.lanes);
+    const held = new Map();
+    for (const { topic, partition, transactions } of waiting) for (const one of transactions) {
+      if (!one.transactional_id || !one.started_ms) continue;
+      const { transactional_id: id, started_ms: started, producer_id: producer, producer_epoch: epoch, state } = one;
+      const key = laneOf(one);
+      if (found.has(key)) held.set(key, found.get(key));
+      if (found.has(key)) continue;
+      const steps = [{ state, at: started, epoch, place: null }];
+      if (!held.has(key)) held.set(key, { key, id, started, producer, epoch, state, steps, partitions: [], timeout: one.timeout_ms });
+      held.get(key).partitions.push(`${topic}-${partition}`);
+    }
+    for (const key of held.keys()) found.delete(key);
+    return [...found.values(), ...held.values()];
+  }, [lists.lanes, told]);
 }
 
 export function Transactions() {
@@ -51,7 +71,7 @@ export function Transactions() {
   const lanes = lanesOf(kept, from, until, at);
   const times = useMemo(() => moments([], kept), [all, filter]);
   const elections = [...(lists.events || new Map()).values()].filter((each) => (each.kind === "election" || each.kind === "broker") && each.at >= from && each.at <= until);
-  const held = values.held ? values.held.waiting : [];
+  const held = useWaiting();
   const step = (way) => {
     const found = way < 0 ? times.filter((each) => each < until).pop() : times.find((each) => each > until);
     if (found !== undefined) setAt(found);
@@ -64,8 +84,7 @@ export function Transactions() {
   const listed = kept.filter((one) => at === null || one.started <= at).sort((a, b) => b.started - a.started).slice(0, 200);
   return html`
     <h1>Transactions</h1>
-    ${held.length ? html`<ul class="held">${held.slice(0, 5).map((each) => html`<li key=${`${each.topic}-${each.partition}`}><${WaitingLine} waiting=${each} /></li>`)}
-      ${held.length > 5 ? html`<li>and in ${held.length - 5} more</li>` : ""}</ul>` : ""}
+    <${Holders} waiting=${held} />
     ${values.held && !held.length ? html`<p id="nobody-waits">Nobody waits for a transaction.</p>` : ""}
     <div class="tools">
       <label>Transactional id or partition <input type="search" value=${filter} onInput=${(event) => setFilter(event.target.value)} /></label>
@@ -93,7 +112,8 @@ export function Transactions() {
       ${" "}The bright end of a bar is the time from its decision to its last marker; an upright line is an election.</p>
     ${elections.length ? html`<ol class="events" id="elections">${elections.slice(-20).reverse().map((each) => html`<li key=${each.key}><time>${time(each.at)}</time> ${each.text}</li>`)}</ol>` : ""}
     <div id="held">${held.length ? html`<h2>Who holds the readers, and what ends it</h2>` : ""}
-      ${held.map((each) => html`<${Waiting} key=${`${each.topic}-${each.partition}`} waiting=${each} />`)}</div>
+      ${longestFirst(held).slice(0, MOST_HELD).map((each) => html`<${Waiting} key=${`${each.topic}-${each.partition}`} waiting=${each} />`)}
+      ${held.length > MOST_HELD ? html`<p>And ${count(held.length - MOST_HELD, "partition")} more, whose readers have waited for less long.</p>` : ""}</div>
     <h2>${live ? "The last ones" : `As they were at ${time(at)}`}</h2>
     <div class="scrolls" tabindex="0" role="region" aria-label="Transactions"><table class="left" id="transactions">
       <thead><tr>${["Transactional id", "State", "Since", "Began", "Took", "Producer", "Partitions"].map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
@@ -136,12 +156,12 @@ function lanesOf(transactions, from, until, at) {
 
 export function Transaction({ parts: [key] }) {
   const all = useTransactions();
-  const { values, about } = useStore();
+  const { about } = useStore();
   const one = all.find((each) => each.key === key);
   useTick(1000, Boolean(one && !isOver(one.state)));
+  const waiting = useWaiting((each) => one && each.transactions.some((by) => by.transactional_id === one.id));
   if (!one) return html`<h1>${key}</h1><p>It isn't among the transactions that the console remembers.</p>`;
   const { decided, complete } = ends(one, null);
-  const waiting = values.held ? values.held.waiting.filter((each) => each.transactions.some((by) => by.transactional_id === one.id)) : [];
   const facts = [["producer id", one.producer], ["epoch", one.epoch], ["timeout", span(one.timeout)], ["began", time(one.started, true)],
     ["decided", decided ? `${time(decided)}, after ${span(decided - one.started)}` : "not yet"],
     ["last marker", complete ? `${time(complete)}, ${span(complete - decided)} later` : "not yet"]];

@@ -1,6 +1,6 @@
 // Who holds the readers of committed records, since when, and what ends it: as `barnabas transactions explain` says.
 
-import { html, count, nowMs, number, span, store, time, to } from "/core.js";
+import { html, count, nowMs, number, span, store, time, to, useStore } from "/core.js";
 import { ask } from "/asking.js";
 
 export function Waiting({ waiting }) {
@@ -16,14 +16,46 @@ export function Waiting({ waiting }) {
   </section>`;
 }
 
-// The same in a line.
-export function WaitingLine({ waiting }) {
-  const [one, ...more] = waiting.transactions;
-  const who = one ? one.transactional_id || `producer id ${one.producer_id}` : "";
-  return html`Readers of <a href=${to("log", waiting.topic, waiting.partition)}>${waiting.topic}-${waiting.partition}</a> wait
-    ${waiting.since_ms ? html` since ${time(waiting.since_ms)} (${span(nowMs() - waiting.since_ms)})` : ""}
-    ${one ? html` for <b>${who}</b> <span class=${`state ${one.verdict}`}>${one.verdict}</span>` : " for the replicas in sync"}
-    ${more.length ? ` and ${more.length} more` : ""}`;
+export const laneOf = (one) => `${one.transactional_id}/${one.started_ms}`;
+
+// Whose readers wait. It is asked for from time to time, and lanes tell at once that a transaction is over: busy
+// applications would seem to hold readers for as long as nobody asks again.
+export function useWaiting(isWanted = () => true) {
+  const { values, lists } = useStore();
+  const isOver = (one) => lists.lanes?.get(laneOf(one))?.state.startsWith("Complete");
+  return (values.held ? values.held.waiting : []).filter(isWanted).flatMap((each) => {
+    const transactions = each.transactions.filter((one) => !isOver(one));
+    return each.transactions.length && !transactions.length ? [] : [{ ...each, transactions }];
+  });
+}
+
+// Whoever has held readers for longest first. What busy applications hold for a moment comes and goes behind it.
+export const longestFirst = (waiting) => [...waiting].sort((a, b) => (a.since_ms ?? Infinity) - (b.since_ms ?? Infinity));
+
+const MOST_LINES = 5;
+const MOST_NAMES = 4;
+
+// The same in a line for each application, however many partitions it holds.
+export function Holders({ waiting }) {
+  const found = new Map();
+  for (const each of longestFirst(waiting)) {
+    const [one] = each.transactions;
+    const key = one ? `${one.verdict} ${one.transactional_id || one.producer_id}` : "";
+    if (!found.has(key)) found.set(key, { one, since: each.since_ms, partitions: [] });
+    found.get(key).partitions.push(each);
+  }
+  if (!found.size) return "";
+  const lines = [...found.entries()].slice(0, MOST_LINES);
+  return html`<ul class="held">${lines.map(([key, { one, since, partitions }]) => {
+    const name = one ? one.transactional_id || `producer id ${one.producer_id}` : "";
+    const more = partitions.length - MOST_NAMES;
+    return html`<li key=${key}>${one
+      ? html`<b>${one.transactional_id && one.started_ms ? html`<a href=${to("transaction", laneOf(one))}>${name}</a>` : name}</b> <span class=${`state ${one.verdict}`}>${one.verdict}</span> holds the readers of`
+      : "No transaction is open, and the replicas in sync don't have the last marker yet: it holds the readers of"}
+      ${partitions.slice(0, MOST_NAMES).map((each, index) => html`${index ? ", " : " "}<a href=${to("log", each.topic, each.partition)}>${each.topic}-${each.partition}</a>`)}
+      ${more > 0 ? ` and ${more} more` : ""}${since ? html` since ${time(since)} (${span(nowMs() - since)})` : ""}</li>`;
+  })}
+    ${found.size > MOST_LINES ? html`<li>and ${found.size - MOST_LINES} more, for less long</li>` : ""}</ul>`;
 }
 
 function Holder({ one, waiting, now }) {

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
+from cli.console.app import FIRST_OF_A_LIST
 from cli.console.records import SEARCHED_BYTES
 from protocol.wire.primitives import encode_varint
 from tests.cli.conftest import ON_OURS_ALONE, Kafka, Run
@@ -87,6 +88,52 @@ def test_a_transaction_is_watched_from_its_begin_to_its_marker(
     expect(partition.get_by_role("heading", level=1)).to_contain_text("__transaction_state")
     expect(partition.locator(".bytes")).to_contain_text(name)
     expect(partition.locator(".bytes pre").first).to_contain_text('"state": "CompleteCommit"')
+
+
+def test_who_holds_the_readers_of_a_topic_is_seen_among_busy_applications(open_page: OpenPage) -> None:
+    """As a new user asks: which application blocks the readers of `orders`, since when, what is to be done? It has its
+    place before applications that hold readers for a moment, once however many partitions it holds, and a lane
+    however much was written since."""
+    one_partition = {"transaction.state.log.num.partitions": 1}
+    with (
+        barnabas.Broker(config=one_partition) as broker,
+        console_of("console", "--bootstrap", broker.bootstrap) as console,
+    ):
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        topics = [NewTopic("orders", 6, 1), NewTopic("invoices", 1, 1)]
+        for future in admin.create_topics(topics).values():
+            future.result(60)
+        holder = new_producer(broker.bootstrap, "inventory-sync")
+        holder.begin_transaction()
+        for partition in range(6):
+            holder.produce("orders", b"v", partition=partition)
+        assert holder.flush(60) == 0
+        busy = new_producer(broker.bootstrap, "billing")
+        for _ in range(FIRST_OF_A_LIST):
+            busy.begin_transaction()
+            send_at_once(busy, "invoices", "a")
+            busy.commit_transaction(60)
+        busy.begin_transaction()
+        send_at_once(busy, "invoices", "a")
+        page = open_page(f"{console.address}/#/transactions")
+        lines = page.locator(".held li")
+        expect(lines).to_have_count(2)
+        holds = re.compile(
+            "inventory-sync open holds the readers of orders-0, orders-1, orders-2, orders-3 and 2 more since"
+        )
+        expect(lines.first).to_have_text(holds)
+        expect(lines.last).to_contain_text("billing open holds the readers of invoices-0 since")
+        expect(page.locator("#held section").first).to_contain_text("orders-")
+        expect(bar(page, "inventory-sync", "open")).to_have_count(1)
+        busy.commit_transaction(60)
+        expect(lines).to_have_count(1)
+        lines.first.get_by_role("link", name="inventory-sync").click()
+        expect(page.locator("#state")).to_have_text("Ongoing")
+        expect(page.locator(".waiting").first).to_contain_text("stop or restart the application")
+        expect(page.get_by_role("button", name="Abort…").first).to_be_visible()
+        page.get_by_role("link", name="Topics", exact=True).click()
+        page.get_by_role("link", name="orders", exact=True).click()
+        expect(page.locator(".held li")).to_have_text(holds)
 
 
 @pytest.mark.several_nodes_matter
