@@ -152,9 +152,10 @@ bench-spark-memory: needs-java .venv/.dev reference  ## measure what the sink fo
 golden: .venv/.dev  ## make the golden vectors of messages anew by Apache Kafka's own classes
 	$(BIN)/python -m tests.golden.remake
 
-dist: .venv/.dev  ## build what is released (URL="https://…" is the address of the repository, for the links)
+dist: .venv/.dev  ## build what is released, and check it as an index would (URL="https://…" is the address of the repository, for the links)
 	@test -n "$(URL)" || { echo 'make dist URL=https://… : the page of a release links to the repository.' >&2; exit 1; }
 	PROJECT_URL="$(URL)" $(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
 
 docs: .venv/.dev  ## renew the tables in the documents that come from the code
 	$(BIN)/python docs/tables.py $(ARGS)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import subprocess
 import sys
 import sysconfig
 import tarfile
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ import pytest
 
 from protocol.messages.metadata import ApiVersionsRequest
 from tests.support.ports import free_ports, is_listening
+from tests.support.requirements import need_program
 from tests.support.waiting import until
 from tests.support.wire import Client, Outcome
 
@@ -130,6 +133,40 @@ def test_the_sdist_holds_what_is_needed_to_build_and_to_test(built: Path) -> Non
     assert not {
         name for name in packed if name.startswith((".venv", "dist/", ".git/")) or name.endswith(".pyc")
     }
+
+
+def test_wheel_and_sdist_are_ones_that_an_index_takes(built: Path) -> None:
+    run(need_program("twine"), "check", "--strict", *built.iterdir())
+
+
+def test_a_first_record_is_read_within_twenty_seconds_from_nothing(built: Path, outside: Path) -> None:
+    """By uvx, with an empty cache: fetch the wheel and all that it needs, start a broker, send a record, read it."""
+    uvx = need_program("uvx")
+    (port,) = free_ports(1)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
+    environment = {**clean, "UV_CACHE_DIR": str(outside / "cache"), "BARNABAS_BOOTSTRAP": f"127.0.0.1:{port}"}
+    wheel = f"barnabas[cli] @ {next(built.glob('*.whl')).as_uri()}"
+    barnabas = [uvx, "--python", sys.executable, "--from", wheel, "barnabas"]
+    began_s = time.monotonic()
+    fetched = subprocess.run([*barnabas, "--version"], env=environment, capture_output=True, text=True)
+    if fetched.returncode and "error sending request" in fetched.stderr.lower():
+        pytest.skip("needs a package index, which can't be reached")
+    assert fetched.returncode == 0, fetched.stderr
+    broker = subprocess.Popen(
+        [*barnabas, "--temporary", "--port", str(port)], env=environment, stderr=subprocess.DEVNULL
+    )
+    try:
+        until(lambda: is_listening("127.0.0.1", port), "a broker", READY_S)
+        subprocess.run([*barnabas, "produce", "orders"], env=environment, input=b"hello\n", check=True)
+        read = subprocess.run(
+            [*barnabas, "consume", "orders", "-n", "1"], env=environment, capture_output=True, check=True
+        )
+        took_s = time.monotonic() - began_s
+    finally:
+        broker.terminate()
+        broker.wait(READY_S)
+    assert read.stdout == b"hello\n"
+    assert took_s < 20
 
 
 def test_the_front_of_the_wheel_runs_the_broker_of_the_wheel(installed: Path, outside: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import sysconfig
 
 import pytest
 
@@ -17,8 +18,8 @@ REQUIRE_ALL = bool(os.environ.get("BARNABAS_REQUIRE_ALL"))
 
 
 def need_program(name: str) -> str:
-    """The path of a program, or the test skips."""
-    path = shutil.which(name)
+    """The path of a program, beside this interpreter or on the path, or the test skips."""
+    path = shutil.which(name, path=sysconfig.get_path("scripts")) or shutil.which(name)
     if path is None:
         pytest.skip(f"needs {name}, which is not installed")
     return path
