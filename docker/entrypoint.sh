@@ -20,6 +20,13 @@ if [ -z "${KAFKA_LISTENERS:-}${KAFKA_ADVERTISED_LISTENERS:-}${KAFKA_CFG_LISTENER
   ! in_file '(advertised\.)?listeners'; then
   export KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092 KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092
 fi
+# Users, as bitnami's image takes them, are a line of JAAS here, of which the broker says more.
+if [ -n "${KAFKA_CLIENT_USERS:-}" ] && ! env | grep -q '^KAFKA_.*_JAAS_CONFIG='; then
+  echo "barnabas: KAFKA_CLIENT_USERS isn't read; write the users into a line of JAAS instead:" \
+    "KAFKA_LISTENER_NAME_<LISTENER, with __ for _>_PLAIN_SASL_JAAS_CONFIG=org.apache.kafka.common.security.plain.PlainLoginModule" \
+    "required user_${KAFKA_CLIENT_USERS%%,*}=\"password\";" >&2
+  exit 2
+fi
 # Key stores and their passwords are files in a folder for secrets, of which the environment has the names.
 secrets="${BARNABAS_SECRETS:-/etc/kafka/secrets}"
 secret() {
