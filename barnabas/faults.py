@@ -28,13 +28,57 @@ class FaultNeverFiredError(AssertionError):
 
 
 CRASH, PAUSE = "crash", "pause"
-_CRASHED: Mapping[str, int] = {"seen": 1, "fired": 1, "standing": 0}
-_PAUSED: Mapping[str, int] = {"seen": 1, "fired": 1, "standing": 1}
-"""Nobody is left to say it."""
 
 Times: TypeAlias = int | Literal["as the fault is"] | None
 """For how many; None for all. Most faults are for one unless somebody says so, those of `"stale"` and `"versions"` for
 all."""
+
+
+class _ArmedAt:
+    """A fault at one node, and what was last heard of it there."""
+
+    def __init__(self, node: Asked, said: Mapping[str, Any]) -> None:
+        """Raises QuestionRefusedError."""
+        self.node = node
+        self._do = said["do"]
+        self._number = node.ask({"ask": "arm_fault", "fault": said})
+        self._heard: Mapping[str, int] = {"seen": 0, "fired": 0, "standing": 0}
+
+    def state(self) -> Mapping[str, int]:
+        """Of a node that was restarted, or is gone, so is the fault: it holds nobody any more."""
+        return self._asked("fault")
+
+    def disarm(self) -> Mapping[str, int]:
+        """Its last state. What it holds goes on."""
+        self.resume()
+        return self._asked("disarm_fault")
+
+    def release(self) -> int:
+        """How many requests those were that it held. Raises QuestionRefusedError, BrokerError."""
+        self.resume()
+        return int(self.node.ask({"ask": "release_fault", "number": self._number}))
+
+    def resume(self) -> None:
+        if self._do == PAUSE and self.node.paused:
+            self.node.resume()
+
+    def _asked(self, question: str) -> Mapping[str, int]:
+        try:
+            if not self._has_paused():
+                self._heard = self.node.ask({"ask": question, "number": self._number})
+        except (QuestionRefusedError, BrokerError):
+            if not self._has_paused():
+                fired = max(
+                    self._heard["fired"], self._do == CRASH
+                )  # nobody is left to say that it has crashed
+                self._heard = {"seen": max(self._heard["seen"], fired), "fired": fired, "standing": 0}
+        return self._heard
+
+    def _has_paused(self) -> bool:
+        if self._do == PAUSE and self.node.paused:
+            self._heard = {"seen": 1, "fired": 1, "standing": 1}
+            return True
+        return False
 
 
 class Fault:
@@ -45,11 +89,12 @@ class Fault:
         """Raises ValueError for what there is not."""
         self._said = said
         self._may_not_fire = may_not_fire
-        self._armed: list[tuple[Asked, int]] = []
-        self._last: list[Mapping[str, int]] = []
+        self._armed: list[_ArmedAt] = []
+        self._last: Sequence[Mapping[str, int]] | None = None
+        """Once it is disarmed."""
         try:
             for node in nodes:
-                self._armed.append((node, node.ask({"ask": "arm_fault", "fault": said})))
+                self._armed.append(_ArmedAt(node, said))
         except QuestionRefusedError as refusal:
             self.disarm()
             raise ValueError(str(refusal)) from None
@@ -74,20 +119,8 @@ class Fault:
         return self._sum("standing")
 
     def _sum(self, what: str) -> int:
-        return sum(state[what] for state in (*self._last, *self._states()))
-
-    def _states(self) -> Iterable[Mapping[str, int]]:
-        for node, number in self._armed:
-            if self._said["do"] == PAUSE and node.paused:
-                yield _PAUSED
-                continue
-            try:
-                yield node.ask({"ask": "fault", "number": number})
-            except (QuestionRefusedError, BrokerError):  # it was restarted, or is gone: so is the fault
-                if self._said["do"] == CRASH:
-                    yield _CRASHED
-                elif self._said["do"] == PAUSE and node.paused:
-                    yield _PAUSED
+        states = [each.state() for each in self._armed] if self._last is None else self._last
+        return sum(state[what] for state in states)
 
     def reached(self, count: int = 1, timeout: float = 30.0) -> Self:
         """Wait until it holds so many requests. Raises TimeoutError."""
@@ -122,25 +155,12 @@ class Fault:
     def release(self) -> int:
         """What it holds goes on; how many requests those were. Those that come later are held again. A node that it has
         paused goes on."""
-        self._resume()
-        return sum(node.ask({"ask": "release_fault", "number": number}) for node, number in self._armed)
+        return sum(each.release() for each in self._armed)
 
     def disarm(self) -> None:
         """It is over. What it holds goes on."""
-        self._resume()
-        armed, self._armed = self._armed, []
-        for node, number in armed:
-            try:
-                self._last.append(node.ask({"ask": "disarm_fault", "number": number}))
-            except (QuestionRefusedError, BrokerError):
-                if self._said["do"] == CRASH:
-                    self._last.append(_CRASHED)
-
-    def _resume(self) -> None:
-        if self._said["do"] == PAUSE:
-            for node, _ in self._armed:
-                if node.paused:
-                    node.resume()
+        if self._last is None:
+            self._last = [each.disarm() for each in self._armed]
 
     def __enter__(self) -> Self:
         return self
