@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
 from barnabas.faults import WithFaults
+from barnabas.journal import WithJournal
 from barnabas.secured import Secured
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ class Snapshot:
         self._end()
 
 
-class Broker(InBlocks, Secured, WithFaults):
+class Broker(InBlocks, Secured, WithFaults, WithJournal):
     """One broker on loopback; use it in `with` or `async with`, or call `start()` and `close()`.
 
     data: the folder of its topics, kept when the broker is closed. Without one it works in a temporary

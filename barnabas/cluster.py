@@ -21,6 +21,7 @@ from barnabas.broker import HeldPorts, made_security
 from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
 from barnabas.cluster_node import BETWEEN_NODES, ClusterNode, Network
 from barnabas.faults import WithFaults
+from barnabas.journal import WithJournal
 from barnabas.secured import Secured
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ def _found_cluster_id(root: Path) -> str | None:
 POLL_S = 0.01
 
 
-class Cluster(InBlocks, Secured, WithFaults):
+class Cluster(InBlocks, Secured, WithFaults, WithJournal):
     """Brokers 1 to `brokers` and a controller on loopback; use it in `with` or `async with`, or call `start()` and
     `close()`.
 

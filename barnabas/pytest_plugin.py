@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from barnabas.cluster import Cluster
 
 LOG_LINES_SHOWN = 60
+REQUESTS_SHOWN = 100
+
+OF_OURS: dict[str, object] = {"barnabas.journal.size": 1_000}
+"""Settings of the fixtures' brokers, where nobody says otherwise."""
 
 MARK = "kafka"
 OF_A_BROKER = frozenset(("config", "kafka_version", "security", "tokens", "users"))
@@ -212,7 +216,12 @@ def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         "brokers": 3,
         **said,
         **given,
-        "config": {**_settings(request.config), **said.get("config", {}), **given.get("config", {})},
+        "config": {
+            **OF_OURS,
+            **_settings(request.config),
+            **said.get("config", {}),
+            **given.get("config", {}),
+        },
     }
     with Cluster(**wanted) as cluster:
         yield cluster
@@ -238,11 +247,13 @@ def _ours(item: pytest.Item) -> Iterator[tuple[str, Any]]:
 
 @pytest.hookimpl(hookwrapper=True)  # not `wrapper`, which a user's older pytest would not know
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Result[pytest.TestReport], None]:
-    """A failed test's report has the end of what its brokers printed."""
+    """A failed test's report has the end of what its brokers printed, and the last requests that they were asked."""
     report = (yield).get_result()
     if not report.failed:
         return
     for name, ours in _ours(item):
+        if asked := _last_requests(ours):
+            report.sections.append((f"what {name} was asked", asked))
         nodes = getattr(ours, "nodes", None)
         if nodes is None:
             report.sections.append((f"what {name} printed", _tail(ours)))
@@ -274,6 +285,21 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
         item.warn(pytest.PytestWarning(f"kafka_broker is of all tests, and {item.nodeid} {what}"))
 
 
+def _last_requests(ours: Any) -> str:
+    """JSON lines. Nothing where none is kept, or nobody is there to tell."""
+    from barnabas.child import BrokerError
+    from barnabas.journal import lines
+
+    try:
+        return lines(ours.journal()[-REQUESTS_SHOWN:]) if ours.running and not _is_paused(ours) else ""
+    except (BrokerError, RuntimeError, ValueError):
+        return ""
+
+
+def _is_paused(ours: Any) -> bool:
+    return any(node.paused for node in getattr(ours, "nodes", [ours]))
+
+
 def _tail(broker: Broker) -> str:
     return "\n".join(broker.log.splitlines()[-LOG_LINES_SHOWN:])
 
@@ -282,7 +308,7 @@ def _broker(request: pytest.FixtureRequest, wanted: Mapping[str, Any]) -> Broker
     from barnabas.broker import Broker
 
     further = _checked(request, wanted.get("config", {}))
-    arguments: dict[str, Any] = {**wanted, "config": {**_settings(request.config), **further}}
+    arguments: dict[str, Any] = {**wanted, "config": {**OF_OURS, **_settings(request.config), **further}}
     return Broker(**arguments)
 
 

@@ -615,10 +615,14 @@ METRICS_LISTENER = "barnabas.metrics.listener"
 CONTROL_LISTENER, CONTROL_TOKEN = "barnabas.control.listener", "barnabas.control.token"
 """HOST:PORT at which a test asks for faults, another time, an empty broker; and what it has to say to be heard."""
 
+JOURNAL_SIZE = "barnabas.journal.size"
+"""So many requests are kept for who asks what was asked of a broker; none with 0."""
+
 OWN_ROWS: dict[str, Row] = {
     INTER_BROKER_REQUESTS: ("BOOLEAN", "true", "", "MEDIUM", "read-only"),
     CONTROL_LISTENER: ("STRING", "", "", "MEDIUM", "read-only"),
     CONTROL_TOKEN: ("PASSWORD", None, "", "MEDIUM", "read-only"),
+    JOURNAL_SIZE: ("INT", "0", "[0,...,1000000]", "LOW", "read-only"),
     METRICS_LISTENER: ("STRING", "", "", "MEDIUM", "read-only"),
 }
 """What Kafka doesn't have, and passes over in a file: described only where set."""

@@ -205,7 +205,7 @@ class ArmedFault:
 
     def fires(self, subject: Subject) -> bool:
         """Whether it does on this one, which is counted."""
-        if not self._is_about(subject):
+        if not self.is_about(subject):
             return False
         with self._counting:
             if self.is_over:
@@ -216,7 +216,8 @@ class ArmedFault:
             self.fired += 1
             return True
 
-    def _is_about(self, subject: Subject) -> bool:
+    def is_about(self, subject: Subject) -> bool:
+        """Whether it is one of those that are named, whatever its API."""
         if any(subject.sender(name) != wanted for name, wanted in self._of_sender.items()):
             return False
         if self._operations is not None and self._operations.isdisjoint(subject.values("operation")):

@@ -1,24 +1,28 @@
-"""The faults of a node: at whatever of its listeners a request comes in, a controller's too, and inside it."""
+"""The faults of a node, at its listeners, a controller's too, and inside it, and the journal of its requests."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.faults.armed_fault import OF_MARKERS
 from broker.faults.faults import Faults
 from broker.faults.places import OF_COORDINATORS, FaultyCoordinators, FaultyMarkers, file_hook
+from broker.faults.request_journal import RequestJournal
 
 if TYPE_CHECKING:
     from broker.coordination.hosted_shards import HostedShards
     from broker.coordination.transactions import Transactions
-    from broker.faults.faults import Process
+    from broker.faults.faults import Answering, Handle, Process
     from broker.network.dispatch import Dispatcher
     from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
 
 
-def faults_of(node: Server | ControllerNode, process: Process) -> Faults:
-    """None are armed yet."""
+def faults_of(
+    node: Server | ControllerNode, process: Process, journal: RequestJournal | None = None
+) -> Faults:
+    """None are armed yet. `journal`: that of this node, from now on."""
     dispatchers: list[Dispatcher] = []
     if node.controller_server is not None:
         dispatchers.append(node.controller_server.dispatcher)
@@ -33,12 +37,13 @@ def faults_of(node: Server | ControllerNode, process: Process) -> Faults:
         if owner is not None
     ]
 
-    def topic_name(topic_id: bytes) -> str | None:
-        found = node.metadata.image.topics_by_id.get(topic_id)
-        return None if found is None else found.name
+    def kept(api_key: int, handle: Handle, answering: Answering) -> Handle:
+        """The journal stands around the faults: it has what the client is told."""
+        assert journal is not None
+        return journal.around(api_key, faults.around(api_key, handle, answering))
 
     def changed() -> None:
-        around = faults.around if faults.states() else None
+        around = kept if journal is not None else faults.around if faults.states() else None
         for each in dispatchers:
             each.interpose(around)
         barriers = FaultyCoordinators(faults) if faults.at(*OF_COORDINATORS) else None
@@ -52,5 +57,22 @@ def faults_of(node: Server | ControllerNode, process: Process) -> Faults:
             )
         node.files.set_fault_hook(file_hook(faults))
 
-    faults = Faults(node.scheduler, node.turns, topic_name, process, changed, node.stop_on_failure)
+    faults = Faults(node.scheduler, node.turns, _names_of(node), process, changed, node.stop_on_failure)
+    if journal is not None:
+        changed()
     return faults
+
+
+def journal_of(node: Server | ControllerNode, size: int) -> RequestJournal:
+    """One that `faults_of` is to be given."""
+    return RequestJournal(size, node.clock.monotonic_s, node.clock.now_ms, _names_of(node))
+
+
+def _names_of(node: Server | ControllerNode) -> Callable[[bytes], str | None]:
+    """Of topics, by their ids."""
+
+    def topic_name(topic_id: bytes) -> str | None:
+        found = node.metadata.image.topics_by_id.get(topic_id)
+        return None if found is None else found.name
+
+    return topic_name

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.config.broker_definitions import JOURNAL_SIZE
 from broker.controller.image import NO_LEADER
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from broker.environment.cut_network import CuttableNetwork
     from broker.environment.movable_time import MovableTime
     from broker.faults.faults import Faults
+    from broker.faults.request_journal import RequestJournal
     from broker.process.renewal import Renewal
     from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
@@ -354,6 +356,7 @@ class Control:
         self.begin_anew = begin_anew
         self.time = time
         self.faults: Faults | None = None
+        self.journal: RequestJournal | None = None
         self.stop = stop
         self.network = network
         self._tell = tell
@@ -361,7 +364,12 @@ class Control:
     def began(self, node: Server | ControllerNode) -> None:
         """This is the node that is asked from now on. No fault is armed at it."""
         self.node = node
-        self.faults = None
+        self.faults = self.journal = None
+        if size := node.config.get_int(JOURNAL_SIZE):
+            from broker.faults.node_faults import faults_of, journal_of
+
+            self.journal = journal_of(node, size)
+            self.faults = faults_of(node, _ThisProcess(), self.journal)
         if node.config.authorizer is not None:
             from broker.process.security_questions import keep_denials
 
@@ -579,6 +587,23 @@ def _number_of(control: Control, question: Question) -> int:
     raise QuestionError(f"there is no fault {number!r}; there are {', '.join(map(str, known)) or 'none'}")
 
 
+async def _journal(control: Control, question: Question) -> Any:
+    """`about`: of which requests, by the words of a fault, or all; `after`: behind which number → `requests`, the first
+    of them, oldest first; `next`: the `after` of the next page, or nothing; `lost`: how many aren't kept any more."""
+    from broker.faults.armed_fault import FaultError
+
+    _started(control)
+    if control.journal is None:
+        raise QuestionError(f"this node keeps no journal: {JOURNAL_SIZE} says of how many requests")
+    about, after = question.get("about", {}), question.get("after", 0)
+    if not isinstance(about, Mapping) or isinstance(after, bool) or not isinstance(after, int) or after < 0:
+        raise QuestionError("about: an object is wanted, and after: a number")
+    try:
+        return control.journal.page(about, after)
+    except FaultError as error:
+        raise QuestionError(str(error)) from None
+
+
 QUESTIONS: dict[str, Callable[[Control, Question], Waiting[Any]]] = {
     "arm_fault": _arm_fault,
     "begin_anew": _begin_anew,
@@ -588,6 +613,7 @@ QUESTIONS: dict[str, Callable[[Control, Question], Waiting[Any]]] = {
     "disarm_fault": _disarm_fault,
     "fault": _fault,
     "faults": _all_faults,
+    "journal": _journal,
     "release_fault": _release_fault,
     "stop": _stop,
 }

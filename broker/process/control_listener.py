@@ -37,6 +37,7 @@ ASKED = (
     "disarm_fault",
     "fault",
     "faults",
+    "journal",
     "out_of_sync",
     "partition",
     "release_fault",

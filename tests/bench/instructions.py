@@ -84,6 +84,7 @@ def main() -> int:
     parser.add_argument("--beside", type=lambda text: Path(text).resolve(), metavar="CHECKOUT")
     parser.add_argument("--only", nargs="+", choices=[*COUNTED], metavar="MEASURE", default=[*COUNTED])
     parser.add_argument("--watched", action="store_true", help="and here with a listener for metrics")
+    parser.add_argument("--journaled", action="store_true", help="and here with a journal of requests")
     options = parser.parse_args()
     if shutil.which("valgrind") is None:
         print("valgrind isn't there: install it by the package of that name", file=sys.stderr)
@@ -91,6 +92,8 @@ def main() -> int:
     sides: list[Side] = [(ROOT, {}), *([(options.beside, {})] if options.beside else [])]
     if options.watched:
         sides.append((ROOT, {LISTENER: "127.0.0.1:0"}))
+    if options.journaled:
+        sides.append((ROOT, {"barnabas.journal.size": 10_000}))
     for checkout, _ in sides:
         compile_checkout(checkout)
     figures = [_count(side, _nothing, 0) for side in sides]

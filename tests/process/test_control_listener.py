@@ -36,7 +36,8 @@ def asking(port: int, path: str, said: Any = None, method: str = "POST", **heade
 @pytest.fixture(scope="module")
 def shared() -> Iterator[tuple[barnabas.Broker, int]]:
     (port,) = free_ports(1)
-    with barnabas.Broker(config={"barnabas.control.listener": f"127.0.0.1:{port}"}) as running:
+    settings = {"barnabas.control.listener": f"127.0.0.1:{port}", "barnabas.journal.size": 100}
+    with barnabas.Broker(config=settings) as running:
         yield running, port
 
 
@@ -53,6 +54,18 @@ def test_a_fault_is_armed_seen_and_disarmed(shared: tuple[barnabas.Broker, int])
     assert asking(port, "/v1/faults") == (200, {"answer": [state]})
     assert asking(port, "/v1/disarm_fault", {"number": 1}) == (200, {"answer": state})
     assert asking(port, "/v1/fault", {"number": 1}) == (400, {"error": "there is no fault 1; there are none"})
+
+
+def test_what_the_broker_was_asked(shared: tuple[barnabas.Broker, int]) -> None:
+    broker, port = shared
+    with Client.of(broker.bootstrap, client_id="over http") as client:
+        client.ask(MetadataRequest(topics=[]), 13)
+    status, found = asking(port, "/v1/journal", {"about": {"api": "Metadata", "client_id": "over http"}})
+    assert status == 200
+    assert [each["api"] for each in found["answer"]["requests"]] == ["Metadata"]
+    status, refused = asking(port, "/v1/journal", {"about": {"api": "Metadate"}})
+    assert status == 400
+    assert "there is no API Metadate" in refused["error"]
 
 
 def test_time_is_moved_and_the_broker_emptied(shared: tuple[barnabas.Broker, int]) -> None:
