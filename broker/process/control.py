@@ -13,7 +13,6 @@ ready.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -68,6 +67,8 @@ class ParentTie:
         self._socket = socket.socket(fileno=fd)
         self._socket.setblocking(False)
         self._line = bytearray()  # as far as it came
+        self._untold = bytearray()
+        """What the parent has yet to take."""
 
     @property
     def gone(self) -> bool:
@@ -113,9 +114,24 @@ class ParentTie:
         self.tell(json.dumps({"bootstrap": bootstrap, "listeners": dict(listeners), "pid": os.getpid()}))
 
     def tell(self, line: str) -> None:
-        """A line, without its end."""
-        with contextlib.suppress(OSError):  # it's gone already, as `watch` will notice
-            self._socket.sendall(line.encode() + b"\n")
+        """A line, without its end. What the parent doesn't take at once goes when it does."""
+        is_waiting = bool(self._untold)
+        self._untold += line.encode() + b"\n"
+        if not is_waiting:
+            self._tell_rest()
+
+    def _tell_rest(self) -> None:
+        try:
+            while self._untold:
+                del self._untold[: self._socket.send(self._untold)]
+        except BlockingIOError:
+            asyncio.get_running_loop().add_writer(self._socket.fileno(), self._go_on_telling)
+        except OSError:  # it's gone already, as `watch` will notice
+            self._untold.clear()
+
+    def _go_on_telling(self) -> None:
+        asyncio.get_running_loop().remove_writer(self._socket.fileno())
+        self._tell_rest()
 
     def close(self) -> None:
         self._socket.close()

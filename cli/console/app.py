@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cli.client.offsets import Partition
 from cli.console.guard import COOKIE, HEADERS, Guard
-from cli.console.pieces import walk
+from cli.console.pieces import document_of_batch, walk
 from cli.console.records import MOST_RECORDS, documents_of, history_of_group, page_of_records
 from cli.console.sections import Sections, as_json
 from cli.console.views import Shown
@@ -202,7 +202,7 @@ class Console:
             "end": seen.end,
             "from": start,
             "next": seen.next,
-            "batches": [each.document for each in seen.batches],
+            "batches": [document_of_batch(each) for each in seen.batches],
         }
 
     def _records(self, request: Request) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class Console:
         batch = seen.batches[0]
         data = bytes(batch.data)
         return {
-            **batch.document,
+            **document_of_batch(batch),
             "fields": as_documents(fields_of_batch(data)),
             "hex": data[:MOST_HEX_BYTES].hex(),
             "records": [*islice(documents_of(partition[0], batch), MOST_RECORDS)],

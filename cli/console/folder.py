@@ -15,7 +15,7 @@ from cli.configs import OF_TOPIC, SETTINGS_COLUMNS, WHY
 from cli.console.folder_groups import FolderGroups
 from cli.console.folder_log import FolderLog
 from cli.console.lanes import MOST, Lanes
-from cli.console.pieces import Piece, WalkedLog, readable, walk
+from cli.console.pieces import Piece, readable, walk
 from cli.console.sections import LOG, Sections
 from cli.errors import CommandError, CommandUsageError
 from cli.explaining import Blocker, Explanation, WaitingPartition, verdict_of
@@ -31,6 +31,7 @@ from cli.topics import PARTITION_COLUMNS, of_each_topic, summed
 from cli.transactions import document_of
 from protocol.messages.metadata import MetadataResponseTopic
 from protocol.messages.metadata_records import AccessControlEntryRecord, UserScramCredentialRecord
+from protocol.records.fates import WalkedLog
 
 MOST_BATCHES: Final = 1_000_000
 READ_BYTES: Final = 256 * 1024 * 1024

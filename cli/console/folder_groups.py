@@ -16,8 +16,9 @@ from cli.client.groups import (
     ListedGroup,
 )
 from cli.client.offsets import Partition
-from cli.console.pieces import COMMITTED, WalkedBatch, readable
+from cli.console.pieces import readable
 from cli.inspecting.decoding import OFFSETS, UndecodedError, decoded, decoder_of
+from protocol.records.fates import COMMITTED, WalkedBatch
 
 _KINDS = (
     ("ConsumerGroup", CONSUMER),

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from cli.client.offsets import Partition
 from cli.errors import CommandError
-from protocol.records.batch import (
-    BatchHeader,
-    CorruptRecordError,
-    Record,
-    read_marker,
-    read_records,
-    walk_batches,
-)
+from protocol.records.batch import BatchHeader, CorruptRecordError, Record, read_records
 from protocol.records.compression import CodecUnavailableError, DecompressionError
+from protocol.records.fates import WalkedBatch, WalkedLog
 from protocol.wire.primitives import Bytes
 
 PIECE_BYTES: Final = 512 * 1024
 MAX_WALK_BYTES: Final = 4 * 1024 * 1024
 MAX_WALK_S: Final = 2.0
-PLAIN, COMMIT, ABORT = "plain", "commit", "abort"
-COMMITTED, ABORTED, OPEN, UNDECIDED = "committed", "aborted", "open", "undecided"
 
 
 class Piece(NamedTuple):
@@ -47,73 +38,20 @@ UNREADABLE: Final = (CorruptRecordError, CodecUnavailableError, DecompressionErr
 """What the reading of a batch's records raises for what is wrong with its bytes."""
 
 
-@dataclass
-class WalkedBatch:
-    """A batch with its bytes. `kind` is `plain` of what readers may get, or says which marker it is. `fate` is what
-    became of its transaction; "" where it is of none."""
-
-    header: BatchHeader
-    data: Bytes
-    kind: str
-    fate: str
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """For the page."""
-        header = self.header
-        return {
-            "base": header.base_offset,
-            "last": header.last_offset,
-            "count": header.records_count,
-            "time": header.max_timestamp,
-            "bytes": header.size_bytes,
-            "producer": header.producer_id,
-            "epoch": header.producer_epoch,
-            "kind": self.kind,
-            "fate": self.fate,
-        }
-
-
-@dataclass
-class WalkedLog:
-    """Batches one behind the other, and the partition's offsets. `next` is where the walk would go on."""
-
-    start: int = 0
-    stable: int = 0
-    end: int = 0
-    next: int = 0
-    batches: list[WalkedBatch] = field(default_factory=list)
-    aborted: set[tuple[int, int]] = field(default_factory=set)
-
-    def judge(self) -> None:
-        """Says what became of each transaction: by its marker, or, where that lies behind what was walked, by the list
-        of those that were aborted. Below the last stable offset everything else is committed."""
-        ahead: dict[int, str] = {}
-        for batch in reversed(self.batches):
-            producer = batch.header.producer_id
-            if batch.kind == COMMIT:
-                ahead[producer] = COMMITTED
-            elif batch.kind == ABORT:
-                ahead[producer] = ABORTED
-            elif batch.header.is_transactional and not batch.header.is_control:
-                batch.fate = ahead.get(producer, "")
-        behind: dict[int, int] = {}
-        for batch in self.batches:
-            producer = batch.header.producer_id
-            if batch.kind in (COMMIT, ABORT):
-                behind[producer] = batch.header.base_offset
-            elif batch.header.is_transactional and not batch.header.is_control and not batch.fate:
-                batch.fate = self._fate_without_marker(batch.header, behind.get(producer, -1))
-
-    def _fate_without_marker(self, header: BatchHeader, last_marker: int) -> str:
-        """Of one of those that are aborted it is what began behind its producer's last marker, and not behind it."""
-        if header.base_offset >= self.stable:
-            return OPEN if self.next >= self.end else UNDECIDED
-        is_aborted = any(
-            producer == header.producer_id and last_marker < first <= header.base_offset
-            for producer, first in self.aborted
-        )
-        return ABORTED if is_aborted else COMMITTED
+def document_of_batch(batch: WalkedBatch) -> dict[str, Any]:
+    """For the page."""
+    header = batch.header
+    return {
+        "base": header.base_offset,
+        "last": header.last_offset,
+        "count": header.records_count,
+        "time": header.max_timestamp,
+        "bytes": header.size_bytes,
+        "producer": header.producer_id,
+        "epoch": header.producer_epoch,
+        "kind": batch.kind,
+        "fate": batch.fate,
+    }
 
 
 def walk(
@@ -133,15 +71,10 @@ def walk(
     while True:
         piece = read(partition, seen.next, min(PIECE_BYTES, max_bytes))
         seen.start, seen.stable, seen.end = piece.start, piece.stable, piece.end
-        seen.aborted |= piece.aborted
         seen.next = max(seen.next, piece.start)
         before = seen.next
         try:
-            for at, header in walk_batches(piece.data):
-                if header.last_offset < seen.next:
-                    continue
-                seen.batches.append(_walked(header, piece.data[at : at + header.size_bytes]))
-                seen.next = header.last_offset + 1
+            for header in seen.take(piece.data, piece.aborted):
                 # the first batch may begin before the offset
                 records += min(header.records_count, header.last_offset - max(offset, header.base_offset) + 1)
                 if len(seen.batches) >= max_batches or (max_records is not None and records >= max_records):
@@ -155,14 +88,6 @@ def walk(
             break
     seen.judge()
     return seen
-
-
-def _walked(header: BatchHeader, data: Bytes) -> WalkedBatch:
-    marker = read_marker(data) if header.is_control else None
-    kind = PLAIN if marker is None else COMMIT if marker.commit else ABORT
-    if header.is_control and marker is None:
-        kind = "control"
-    return WalkedBatch(header, data, kind, "")
 
 
 def readable(batches: Iterable[WalkedBatch]) -> Iterator[tuple[BatchHeader, list[Record]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import Callable, Iterator
@@ -179,6 +180,25 @@ async def test_a_line_that_is_too_long_comes_as_far_as_it_may_and_the_next_one_w
         assert lines == [longest, b"next"]
         lines.clear()
     asyncio.get_running_loop().remove_reader(tie._socket.fileno())
+
+
+async def test_an_answer_that_is_longer_than_the_socket_takes_at_once_comes_whole_and_the_next_behind_it(
+    ends: tuple[ParentTie, socket.socket],
+) -> None:
+    tie, parent = ends
+    parent.setblocking(False)
+    long = "a" * 3_000_000
+    tie.tell(long)
+    tie.tell("next")
+    came = bytearray()
+
+    def has_come() -> bool:
+        with contextlib.suppress(BlockingIOError):
+            came.extend(parent.recv(65_536))
+        return came.endswith(b"next\n")
+
+    await reached(has_come)
+    assert came == long.encode() + b"\nnext\n"
 
 
 async def test_the_death_of_a_parent_is_told_once(ends: tuple[ParentTie, socket.socket]) -> None:
