@@ -20,9 +20,11 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
 from barnabas.faults import WithFaults
 from barnabas.journal import WithJournal
+from barnabas.now import WithNowVerbs
 from barnabas.secured import Secured
 
 if TYPE_CHECKING:
+    from barnabas.looking import Topics
     from barnabas.rights import Asked
     from barnabas.security import Security
 
@@ -115,6 +117,10 @@ class Clock:
         """It stands still from now on, and goes on by `advance` alone, until `run()`."""
         self._told(do="freeze")
 
+    def skip_to_next(self) -> None:
+        """It is as late as it has to be for the next thing to come due, which has come when this returns."""
+        self._told(do="skip_to_next")
+
     def run(self) -> None:
         """It goes on by itself again, from where it stands."""
         self._told(do="run")
@@ -136,7 +142,7 @@ class Snapshot:
         self._end()
 
 
-class Broker(InBlocks, Secured, WithFaults, WithJournal):
+class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs):
     """One broker on loopback; use it in `with` or `async with`, or call `start()` and `close()`.
 
     data: the folder of its topics, kept when the broker is closed. Without one it works in a temporary
@@ -156,6 +162,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal):
         Encryption needs the extra `security`.
     users: their passwords by name; or names alone, whose passwords are drawn.
     tokens: clients may sign in by tokens, too (OAUTHBEARER), that `token(...)` makes. Needs the extra `security`.
+    topics: those that are there from the start on, and behind each `reset()`, as `create_topics` takes them.
 
     Folder and port stay over stops and kills, until `close()` or the end of the block.
     The environment's `KAFKA_*` variables, which a broker started by hand listens to, count for nothing.
@@ -176,7 +183,9 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal):
         security: str | None = None,
         users: Mapping[str, str] | Iterable[str] | None = None,
         tokens: bool = False,
+        topics: Topics | None = None,
     ) -> None:
+        self._topics: Topics = topics or {}
         self._arguments: dict[str, Any] = {
             "host": host,
             "config": config,
@@ -241,6 +250,8 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal):
         try:
             ready = self._child.wait_until_ready(self._startup_timeout_s)
             self._secure()
+            if self._is_first_start:
+                self._make_topics(self._topics, if_missing=True)
         except BaseException:
             self._give_up_start()
             raise
@@ -327,6 +338,8 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal):
         self._ask({"ask": "begin_anew", "copy": None if snapshot is None else str(snapshot.path)})
         self._armed_faults().clear()
         self._add_users()
+        if snapshot is None:
+            self._make_topics(self._topics, if_missing=True)
 
     def _ask(self, question: Mapping[str, object]) -> Any:
         """Raises BrokerError."""
@@ -454,6 +467,9 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal):
 
     def _named_nodes(self) -> Iterable[tuple[str, Asked]]:
         return [("", self._child)]
+
+    def _asked_brokers(self) -> Sequence[Asked]:
+        return [self._child]
 
     def _new_child(self) -> Child:
         return Child()

@@ -22,9 +22,11 @@ from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
 from barnabas.cluster_node import BETWEEN_NODES, ClusterNode, Network
 from barnabas.faults import WithFaults
 from barnabas.journal import WithJournal
+from barnabas.now import WithNowVerbs
 from barnabas.secured import Secured
 
 if TYPE_CHECKING:
+    from barnabas.looking import Topics
     from barnabas.rights import Asked
     from barnabas.security import Security
 
@@ -198,7 +200,7 @@ def _found_cluster_id(root: Path) -> str | None:
 POLL_S = 0.01
 
 
-class Cluster(InBlocks, Secured, WithFaults, WithJournal):
+class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs):
     """Brokers 1 to `brokers` and a controller on loopback; use it in `with` or `async with`, or call `start()` and
     `close()`.
 
@@ -214,6 +216,7 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal):
     port: of broker 1; the others have those that follow it. Without one, free ports are taken.
     kafka_version, log_level, startup_timeout_s: as a `Broker` has them, for each node.
     security, users, tokens: as a `Broker` has them, for all brokers; between themselves the nodes sign in, too.
+    topics: those that are there from the start on, as `create_topics` takes them.
 
     Folders and ports stay over stops and kills, of single nodes and of all, until `close()` or the end of the block. A
     broker has a listener for clients, and one for other brokers, so that both can be told apart. Not safe to share
@@ -235,7 +238,9 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal):
         security: str | None = None,
         users: Mapping[str, str] | Iterable[str] | None = None,
         tokens: bool = False,
+        topics: Topics | None = None,
     ) -> None:
+        self._topics: Topics = topics or {}
         self._security = made_security(security, users, tokens, (host,), config or {})
         self._layout = Layout(
             brokers,
@@ -276,6 +281,7 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal):
             self._wait_until_all_see_all()
             if is_first_start:
                 self._add_users()
+                self._make_topics(self._topics, if_missing=True)
         except BaseException:
             for node in self._nodes:
                 node.kill()
@@ -498,6 +504,13 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal):
 
     def _named_nodes(self) -> Iterable[tuple[str, Asked]]:
         return [(str(node), node) for node in self.nodes if node.answers]
+
+    def _asked_brokers(self) -> Sequence[Asked]:
+        """Raises BrokerError."""
+        found = [node for node in self.brokers if node.answers]
+        if not found:
+            raise BrokerError("no broker of the cluster can be asked: none runs, or those that do are paused")
+        return found
 
     # --- by what it is made ---------------------------------------------------------------------------------
 

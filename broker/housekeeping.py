@@ -293,6 +293,11 @@ class Housekeeping(Upkeep):
         (Kafka: `LogManager.cleanupLogs`)."""
         self._each_log("retention", self._retain, _logs_of(self._partitions.all()))
 
+    def retain_now(self, logs: Sequence[PartitionLog]) -> None:
+        """Of these logs, as where it is due."""
+        for each in logs:
+            self._of_log("retention", self._retain, each)
+
     def _retain(self, log: PartitionLog) -> None:
         """What has many segments to delete goes on in later turns of the loop."""
         if log.config.compacts or log.cleaning is not None:

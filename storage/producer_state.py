@@ -465,10 +465,21 @@ class ProducerStates:
         """Forgets producers without an open transaction that were last heard so long ago. Returns how many."""
         expired = [p for p in self.producers.values() if is_expired(p, now_ms, expiration_ms)]
         for producer in expired:
-            del self.producers[producer.producer_id]
-            self._with_marker -= producer.coordinator_epoch >= 0
+            self._let_go(producer)
         self.verifications.expire(now_ms, expiration_ms)
         return len(expired)
+
+    def expire_now(self, producer_id: int) -> bool:
+        """Forgets this one, as if it was last heard of so long ago. Whether it was there, and nothing of it open."""
+        producer = self.producers.get(producer_id)
+        if producer is None or producer.txn_first_offset >= 0:
+            return False
+        self._let_go(producer)
+        return True
+
+    def _let_go(self, producer: Producer) -> None:
+        del self.producers[producer.producer_id]
+        self._with_marker -= producer.coordinator_epoch >= 0
 
     def reset(self, producers: Iterable[Producer], map_end_offset: int) -> None:
         """Begins again from a snapshot's producers."""

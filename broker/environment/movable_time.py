@@ -169,6 +169,11 @@ class MovableTime(SystemClock):
         """So much later `then` is called, and all that was due on the way has come."""
         self._go(self.time() + by_ns / 1e9, then, 0)
 
+    def next_s(self) -> float | None:
+        """How long it is to the next deadline; None where nothing waits for any."""
+        due_s = min((timer.deadline_s for timer in self._timers), default=None)
+        return None if due_s is None else max(due_s - self.time(), 0.0)
+
     def _go(self, target_s: float, then: Callable[[], None], steps: int) -> None:
         due_s = min((timer.deadline_s for timer in self._timers), default=target_s)
         is_last = due_s >= target_s or steps >= MOST_STEPS

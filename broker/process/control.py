@@ -20,12 +20,14 @@ import signal
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from broker.config.broker_definitions import JOURNAL_SIZE
 from broker.controller.image import NO_LEADER
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
+from broker.process.questions import Question, QuestionError, refusal
 from coordinator.java.maps import partition_of_key
 from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 from protocol.waiting import Later, carry_on
@@ -36,22 +38,13 @@ if TYPE_CHECKING:
     from broker.environment.movable_time import MovableTime
     from broker.faults.faults import Faults
     from broker.faults.request_journal import RequestJournal
+    from broker.process.questions import AnyNode
     from broker.process.renewal import Renewal
     from broker.quorum.controller_server import ControllerNode
     from broker.server import Server
     from protocol.waiting import Waiting
 
-    AnyNode = Server | ControllerNode
-
 log = logging.getLogger("barnabas.server")
-
-
-Question = Mapping[str, Any]
-"""As it came: what is asked stands under `ask`, what it takes under other names."""
-
-
-class QuestionError(Exception):
-    """The question can't be answered; why, in one line."""
 
 
 # --- The socket ---------------------------------------------------------------------------------------------
@@ -251,7 +244,7 @@ async def _decided(node: AnyNode, decide: Callable[[ClusterImage], Any]) -> Any:
     controller.begin(decided())
     found = await answer
     if isinstance(found, KafkaError):
-        raise _refusal(found.error, found.message)
+        raise refusal(found.error, found.message)
     return found
 
 
@@ -266,12 +259,8 @@ def _found(node: AnyNode, question: Question) -> PartitionImage:
 def _outcome(code: int, message: str | None) -> bool:
     """True, or raises QuestionError."""
     if code != Error.NONE:
-        raise _refusal(error_of(code), message)
+        raise refusal(error_of(code), message)
     return True
-
-
-def _refusal(error: Error, message: str | None) -> QuestionError:
-    return QuestionError(f"{error.name}: {message}" if message else error.name)
 
 
 # --- Who may do what ----------------------------------------------------------------------------------------
@@ -439,17 +428,40 @@ async def _answered(control: Control, question: Question) -> Any:
     ask = QUESTIONS.get(name) if isinstance(name, str) else None
     if ask is not None:
         return await ask(control, question)
-    of_cluster = CLUSTER_QUESTIONS.get(name) if isinstance(name, str) else None
-    if of_cluster is None:
-        known = ", ".join(sorted([*QUESTIONS, *CLUSTER_QUESTIONS]))
+    of_node = _asked_of_node(name, control.time) if isinstance(name, str) else None
+    if of_node is None:
+        known = ", ".join(sorted(all_questions()))
         raise QuestionError(f"there is no question {name!r}; there are {known}")
     node = _started(control)
     try:
-        return await of_cluster(node, question)
+        return await of_node(node, question)
+    except KafkaError as error:
+        raise refusal(error.error, error.message) from error
     except (KeyError, TypeError, AttributeError) as error:
         raise QuestionError(f"{name}: {error!r} is missing or makes no sense") from error
     except LookupError as error:
         raise QuestionError(str(error)) from error
+
+
+def _asked_of_node(name: str, time: MovableTime) -> Callable[[AnyNode, Question], Waiting[Any]] | None:
+    """What looks in, and what has something happen now, is loaded when it is first asked for: no start waits for it."""
+    if name in CLUSTER_QUESTIONS:
+        return CLUSTER_QUESTIONS[name]
+    from broker.process.looking_in import LOOKING_IN
+    from broker.process.now_verbs import NOW_VERBS
+
+    verb = NOW_VERBS.get(name)
+    if verb is None:
+        return LOOKING_IN.get(name)
+    return lambda node, question: verb(node, question, time)
+
+
+def all_questions() -> Mapping[str, Callable[..., Waiting[Any]]]:
+    """What there is to ask, by name."""
+    from broker.process.looking_in import LOOKING_IN
+    from broker.process.now_verbs import NOW_VERBS
+
+    return {**QUESTIONS, **CLUSTER_QUESTIONS, **LOOKING_IN, **NOW_VERBS}
 
 
 def _started(control: Control) -> AnyNode:
@@ -519,11 +531,12 @@ _MOST_MS = 10 * 365 * 24 * 3_600_000
 
 
 async def _clock(control: Control, question: Question) -> Any:
-    """`do`: `advance` by `ms`, `freeze`, `run`, or nothing of it → `now_ms`, and whether it `stands`."""
+    """`do`: `advance` by `ms`, `skip_to_next`, which is when something is due next, `freeze`, `run`, or nothing of it →
+    `now_ms`, and whether it `stands`."""
     moved, do = control.time, question.get("do")
 
-    if do == "advance":
-        by_ms = question.get("ms")
+    if do in ("advance", "skip_to_next"):
+        by_ms = question.get("ms") if do == "advance" else ceil((moved.next_s() or 0.0) * 1000)
         if isinstance(by_ms, bool) or not isinstance(by_ms, int) or not 0 <= by_ms <= _MOST_MS:
             raise QuestionError(f"ms={by_ms!r}: milliseconds, from 0 to ten years")
         over: Later[None] = Later()
@@ -534,7 +547,7 @@ async def _clock(control: Control, question: Question) -> Any:
     elif do == "run":
         moved.run()
     elif do is not None:
-        raise QuestionError(f"do={do!r}: it can be advance, freeze or run")
+        raise QuestionError(f"do={do!r}: it can be advance, skip_to_next, freeze or run")
     return {"now_ms": moved.now_ms(), "stands": moved.stands}
 
 

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from broker.config.broker_definitions import CONTROL_LISTENER, CONTROL_TOKEN
 from broker.config.definitions import StartError
 from broker.network.turns import Turns
-from broker.process.control import CLUSTER_QUESTIONS, QUESTIONS, QuestionError
+from broker.process.control import all_questions
+from broker.process.questions import QuestionError
 
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
@@ -132,9 +133,9 @@ def _json(said: Any, status: int = 200) -> HttpAnswer:
 
 def _described() -> dict[str, Any]:
     paths = {}
+    questions = all_questions()
     for name in ASKED:
-        known = _BEGIN_ANEW.get(name, name)
-        ask = QUESTIONS.get(known) or CLUSTER_QUESTIONS[known]
+        ask = questions[_BEGIN_ANEW.get(name, name)]
         summary = " ".join((ask.__doc__ or "").split())
         paths[f"/v1/{name}"] = {
             "post": {

@@ -165,6 +165,10 @@ class Sessions:
             partial(self._late, group_id, member_id, "its session expired"),
         )
 
+    def expire(self, group_id: str, member_id: str) -> None:
+        """The member's session is over at this moment: its timer says so."""
+        self.restart(group_id, member_id, 0)
+
     def cancel_all(self, group_id: str, member_id: str) -> None:
         """The member isn't there any more."""
         self._runtime.cancel((self._session, group_id, member_id))

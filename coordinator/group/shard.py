@@ -207,6 +207,23 @@ class GroupShard:
         group = self.groups.consumer.get(group_id)
         return None if group is None else most_leaving(group)
 
+    def expire_member(self, group_id: str, member_id: str) -> None:
+        """The session of a member is over at this moment: its timer says so, and does what it does. Raises KafkaError:
+        GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID."""
+        group = self.groups.find(group_id)
+        if group is None:
+            raise KafkaError(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        if not group.has_member(member_id):
+            raise KafkaError(Error.UNKNOWN_MEMBER_ID, f"Group {group_id} has no member {member_id}.")
+        if group_id in self.groups.classic:
+            self._rebalancing.sessions.watch(group_id, member_id, 0)
+        elif group_id in self.groups.consumer:
+            self._sessions.expire(group_id, member_id)
+        elif group_id in self.groups.share:
+            self.share_groups.expire(group_id, member_id)
+        else:
+            self._streams.sessions.expire(group_id, member_id)
+
     def deciding(
         self,
         request: ConsumerGroupHeartbeatRequest

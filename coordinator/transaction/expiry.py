@@ -95,11 +95,16 @@ class TransactionExpiry:
                 self._manager.runtime.schedule(_ABORT_REST, 0, partial(self._abort_some, waiting))
 
     async def _abort(self, metadata: TransactionMetadata) -> None:
+        await self.abort(metadata)
+
+    async def abort(self, metadata: TransactionMetadata) -> KafkaError | None:
+        """Its time is over, whatever the clock says. Why it isn't aborted, or None once that is certain."""
         error = await self._fence_and_abort(metadata)
         if error is not None:
             log.warning("the timed out transaction of %s stays open: %s", metadata.transactional_id, error)
         else:
             log.info("the transaction of %s timed out and was aborted", metadata.transactional_id)
+        return error
 
     def timed_out(self) -> list[TransactionMetadata]:
         """What has been open for longer than its timeout."""
@@ -107,10 +112,14 @@ class TransactionExpiry:
         return [each for each in self._manager.transactions.values() if self._is_timed_out(each, now_ms)]
 
     @staticmethod
+    def may_time_out(metadata: TransactionMetadata) -> bool:
+        """It is open, and nothing is under way that ends it."""
+        return metadata.state in TIMES_OUT and metadata.pending_state is None
+
+    @staticmethod
     def _is_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
         return (
-            metadata.state in TIMES_OUT
-            and metadata.pending_state is None
+            TransactionExpiry.may_time_out(metadata)
             and metadata.timeout_ms != NO_TIMEOUT_MS
             and metadata.start_timestamp_ms + metadata.timeout_ms < now_ms
         )

@@ -62,8 +62,10 @@ def test_a_question_that_there_is_not_is_told_with_those_that_there_are() -> Non
     assert answer["id"] == 7
     assert answer["error"] == (
         "there is no question 'leaders'; there are acls, acls_in_force, add_users, alter_acls, arm_fault, begin_anew, "
-        "brokers, clock, coordinator, copy, cut, denials, disarm_fault, elect, fault, faults, journal, out_of_sync, "
-        "partition, reassign, release_fault, renew_certificates, stop, users_known"
+        "brokers, clock, coordinator, copy, create_topics, cut, denials, disarm_fault, elect, expire_member, "
+        "expire_producer, expire_transaction, fault, faults, groups, journal, lag, open_transactions, out_of_sync, "
+        "partition, partition_lag, reassign, records, release_fault, renew_certificates, run_compaction, "
+        "run_retention, stop, topic, transactions, users_known"
     )
 
 

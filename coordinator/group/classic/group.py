@@ -255,6 +255,10 @@ class ClassicGroup:
     def is_leader(self, member_id: str) -> bool:
         return self.leader_id == member_id
 
+    def has_member(self, member_id: str) -> bool:
+        """Whether there is one of this id, which has joined."""
+        return member_id in self.members
+
     def is_subscribed_to(self, topic: str) -> bool:
         """With a subscription that can't be read, a consumer group may be subscribed to anything."""
         if self.subscribed_topics is None:

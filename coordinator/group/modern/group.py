@@ -138,6 +138,10 @@ class AssignedGroup(Generic[M]):
     def is_empty(self) -> bool:
         return not self.members
 
+    def has_member(self, member_id: str) -> bool:
+        """Whether there is one of this id."""
+        return member_id in self.members
+
     def member(self, member_id: str) -> M:
         """Raises KafkaError (UNKNOWN_MEMBER_ID)."""
         member = self.members.get(member_id)

@@ -259,6 +259,10 @@ class ShareGroups:
         """See `ShareHeartbeats.heartbeat`."""
         return self._heartbeats.heartbeat(client, request)
 
+    def expire(self, group_id: str, member_id: str) -> None:
+        """See `Sessions.expire`."""
+        self._sessions.expire(group_id, member_id)
+
     def describe(self, group_id: str) -> DescribedGroup:
         """Raises KafkaError (GROUP_ID_NOT_FOUND)."""
         return describe_share_group(self._store.share_group(group_id), self._topics)

@@ -1,0 +1,117 @@
+"""What a test has happen now that else comes with time: a transaction that times out, a member whose session is over,
+a producer that is forgotten, retention, compaction. Each goes the way that its timer goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker.process.questions import QuestionError, broker_of, number_in, refusal, text_in
+from broker.replicas.leader import Leader
+from coordinator.transaction.states import STATE_NAMES
+from protocol.errors import KafkaError
+from protocol.waiting import Later, together
+from storage.log.log_config import LONG_MAX
+
+if TYPE_CHECKING:
+    from broker.environment.movable_time import MovableTime
+    from broker.process.questions import AnyNode, Question
+    from broker.replicas.partition import Partition
+    from broker.server import Server
+    from protocol.waiting import Waiting
+
+
+async def _expire_transaction(node: AnyNode, question: Question, time: MovableTime) -> Any:
+    """`transactional_id`: its transaction has been open for longer than its timeout → its `state`. Of its
+    coordinator."""
+    name = text_in(question, "transactional_id")
+    shard = broker_of(node).transactions.shard_of(name)
+    metadata = shard.describe(name)
+    if not shard.expiry.may_time_out(metadata):
+        raise QuestionError(f"{name} has no open transaction: it is {STATE_NAMES[metadata.state]}")
+    error = await shard.expiry.abort(metadata)
+    if error is not None:
+        raise refusal(error.error, error.message)
+    return {"state": STATE_NAMES[metadata.state]}
+
+
+async def _expire_member(node: AnyNode, question: Question, time: MovableTime) -> Any:
+    """`group`, `member`: the id of a member, or of its instance, whose session is over → its id. Of the group's
+    coordinator."""
+    group_id, said = text_in(question, "group"), text_in(question, "member")
+    shard = broker_of(node).groups.shard_of(group_id)
+    group = shard.groups.find(group_id)
+    static: Mapping[str, str] = getattr(group, "static_members", {})
+    member_id = static.get(said, said)
+    shard.expire_member(group_id, member_id)
+    await _passed(time)
+    return member_id
+
+
+async def _passed(time: MovableTime) -> None:
+    """What is due now comes, and the time goes no further."""
+    over: Later[None] = Later()
+    time.advance(0, lambda: over.reply(None))
+    await over
+
+
+async def _expire_producer(node: AnyNode, question: Question, time: MovableTime) -> Any:
+    """`producer_id`: nothing has been heard of it for `producer.id.expiration.ms` → the partitions here that have
+    forgotten it. One whose transaction is open stays."""
+    producer_id = number_in(question, "producer_id", -1, LONG_MAX)
+    logs = [each.log for each in broker_of(node).partitions.all()]
+    return sorted([log.topic, log.partition] for log in logs if log.producers.expire_now(producer_id))
+
+
+async def _run_retention(node: AnyNode, question: Question, time: MovableTime) -> Any:
+    """`topic`: what its retention says goes from the partitions led here → by their numbers, where each begins then."""
+    broker = broker_of(node)
+    led = _led(broker, text_in(question, "topic"))
+    broker.housekeeping.retain_now([each.log for each in led])
+    await _passed(time)
+    return {str(each.log.partition): each.log.log_start_offset for each in led}
+
+
+async def _run_compaction(node: AnyNode, question: Question, time: MovableTime) -> Any:
+    """`topic`: the replicas here are compacted, with the segment that is written to, whatever their ratios and lags
+    say → their numbers."""
+    broker = broker_of(node)
+    topic = text_in(question, "topic")
+    hosted = broker.partitions.by_name.get(topic)
+    if hosted is None:
+        raise QuestionError(f"no partition of {topic} is here")
+    if not hosted.config.compacts:
+        raise QuestionError(f"{topic} isn't compacted: its cleanup.policy says so")
+    replicas = [hosted.partitions[index] for index in sorted(hosted.partitions)]
+    for error in await together([_compacted(broker, each) for each in replicas]):
+        if isinstance(error, KafkaError):
+            raise refusal(error.error, error.message)
+        if error is not None:
+            raise QuestionError(str(error))
+    return [each.log.partition for each in replicas]
+
+
+async def _compacted(node: Server, partition: Partition) -> Exception | None:
+    over: Later[Exception | None] = Later()
+    node.cleaner.clean_now(partition, over.reply, roll=True)
+    return await over
+
+
+def _led(node: Server, topic: str) -> Sequence[Partition]:
+    hosted = node.partitions.by_name.get(topic)
+    here = {} if hosted is None else hosted.partitions
+    led = [here[index] for index in sorted(here) if isinstance(here[index].role, Leader)]
+    if not led:
+        raise QuestionError(f"no partition of {topic} is led here")
+    return led
+
+
+NOW_VERBS: Mapping[str, Callable[[AnyNode, Question, MovableTime], Waiting[Any]]] = {
+    "expire_member": _expire_member,
+    "expire_producer": _expire_producer,
+    "expire_transaction": _expire_transaction,
+    "run_compaction": _run_compaction,
+    "run_retention": _run_retention,
+}
+"""By name, as `broker.process.control.CLUSTER_QUESTIONS`, with the node's time. They raise KafkaError as well."""
