@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from broker.network.endpoints import Addresses, HostNames
 from protocol.errors import Error, KafkaError
 from protocol.messages.metadata_records import ClientQuotaRecord
-from protocol.waiting import Pause, turn
+from protocol.waiting import Pause, carry_on, turn
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
@@ -464,9 +464,10 @@ class ClientQuotas:
         self._limit_addresses()
         if unknown:
             self._awaited.update(unknown)
-            self._names.look_up(unknown, self._found)
+            carry_on(self._look_up(unknown))
 
-    def _found(self, addresses: Addresses) -> None:
+    async def _look_up(self, unknown: Sequence[str]) -> None:
+        addresses = await self._names.look_up(unknown)
         self._awaited.difference_update(addresses)
         for host, address in addresses.items():
             if host in self._limits_by_host and host not in self._addresses:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from broker.controller.controller import ControllerResult
 from broker.controller.quota_decisions import IP, Outcomes, altered
-from broker.network.endpoints import Addresses
 from broker.network.turns import PER_TURN, runs_to_its_end
 from broker.security.authorizer import (
     AUTHORIZATION_FAILED,
@@ -24,7 +23,7 @@ from protocol.messages.configs import (
     AlterEntryResult,
     EntityData,
 )
-from protocol.waiting import Later, Pause, turn
+from protocol.waiting import Pause, turn
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage
@@ -51,9 +50,7 @@ async def handle(
     if any(len(entry.entity) > MOST_PARTS for entry in request.entries):
         too_long = KafkaError(Error.INVALID_REQUEST, f"An entity may have {MOST_PARTS} parts.")
         return await _refused(request, too_long)
-    looked_up: Later[Addresses] = Later()
-    looked_up.waits_for(node.host_names.look_up(_hosts(request), looked_up.reply, context, MOST_HOST_NAMES))
-    addresses = await looked_up
+    addresses = await node.host_names.look_up(_hosts(request), context, MOST_HOST_NAMES)
 
     def is_host(host: str) -> bool:
         if host not in addresses:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 
 from broker.environment.network import asking_for
 from broker.network.endpoints import Addresses, HostNames
+from protocol.waiting import carry_on
 
 log = logging.getLogger("barnabas.listener")
 
@@ -54,10 +54,11 @@ class ConnectionLimits:
         if per_ip_overrides == self._wanted:
             return
         self._wanted = per_ip_overrides
-        self._names.look_up(
-            [host for host in per_ip_overrides if host not in self._resolved],
-            partial(self._put_in_force, per_ip_overrides),
-        )
+        carry_on(self._look_up(per_ip_overrides))
+
+    async def _look_up(self, overrides: Mapping[str, int]) -> None:
+        looked_up = await self._names.look_up([host for host in overrides if host not in self._resolved])
+        self._put_in_force(overrides, looked_up)
 
     def _put_in_force(self, overrides: Mapping[str, int], looked_up: Addresses) -> None:
         if overrides is not self._wanted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from broker.config.definitions import StartError
 from broker.config.listeners import SECURITY_PROTOCOLS
 from broker.environment.network import Names
 from broker.environment.threads import Asker, Computing, ComputingAtOnce, Outside
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.config.listeners import ListenerConfig
@@ -47,20 +48,16 @@ class HostNames:
         return {host: self._names.address_of(host) for host in hosts}
 
     def look_up(
-        self,
-        hosts: Iterable[str],
-        then: Callable[[Addresses], None],
-        asker: Asker | None = None,
-        most_names: int | None = None,
-    ) -> Callable[[], None] | None:
-        """`then` is called once with the addresses of all, in this call where they are few and no name service has to
-        be asked. Else what is returned ends the look-up: `then` isn't called any more.
+        self, hosts: Iterable[str], asker: Asker | None = None, most_names: int | None = None
+    ) -> Later[Addresses]:
+        """The addresses of all, in this call where they are few and no name service has to be asked. Who asked for
+        many may abandon it.
 
-        Of what is no address `most_names` are looked up; the others aren't among those that `then` is given.
+        Of what is no address `most_names` are looked up; the others aren't among those that are answered.
         """
-        look_up = _LookUp(hosts, then, self._names, self._computing, asker, most_names)
+        look_up = _LookUp(hosts, self._names, self._computing, asker, most_names)
         look_up.go_on()
-        return look_up.end if look_up.is_under_way else None
+        return look_up.addresses
 
 
 class _LookUp:
@@ -69,31 +66,27 @@ class _LookUp:
     def __init__(
         self,
         hosts: Iterable[str],
-        then: Callable[[Addresses], None],
         names: Names,
         computing: Computing,
         asker: Asker | None,
         most_names: int | None,
     ) -> None:
+        self.addresses: Later[Addresses] = Later()
+        self.addresses.on_abandon = self._end
         self._hosts = iter(dict.fromkeys(hosts))
         self._names = names
         self._names_left = math.inf if most_names is None else most_names
-        self._then: Callable[[Addresses], None] | None = then
         self._computing = computing
         self._asker = asker
         self._found: dict[str, str | None] = {}
         self._awaited: str | None = None
+        self._is_wanted = True
         self._is_going_on = False
 
-    @property
-    def is_under_way(self) -> bool:
-        return self._then is not None
-
-    def end(self) -> None:
+    def _end(self) -> None:
         """Nobody wants to know any more."""
-        self._then = None
+        self._is_wanted = False
         self._hosts = iter(())
-        self._found = {}
 
     def go_on(self) -> None:
         if self._is_going_on:  # told in the same call: the loop below goes on
@@ -103,9 +96,8 @@ class _LookUp:
         while self._awaited is None:
             host = next(self._hosts, None)
             if host is None:
-                then, self._then = self._then, None
-                if then is not None:
-                    then(self._found)
+                if self._is_wanted:
+                    self.addresses.reply(self._found)
                 return
             done += 1
             if done > AT_ONCE or not self._is_done_at_once(host):  # others are served meanwhile
@@ -126,7 +118,7 @@ class _LookUp:
         try:
             return self._names.address_at_once(host)
         except LookupError:
-            if self._then is None or not self._names_left:
+            if not self._is_wanted or not self._names_left:
                 raise
         self._names_left -= 1
         return self._names.address_of(host)

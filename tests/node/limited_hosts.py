@@ -12,12 +12,13 @@ from broker.controller.controller import ControllerResult
 from broker.controller.image import ClusterImage
 from broker.handlers import alter_client_quotas, incremental_alter_configs
 from broker.network.connection_limits import ConnectionLimits
-from broker.network.endpoints import HostNames
+from broker.network.endpoints import Addresses, HostNames
 from broker.security.authorizer import ANONYMOUS
 from broker.server import Server
 from protocol.apis import APIS
 from protocol.errors import Error
 from protocol.messages.metadata_records import ClientQuotaRecord, EntityData
+from protocol.waiting import Later
 from tests.compare.plain import message_from
 from tests.support.submitting import submit_to
 from tests.support.whole_server import handled
@@ -28,8 +29,10 @@ BROKER = 4
 
 
 def answer_at_once(patch: pytest.MonkeyPatch, look_up: Callable[[str], str | None]) -> None:
-    def of_all(self: HostNames, hosts: Any, then: Any, asker: Any = None, most_names: Any = None) -> None:
-        then({host: look_up(host) for host in dict.fromkeys(hosts)})
+    def of_all(self: HostNames, hosts: Any, asker: Any = None, most_names: Any = None) -> Later[Addresses]:
+        found: Later[Addresses] = Later()
+        found.reply({host: look_up(host) for host in dict.fromkeys(hosts)})
+        return found
 
     patch.setattr(HostNames, "look_up", of_all)
 

@@ -32,6 +32,7 @@ from tests.support.held_syncs import HeldSyncs
 from tests.support.manual_clock import ManualClock
 from tests.support.nodes import begin
 from tests.support.whole_server import configured, handled, started, take_turns
+from tests.support.wishes import tell
 
 PATIENCE_S = 30
 
@@ -247,9 +248,9 @@ def test_others_are_served_while_a_long_list_of_addresses_is_gone_through() -> N
 
     computing.stop = lambda: None  # type: ignore[attr-defined]
     hosts = [f"10.0.{number >> 8}.{number & 255}" for number in range(2 * AT_ONCE + 1)]
-    HostNames(SystemNames(), computing).look_up(hosts[:AT_ONCE], found.append)  # type: ignore[arg-type]
+    tell(HostNames(SystemNames(), computing).look_up(hosts[:AT_ONCE]), found.append)  # type: ignore[arg-type]
     assert found.pop() == {host: host for host in hosts[:AT_ONCE]}
-    HostNames(SystemNames(), computing).look_up(hosts, found.append)  # type: ignore[arg-type]
+    tell(HostNames(SystemNames(), computing).look_up(hosts), found.append)  # type: ignore[arg-type]
     assert found == []
     (compute, then), *others = waiting
     assert others == []
