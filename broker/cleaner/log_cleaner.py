@@ -18,16 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.cleaner.choice import Cleanable, LogToJudge, Resting, is_wanted, judge, times_to_read
 from broker.cleaner.passes import PassLostError, SlicedPasses, Throttle
+from broker.environment.scheduler import Waker
 from protocol.errors import Error, KafkaError
-from protocol.waiting import Waiting, step, turn
+from protocol.waiting import Later, Waiting, carry_on, step, turn
 from storage.cleaning.plan import CleaningResult, UncleanableError
 from storage.files import is_out_of_descriptors
 from storage.log.removal import MOST_DELETED_AT_ONCE
 from storage.log.replaced_segments import ReplacedMeanwhileError, producers_in_steps
 
 if TYPE_CHECKING:
-    from array import array
-
     from broker.cleaner.passes import Pass, Passes
     from broker.config.broker_config import BrokerConfig
     from broker.environment.environment import Environment
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from broker.replicas.partitions import Partitions
     from storage.cleaning.plan import CleanedSegment, CleaningPlan
     from storage.log.log_config import LogConfig
-    from storage.log.partition_log import PartitionLog
 
 log = logging.getLogger("barnabas.cleaner")
 
@@ -101,6 +99,7 @@ class Cleaning:
         self._log = partition.log
         self._passed = passed
         self._outcome: Outcome | None = outcome
+        self._sampling: Waker | None = None
         self._pass: Pass | None = None
         self._ready: deque[CleanedSegment] = deque()
         """Not put in place yet: a log takes one after the other."""
@@ -119,18 +118,32 @@ class Cleaning:
     def begin(self, passes: Passes, throttle: Throttle, scheduler: Scheduler) -> None:
         """Raises MemoryError, and then nothing has begun."""
 
-        def begin_pass(producers: array[int]) -> None:
-            self.plan = self.plan._replace(producers=producers)
-            self._pass = passes.begin(self.plan, self, throttle)
-
         self._log.cleaning = self.end
-        self._pass = sampling = _Sampling(self._log, begin_pass, self.failed, scheduler)
         try:
-            sampling.begin()
+            carry_on(self._begin(passes, throttle, Waker(scheduler)))
         except MemoryError:
             self._pass = None
             self._log.cleaning = None
             raise
+
+    async def _begin(self, passes: Passes, throttle: Throttle, sampling: Waker) -> None:
+        """What each producer has written last comes before the pass, in some turns where they are many."""
+        steps = self._take_sample()
+        if step(steps):
+            self._pass = passes.begin(self.plan, self, throttle)
+            return
+        self._sampling = sampling
+        try:
+            await sampling.turn()
+            while not step(steps):
+                await sampling.turn()
+            self._sampling = None
+            self._pass = passes.begin(self.plan, self, throttle)
+        except MemoryError as error:
+            self.failed(error)
+
+    async def _take_sample(self) -> None:
+        self.plan = self.plan._replace(producers=await producers_in_steps(self._log))
 
     def end(self) -> None:
         """It comes to nothing: what was put in place stays, and so does the checkpoint."""
@@ -214,6 +227,8 @@ class Cleaning:
                 self.discard()
                 self._tell(why)
 
+        if self._sampling is not None:
+            self._sampling.stop()
         under_way, self._pass = self._pass, None
         if under_way is not None:
             under_way.end(ended)
@@ -227,51 +242,11 @@ class Cleaning:
             told(self, outcome)
 
 
-class _Sampling:
-    """What comes before the pass: what each producer has written last, which takes some turns where they are many."""
-
-    def __init__(
-        self,
-        log: PartitionLog,
-        then: Callable[[array[int]], None],
-        failed: Callable[[Exception], None],
-        scheduler: Scheduler,
-    ) -> None:
-        self._steps = producers_in_steps(log)
-        self._then = then
-        self._failed = failed
-        self._scheduler = scheduler
-        self._next: Scheduled | None = None
-
-    def begin(self) -> None:
-        """`then` is told in this call where one turn is enough. Raises MemoryError."""
-        try:
-            self._steps.send(None)
-        except StopIteration as ended:
-            self._then(ended.value)
-        else:
-            self._next = self._scheduler.call_soon(self._go_on)
-
-    def _go_on(self) -> None:
-        self._next = None
-        try:
-            self.begin()
-        except MemoryError as error:
-            self._failed(error)
-
-    def end(self, ended: Callable[[], None]) -> None:
-        if self._next is not None:
-            self._next.cancel()
-        ended()
-
-
 # --- All partitions -----------------------------------------------------------------------------------------
 
 
 TURN_S = 0.002
 BACKOFF_OF_ZERO_S = 0.05  # log.cleaner.backoff.ms may be 0
-
-WhenCleaned = Callable[[Exception | None], None]
 
 
 class LogCleaner:
@@ -295,8 +270,8 @@ class LogCleaner:
             self._passes = WorkerPasses(environment.workers, environment.scheduler, self._passes)
         self._under_way: dict[Partition, Cleaning] = {}
         self._resting = Resting(environment.clock)
-        self._asked_for: dict[Partition, list[WhenCleaned]] = {}
-        self._answered: dict[Partition, list[WhenCleaned]] = {}  # by the pass under way
+        self._asked_for: dict[Partition, list[Later[None]]] = {}
+        self._answered: dict[Partition, list[Later[None]]] = {}  # by the pass under way
         self._wanted: list[Partition] = []  # of the last round, the dirtiest last
         self._next: Scheduled | None = None
         self._round: Waiting[None] | None = None
@@ -344,21 +319,23 @@ class LogCleaner:
             cleaning.end()
         self.look()
 
-    def clean_now(self, partition: Partition, then: WhenCleaned, *, roll: bool = False) -> None:
+    def clean_now(self, partition: Partition, *, roll: bool = False) -> Later[None]:
         """Compact the partition at once, whatever its ratio and lags are and even if the cleaner is off; with `roll`
-        the active segment, too. `then` is told once all is done that may be: with None, or why it isn't.
+        the active segment, too. It is answered in a later turn, once all is done that may be, or with why it isn't.
 
         Something that was compacted already is so again, for what has become old enough to go since.
         """
+        cleaned: Later[None] = Later()
         if roll:
             try:
                 partition.log.roll(self._clock.now_ms())
             except KafkaError as error:
-                self._scheduler.call_soon(then, error)
-                return
-        self._asked_for.setdefault(partition, []).append(then)
+                self._scheduler.call_soon(cleaned.fail, error)
+                return cleaned
+        self._asked_for.setdefault(partition, []).append(cleaned)
         if partition not in self._under_way:
             self._scheduler.call_soon(self._begin_asked, partition)
+        return cleaned
 
     # ---- rounds
 
@@ -586,7 +563,7 @@ class LogCleaner:
         except MemoryError as error:
             _tell_all(waiting, error)
 
-    def _begin_for(self, partition: Partition, waiting: list[WhenCleaned]) -> None:
+    def _begin_for(self, partition: Partition, waiting: list[Later[None]]) -> None:
         opened, config = partition.log, partition.topic.config
         if not config.compacts or partition.is_gone or partition in self.uncleanable:
             why = self.uncleanable.get(partition, "it isn't compacted, or is deleted")
@@ -623,7 +600,10 @@ class LogCleaner:
             self._scheduler.call_soon(self._begin_asked, partition)
 
 
-def _tell_all(waiting: Iterable[WhenCleaned], error: Exception | None) -> None:
-    for then in waiting:
+def _tell_all(waiting: Iterable[Later[None]], error: Exception | None) -> None:
+    for each in waiting:
         with suppress(MemoryError):  # the others are told
-            then(error)
+            if error is None:
+                each.reply(None)
+            else:
+                each.fail(error)

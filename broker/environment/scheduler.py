@@ -317,6 +317,13 @@ def _tell(
 # --- What a coroutine of the node's own waits for, when it is nobody's answer ---------------------------------
 
 
+def passed(scheduler: Scheduler, delay_s: float) -> Later[None]:
+    """Once so much time has passed. Whoever gives it up abandons it."""
+    over: Later[None] = Later()
+    over.on_abandon = scheduler.call_later(delay_s, over.reply, None).cancel
+    return over
+
+
 class Waker:
     """One coroutine waits until a while is over, or somebody wakes it."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from broker.environment.scheduler import passed
 from broker.handlers.fetch import FRAME_SIZE_BYTES
 from broker.handlers.share_requests import (
     RENEWING_VERSION,
@@ -33,7 +34,6 @@ from protocol.waiting import Later
 from protocol.wire.codec import encoder
 
 if TYPE_CHECKING:
-    from broker.environment.scheduler import Scheduler
     from broker.handlers.node_ports import BrokerPorts
     from broker.network.context import RequestContext
     from broker.quotas import ClientQuotas
@@ -60,7 +60,9 @@ async def handle(
         session = _session(node.shares, context, request, group_id, member_id)
     except KafkaError as error:
         if error.error is Error.SHARE_SESSION_LIMIT_REACHED:
-            await _passed(node.scheduler, request.max_wait_ms)  # or it would ask again all the time
+            await passed(
+                node.scheduler, max(request.max_wait_ms, 0) / 1000
+            )  # or it would ask again all the time
         return ShareFetchResponse(error_code=error.error)
     access = TopicAccess(node.metadata.image, node.authorizer, context)
 
@@ -128,13 +130,6 @@ def _readable(
             refused[key] = KafkaError(error)
     place = epoch % len(keys) if keys and epoch > 0 else 0
     return keys[place:] + keys[:place]
-
-
-async def _passed(scheduler: Scheduler, wait_ms: int) -> None:
-    passed: Later[None] = Later()
-    timer = scheduler.call_later(max(wait_ms, 0) / 1000, passed.reply, None)
-    passed.on_abandon = timer.cancel
-    await passed
 
 
 def _session(

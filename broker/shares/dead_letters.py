@@ -22,6 +22,7 @@ from broker.config.definitions import ConfigError
 from broker.config.group_config import parsed_group_value
 from broker.config.topic_config import log_config_of_topic
 from broker.controller.image import GROUP_RESOURCE, NO_LEADER
+from broker.environment.scheduler import passed
 from broker.replicas.append_records import ALL_IN_SYNC, Appends, checking
 from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
@@ -200,7 +201,7 @@ class DeadLetterQueues:
                     self._give_up(led, error)
                     line.done(max(batch.whole, 1))  # what is left of one that has begun goes with it
                     return
-                await self._sleep(RETRIES_S[tries])
+                await passed(self._scheduler, RETRIES_S[tries])
                 if led.share.is_over:
                     return
             except Exception as error:
@@ -222,11 +223,6 @@ class DeadLetterQueues:
             led.partition.index,
             error,
         )
-
-    async def _sleep(self, delay_s: float) -> None:
-        over: Later[None] = Later()
-        self._scheduler.call_later(delay_s, over.reply, None)
-        await over
 
     # --- the topic ------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from protocol.records.batch import CONTROL_BIT, build_batch, read_header, read_r
 from storage.log.log_state import AppendOrigin
 from tests.support.topics import topics_of
 from tests.support.whole_server import started
+from tests.support.wishes import tell
 
 DEADLINE_S = 120.0
 SMALL_SEGMENTS = {"cleanup.policy": "compact", "internal.segment.bytes": "500", "file.delete.delay.ms": "0"}
@@ -96,7 +97,7 @@ def checkpoint(node: Server, topic: str = "t") -> int | None:
 async def cleaned(node: Server, topic: str = "t", *, roll: bool = False) -> Exception | None:
     """The partition is compacted now: None, or why it isn't."""
     outcome: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-    node.cleaner.clean_now(partition_of(node, topic), outcome.set_result, roll=roll)
+    tell(node.cleaner.clean_now(partition_of(node, topic), roll=roll), outcome.set_result)
     return await asyncio.wait_for(outcome, DEADLINE_S)
 
 

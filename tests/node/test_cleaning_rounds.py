@@ -20,7 +20,7 @@ from storage.log.segment import Segment
 from tests.node.compacted import checkpoint, cleaned, create, delete, fill, partition_of, until, with_topic
 from tests.support.disk import files
 from tests.support.whole_server import clock_of, started
-from tests.support.wishes import pauses, wishes
+from tests.support.wishes import pauses, tell, wishes
 
 
 class EndlessPasses:
@@ -179,7 +179,7 @@ async def test_retention_of_many_segments_ends_where_a_pass_has_begun_between_tw
     turns.send(None)
     assert log.base_offsets[0] == third
     node.cleaner._passes = EndlessPasses()
-    node.cleaner.clean_now(partition_of(node), lambda error: None)
+    node.cleaner.clean_now(partition_of(node))
     await until(lambda: log.cleaning is not None)
     assert pauses(turns) == 0
     assert log.base_offsets[0] == third
@@ -251,9 +251,9 @@ async def test_who_waits_at_a_stop_is_told(tmp_path: Path) -> None:
     under_way: list[Exception | None] = []
     asked: list[Exception | None] = []
     node.cleaner._passes = EndlessPasses()
-    node.cleaner.clean_now(partition_of(node), under_way.append)
+    tell(node.cleaner.clean_now(partition_of(node)), under_way.append)
     log = partition_of(node).log
     await until(lambda: log.cleaning is not None)
-    node.cleaner.clean_now(partition_of(node), asked.append)
+    tell(node.cleaner.clean_now(partition_of(node)), asked.append)
     await node.stop()
     assert [type(error) for error in (*under_way, *asked)] == [PassEndedError, PassEndedError]

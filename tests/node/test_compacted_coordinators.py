@@ -12,6 +12,7 @@ from tests.node.hosting import elect_again
 from tests.node.test_groups import commit, committed
 from tests.node.transactional import Producer, coordinating, find, state
 from tests.support.whole_server import clock_of, crash
+from tests.support.wishes import tell
 
 OFFSETS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 IDS = ("a", "b", "c")
@@ -77,7 +78,7 @@ async def test_a_shard_loads_while_its_partition_is_compacted(tmp_path: Path) ->
         before = told(seen(node))
         for topic in (OFFSETS, TRANSACTIONS):
             done: list[Exception | None] = []
-            node.cleaner.clean_now(partition_of(node, topic), done.append, roll=True)
+            tell(node.cleaner.clean_now(partition_of(node, topic), roll=True), done.append)
             for _ in range(turns):
                 await asyncio.sleep(0)
             elect_again(node, topic)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -60,9 +62,10 @@ class Dying(Shares):
         self.created += wanted
         return await self.node.topics.create(wanted)
 
-    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> None:
+    def call_later(self, delay_s: float, callback: Callable[..., object], *args: object) -> Any:
         """As the scheduler of the queues."""
         self.waits.append((delay_s, partial(callback, *args)))
+        return SimpleNamespace(cancel=self.waits.clear)
 
     def wait(self) -> float:
         """Until the queue is asked again; how long that is."""

@@ -32,7 +32,7 @@ from tests.node.test_altered_settings import BROKER, SET, alter
 from tests.node.test_cleaning_rounds import EndlessPasses
 from tests.support.cleaning import active_producers
 from tests.support.disk import files
-from tests.support.wishes import pauses
+from tests.support.wishes import pauses, tell
 
 
 async def test_truncation_ends_a_pass_whose_segment_is_about_to_be_put_in_place(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ async def test_truncation_ends_a_pass_whose_segment_is_about_to_be_put_in_place(
     for number in range(100):
         append(node, b"x%d" % number)
     done: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), done.append, roll=True)
+    tell(node.cleaner.clean_now(partition_of(node), roll=True), done.append)
     log = partition_of(node).log
     await until(lambda: log.replacement is not None)
     log.truncate_to(50, node.clock.now_ms())
@@ -72,7 +72,7 @@ async def test_a_topic_that_is_compacted_no_more_keeps_its_records(tmp_path: Pat
     log = partition_of(node).log
     size = log.size
     done: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), done.append)
+    tell(node.cleaner.clean_now(partition_of(node)), done.append)
     await until(lambda: log.cleaning is not None)
     set_policy(node, "delete")
     await until(lambda: bool(done))
@@ -87,7 +87,7 @@ async def test_a_topic_that_is_compacted_again_goes_on_from_where_it_was(tmp_pat
     fill(node, 200, 200)
     log = partition_of(node).log
     done: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), done.append)
+    tell(node.cleaner.clean_now(partition_of(node)), done.append)
     await until(lambda: log.cleaning is not None)
     set_policy(node, "delete")
     await until(lambda: bool(done))
@@ -159,7 +159,7 @@ async def test_of_many_producers_it_takes_turns_to_tell_what_they_wrote_last(
 
     monkeypatch.setattr(node.cleaner._passes, "begin", noted)
     done: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), done.append)
+    tell(node.cleaner.clean_now(partition_of(node)), done.append)
     await until(lambda: log.cleaning is not None)
     while not plans:
         turns += 1
@@ -170,7 +170,7 @@ async def test_of_many_producers_it_takes_turns_to_tell_what_they_wrote_last(
     assert done == [None]
 
     done.clear()
-    node.cleaner.clean_now(partition_of(node), done.append)
+    tell(node.cleaner.clean_now(partition_of(node)), done.append)
     await until(lambda: log.cleaning is not None)
     log.end_cleaning()
     await until(lambda: bool(done))
@@ -221,7 +221,7 @@ async def test_a_changed_setting_says_nothing_of_a_topic_that_was_deleted_under_
     await cleaned(node)
     fill(node, 100)
     done: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), done.append)
+    tell(node.cleaner.clean_now(partition_of(node)), done.append)
     log = partition_of(node).log
     await until(lambda: log.cleaning is not None)
     delete(node, "t")
@@ -241,7 +241,7 @@ async def test_what_a_pass_over_a_deleted_topic_leaves_is_looked_for_in_no_other
     fill(node)
     node.cleaner._passes = EndlessPasses()
     done: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), done.append)
+    tell(node.cleaner.clean_now(partition_of(node)), done.append)
     log = partition_of(node).log
     await until(lambda: log.cleaning is not None)
     delete(node, "t")
@@ -271,7 +271,7 @@ async def test_who_could_not_have_a_segment_rolled_is_told_and_no_pass_is_made_f
 
     monkeypatch.setattr(node.cleaner, "_begin", noted)
     first: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), first.append)
+    tell(node.cleaner.clean_now(partition_of(node)), first.append)
     await until(lambda: partition_of(node).log.cleaning is not None)
 
     def full(operation: str, path: str, _size: int) -> None:
@@ -280,7 +280,7 @@ async def test_who_could_not_have_a_segment_rolled_is_told_and_no_pass_is_made_f
 
     files.set_fault_hook(full)
     second: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), second.append, roll=True)
+    tell(node.cleaner.clean_now(partition_of(node), roll=True), second.append)
     files.set_fault_hook(None)
     assert partition_of(node) not in node.cleaner._asked_for
     await until(lambda: bool(first) and bool(second))

@@ -32,6 +32,7 @@ from tests.node.compacted import (
 from tests.node.test_altered_settings import BROKER, SET, TOPIC, alter, delete_before
 from tests.support.disk import files
 from tests.support.whole_server import clock_of, crash, started
+from tests.support.wishes import tell
 
 LAST = {17: (b"k2", b"17"), 18: (b"k0", b"18"), 19: (b"k1", b"19")}
 
@@ -173,7 +174,7 @@ async def test_what_was_appended_while_it_was_compacted_is_there(tmp_path: Path)
     node = await with_topic(tmp_path)
     fill(node)
     done: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), done.append)
+    tell(node.cleaner.clean_now(partition_of(node)), done.append)
     offset = 20
     while not done:
         assert append(node, b"k0", b"%d" % offset) == offset
@@ -192,7 +193,7 @@ async def test_a_pass_over_a_deleted_topic_ends(tmp_path: Path) -> None:
     node = await with_topic(tmp_path)
     fill(node)
     done: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), done.append)
+    tell(node.cleaner.clean_now(partition_of(node)), done.append)
     log = partition_of(node).log
     await until(lambda: log.cleaning is not None)
     delete(node, "t")
@@ -211,7 +212,7 @@ async def test_truncation_ends_a_pass_and_lowers_the_checkpoint(tmp_path: Path) 
     await cleaned(node)
     append(node, b"k0")
     done: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), done.append, roll=True)
+    tell(node.cleaner.clean_now(partition_of(node), roll=True), done.append)
     log = partition_of(node).log
     await until(lambda: log.cleaning is not None)
     log.truncate_to(18, node.clock.now_ms())
@@ -225,7 +226,7 @@ async def test_truncation_ends_a_pass_and_lowers_the_checkpoint(tmp_path: Path) 
 async def test_nothing_is_left_of_a_pass_that_the_stop_of_the_node_ended(tmp_path: Path) -> None:
     node = await with_topic(tmp_path)
     fill(node, 200)
-    node.cleaner.clean_now(partition_of(node), lambda _error: None)
+    node.cleaner.clean_now(partition_of(node))
     log = partition_of(node).log
     await until(lambda: log.cleaning is not None)
     await node.stop()

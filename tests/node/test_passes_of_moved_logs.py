@@ -14,6 +14,7 @@ from protocol.errors import Error
 from tests.node import log_dir_moves
 from tests.node.compacted import append, checkpoint, cleaned, create, fill, partition_of, records, until
 from tests.support.disk import files
+from tests.support.wishes import tell
 
 KEYS = 3
 COUNT = 40
@@ -47,7 +48,7 @@ async def test_a_partition_that_is_moved_amid_a_pass_is_compacted_where_it_comes
     fill(node, COUNT, KEYS)
     known = latest(node)
     done: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), done.append)
+    tell(node.cleaner.clean_now(partition_of(node)), done.append)
 
     await turns_of_loop(turns)
     assert log_dir_moves.move(node, tmp_path / "b") is Error.NONE
@@ -80,7 +81,7 @@ async def test_a_directory_that_fails_amid_a_pass_takes_its_partitions_and_no_ot
     for topic in ("t", "u"):
         fill(node, COUNT, KEYS, topic)
     done: list[Exception | None] = []
-    node.cleaner.clean_now(partition_of(node), done.append)
+    tell(node.cleaner.clean_now(partition_of(node)), done.append)
     await turns_of_loop(turns)
     directories = len(node.log_dirs.all())
 
@@ -120,7 +121,7 @@ async def test_as_many_passes_are_under_way_as_there_would_be_threads(tmp_path: 
         return all(checkpoint(node, name) == COUNT for name in names)
 
     for name in names:
-        node.cleaner.clean_now(partition_of(node, name), lambda _error: None)
+        node.cleaner.clean_now(partition_of(node, name))
     await until(all_are_compacted)
     assert most >= 2
     for name in names:

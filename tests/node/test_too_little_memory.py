@@ -35,6 +35,7 @@ from tests.node.transactional import Producer, coordinating, markers, state
 from tests.support.disk import files
 from tests.support.failing_calls import fail
 from tests.support.whole_server import clock_of
+from tests.support.wishes import tell
 
 
 class StillWorker:
@@ -306,12 +307,12 @@ async def test_who_asks_for_a_compaction_is_told_and_the_next_one_is_made(
     told: list[Exception | None] = []
     with monkeypatch.context() as patch:
         fail(patch, owner, name, at=at)
-        node.cleaner.clean_now(partition, told.append)
+        tell(node.cleaner.clean_now(partition), told.append)
         await until(lambda: told)
     assert isinstance(told[0], MemoryError)
     assert partition not in node.cleaner.uncleanable
     size = partition.log.size
-    node.cleaner.clean_now(partition, told.append)
+    tell(node.cleaner.clean_now(partition), told.append)
     await until(lambda: len(told) == 2)
     assert told[1] is None
     assert partition.log.size <= size

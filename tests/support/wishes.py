@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from protocol.errors import KafkaError
 from protocol.waiting import Later, Waiting
 
 T = TypeVar("T")
@@ -48,12 +47,12 @@ def drive(
 
 
 def tell(later: Later[Any], told: Callable[[Any], object]) -> None:
-    """`told` of the answer, or of the KafkaError in its place, in the call of whoever answers."""
+    """`told` of the answer, or of what it failed with, in the call of whoever answers."""
 
     def answered() -> None:
         try:
             found = later.result()
-        except KafkaError as error:
+        except Exception as error:
             found = error
         told(found)
 
