@@ -19,7 +19,7 @@ Between two `await`s nobody else runs: what was looked at still holds. Behind on
 coroutine up closes it, which is a GeneratorExit at its `await`.
 
 Drivers: `broker.network.turns.Turns` takes turns among all that is under way in a node, and knows all wishes;
-`step` and `at_once` know `turn` alone, `begun` what is answered later alone.
+`step` and `at_once` know `turn` alone, `begun` and `carry_on` what is answered later alone.
 """
 
 from __future__ import annotations
