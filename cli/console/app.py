@@ -286,7 +286,7 @@ async def _body(request: Request) -> dict[str, Any] | None:
         data += chunk
         if len(data) > MOST_BODY_BYTES:
             return None
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(data)
         if isinstance(found, dict):
             return found

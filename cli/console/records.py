@@ -16,7 +16,10 @@ from protocol.records.fates import COMMITTED, WalkedBatch
 MOST_RECORDS: Final = 200
 MOST_BATCHES: Final = 2_000
 MOST_VALUE_BYTES: Final = 32 * 1024
-"""Of a key, a value or a header: what is longer is cut, and its size is said."""
+"""Of a key or a value: what is longer is cut, and its size is said."""
+MOST_HEADERS: Final = 100
+MOST_HEADER_BYTES: Final = 1024
+"""Of the name of a header, and of its value."""
 PAGE_BYTES: Final = 2 * 1024 * 1024
 SEARCHED_BYTES: Final = 16 * 1024 * 1024
 MAX_READ_S: Final = 1.0
@@ -28,7 +31,7 @@ def page_of_records(
 ) -> dict[str, Any]:
     """Those from the offset on: so many at most, with this key if one is given, and of committed transactions alone if
     that is asked. `next` is where to go on."""
-    most = min(most, MOST_RECORDS)
+    most = max(1, min(most, MOST_RECORDS))
     if key:
         seen = walk(read, partition, offset, MOST_BATCHES, SEARCHED_BYTES)
     else:
@@ -85,7 +88,10 @@ def document_of_record(topic: str, record: Record, *, is_control: bool) -> dict[
         "time": record.timestamp,
         "key": _bytes(record.key),
         "value": _bytes(record.value),
-        "headers": [[name.decode(errors="replace"), _bytes(value)] for name, value in record.headers[:100]],
+        "headers": [
+            [name[:MOST_HEADER_BYTES].decode(errors="replace"), _bytes(value, MOST_HEADER_BYTES)]
+            for name, value in record.headers[:MOST_HEADERS]
+        ],
     }
     decoder = decoder_of(topic)
     if is_control or decoder is not None:
@@ -97,10 +103,10 @@ def document_of_record(topic: str, record: Record, *, is_control: bool) -> dict[
     return document
 
 
-def _bytes(data: bytes | None) -> dict[str, Any] | None:
+def _bytes(data: bytes | None, most: int = MOST_VALUE_BYTES) -> dict[str, Any] | None:
     if data is None:
         return None
-    shown = bytes(data[:MOST_VALUE_BYTES])
+    shown = bytes(data[:most])
     return {"base64": base64.b64encode(shown).decode(), "size": len(data)}
 
 

@@ -30,9 +30,17 @@ const PLACES = {
   rights: ["rights", Rights, () => []],
 };
 
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 function here() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
-  const [place, ...parts] = path.split("/").map(decodeURIComponent);
+  const [place, ...parts] = path.split("/").map(decoded);
   const name = Object.hasOwn(PLACES, place) ? place : "transactions";
   return { place: name, parts, query: new URLSearchParams(query), key: path };
 }

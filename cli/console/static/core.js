@@ -70,12 +70,25 @@ function changed() {
   }, Math.max(0, restsUntil - performance.now()));
 }
 
+const AGAIN_MS = 2000;
+let again = 0;
+
 export function want(sections) {
   const wanted = [...new Set(sections)].sort().join(",");
   if (wanted === wantedNow && source) return;
   wantedNow = wanted;
+  listen();
+}
+
+// A page that nobody sees isn't told anything: a browser has six connections to a host, for all of its pages together.
+document.addEventListener("visibilitychange", () => listen());
+
+function listen() {
+  clearTimeout(again);
   if (source) source.close();
-  source = new EventSource(`/api/live?want=${encodeURIComponent(wanted)}`);
+  source = null;
+  if (document.hidden || !wantedNow) return;
+  source = new EventSource(`/api/live?want=${encodeURIComponent(wantedNow)}`);
   source.addEventListener("now", (event) => {
     store.skew = Number(event.data) - Date.now();
     if (!store.isConnected) {
@@ -102,9 +115,11 @@ export function want(sections) {
     store.lists[name] = held;
     changed();
   });
-  source.onerror = () => {
+  source.onerror = ({ target }) => {
     store.isConnected = false;
     changed();
+    // the browser tries again where nobody answered, and not where it was refused: too many pages may be open
+    if (target === source && target.readyState === EventSource.CLOSED) again = setTimeout(listen, AGAIN_MS);
   };
 }
 

@@ -18,6 +18,26 @@ function textOf(bytes) {
 
 const isPrintable = (text) => !/[\u0000-\u0008\u000e-\u001f]/.test(text);
 
+// JSON on lines of their own, with all that it says as it is written: numbers have more digits than JavaScript keeps.
+function indented(text) {
+  const tokens = text.match(/"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],:]|[^\s{}[\],:"]+/g);
+  const lines = [];
+  let depth = 0;
+  const line = () => lines.push("\n", " ".repeat(depth));
+  tokens.forEach((token, index) => {
+    if (token === "}" || token === "]") {
+      depth -= 1;
+      if (tokens[index - 1] !== "{" && tokens[index - 1] !== "[") line();
+    }
+    lines.push(token === ":" ? ": " : token);
+    if (token === "{" || token === "[") {
+      depth += 1;
+      if (tokens[index + 1] !== "}" && tokens[index + 1] !== "]") line();
+    } else if (token === ",") line();
+  });
+  return lines.join("");
+}
+
 // `schema` is one that `avro` has read; null where none is given.
 export function shown(field, form, schema = null) {
   if (field === null || field === undefined) return "null";
@@ -36,7 +56,8 @@ export function shown(field, form, schema = null) {
   if (form === "text") return text + more;
   if (/^\s*[[{]/.test(text) || form === "JSON") {
     try {
-      return JSON.stringify(JSON.parse(text), null, 1);
+      JSON.parse(text);
+      return indented(text);
     } catch {
       return text + more;
     }

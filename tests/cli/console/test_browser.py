@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
-from cli.console.app import FIRST_OF_A_LIST
+from cli.console.app import FIRST_OF_A_LIST, MOST_PAGES
 from cli.console.records import SEARCHED_BYTES
 from protocol.wire.primitives import encode_varint
 from tests.cli.conftest import ON_OURS_ALONE, Kafka, Run
@@ -336,6 +337,55 @@ def test_values_are_shown_as_text_json_hexadecimal_and_avro(
     expect(values.nth(4)).to_contain_text("flower")
     assert json.loads(values.nth(3).inner_text()) == json.loads(values.nth(4).inner_text()) == said
     expect(values.nth(1)).to_contain_text("not of this schema")
+
+
+@ON_OURS_ALONE
+def test_json_is_shown_with_every_digit_that_it_has(
+    kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
+) -> None:
+    value = r'{"id":12345678901234567890,"price":1.10,"empty":[{},[]],"te\"xt":"a, {b}: \\\"","2":0,"1":0}'
+    producer = Producer({"bootstrap.servers": kafka.bootstrap})
+    producer.produce(topic, value, partition=0)
+    assert producer.flush(60) == 0
+    page = open_page(f"{console.address}/#/log/{topic}/0")
+    expect(page.locator("#records tbody tr")).to_have_count(1)
+    said = page.locator("#records tbody tr td:nth-child(4)").inner_text()
+    assert json.loads(said) == json.loads(value)
+    assert said.splitlines()[1:4] == [' "id": 12345678901234567890,', ' "price": 1.10,', ' "empty": [']
+
+
+@ON_OURS_ALONE
+def test_a_page_that_nobody_sees_lets_its_stream_go_and_one_that_was_refused_asks_again(
+    console: Asking, open_page: OpenPage
+) -> None:
+    """Six pages of one browser took all connections that it has to a host, and the seventh stayed empty."""
+    page = open_page(f"{console.address}/#/transactions")
+    expect(page.get_by_role("heading", name="Transactions", exact=True)).to_be_visible()
+
+    def seen(is_hidden: bool) -> None:
+        page.evaluate(
+            "is => { Object.defineProperty(document, 'hidden', {get: () => is, configurable: true});"
+            " document.dispatchEvent(new Event('visibilitychange')); }",
+            is_hidden,
+        )
+
+    def is_stream(request: Any) -> bool:
+        return "/api/live" in str(request.url)
+
+    with page.expect_event("requestfailed", is_stream):
+        seen(is_hidden=True)
+    with ExitStack() as others:
+        for _ in range(MOST_PAGES):
+            others.enter_context(console.live("events"))
+        seen(is_hidden=False)
+        expect(page.locator("main")).to_contain_text("The console doesn't answer")
+    expect(page.locator("main")).not_to_contain_text("The console doesn't answer")
+
+
+@ON_OURS_ALONE
+def test_an_address_that_makes_no_sense_is_no_end_of_the_page(console: Asking, open_page: OpenPage) -> None:
+    page = open_page(f"{console.address}/#/group/%zz")
+    expect(page.get_by_role("heading", level=1)).to_have_text("%zz")
 
 
 @ON_OURS_ALONE

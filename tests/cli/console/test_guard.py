@@ -90,6 +90,8 @@ def test_a_change_without_the_pages_header_or_with_too_much_is_refused(console: 
     assert console.post("reset", ["no object"]).status == 400
     assert console.post("reset", {"group": "x" * 70_000}).status == 400
     assert console.post("reset", {"nothing": 1}).status == 400
+    deep = console.request("POST", "/api/reset", b"[" * 60_000, origin=console.address, x_barnabas="1")
+    assert deep.status == 400
     assert console.get("/api/reset").status == 404
 
 

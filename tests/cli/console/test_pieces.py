@@ -54,6 +54,9 @@ class Log:
             self.began.setdefault(producer, self.next)
         self._append(batch)
 
+    def add_with_headers(self, headers: list[tuple[bytes, bytes | None]]) -> None:
+        self._append(build_batch([(NOW_MS, None, b"v", headers)]))
+
     def end(self, producer: int, *, commit: bool) -> None:
         if not commit:
             self.aborted.add((producer, self.began[producer], self.next))
@@ -217,6 +220,18 @@ def test_a_page_holds_so_many_records_and_so_much_of_each() -> None:
     assert value["size"] == MOST_VALUE_BYTES + 1
     assert len(value["base64"]) * 3 // 4 <= MOST_VALUE_BYTES + 2
     assert console_records.MOST_BATCHES >= MOST_RECORDS
+    assert len(page_of_records(log.read, ORDERS, 0, -1, committed=False)["records"]) == 1
+
+
+def test_of_a_record_so_many_headers_are_shown_and_so_much_of_each() -> None:
+    """200 records with 100 headers of 32 KiB would have been a page of 850 MB."""
+    log = Log()
+    log.add_with_headers([(b"n" * 2_000, b"v" * 2_000)] * 101)
+    [record] = page_of_records(log.read, ORDERS, 0, 1, committed=False)["records"]
+    assert len(record["headers"]) == 100
+    for name, value in record["headers"]:
+        assert (len(name), value["size"]) == (1024, 2_000)
+        assert len(value["base64"]) < 1_400
 
 
 def test_every_byte_of_a_batch_is_in_one_field_and_each_says_what_it_means() -> None:
