@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.config.broker_definitions import CONTROL_LISTENER, CONTROL_TOKEN
 from broker.config.definitions import StartError
+from broker.http.host_names import LOOPBACK_NAMES, host_name
 from broker.network.turns import Turns
 from broker.process.control import all_questions
 from broker.process.questions import QuestionError
@@ -110,7 +111,7 @@ class _Door:
                 return _json(
                     {"error": f"Authorization: Bearer with what {CONTROL_TOKEN} says is missing"}, 401
                 )
-        elif "origin" in request.headers or not _is_loopback(request.headers.get("host", "")):
+        elif "origin" in request.headers or host_name(request.headers.get("host", "")) not in LOOPBACK_NAMES:
             return _json({"error": f"pages of a browser need {CONTROL_TOKEN}"}, 403)
         return None
 
@@ -118,11 +119,6 @@ class _Door:
         """A broken invariant of the node that was asked."""
         if self._control.node is not None:
             self._control.node.faults.stop_on_failure(error)
-
-
-def _is_loopback(host: str) -> bool:
-    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-    return name in ("127.0.0.1", "localhost", "[::1]")
 
 
 def _json(said: Any, status: int = 200) -> HttpAnswer:

@@ -1,8 +1,8 @@
 """Who may ask the console, and what a browser may do with its answers.
 
-A page of somebody else's, open in the same browser, can send requests to this machine, by a name of its own that it
-lets point here as well (DNS rebinding). So the `Host` has to be one that this console goes by, an `Origin` has to be
-the console's own, and what changes something needs a header that no other page may send. From any address but this
+A page of somebody else's, open in the same browser, can send requests to this machine, by a name of its own as well
+(`broker.http.host_names`). So the `Host` has to be one that this console goes by, an `Origin` has to be the console's
+own, and what changes something needs a header that no other page may send. From any address but this
 machine's own a token is needed as well.
 """
 
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
+
+from broker.http.host_names import LOOPBACK_NAMES, host_name
 
 HEADERS: Final = {
     "content-security-policy": (
@@ -28,7 +30,6 @@ HEADERS: Final = {
 """Of each answer. Scripts come from the console's own files alone, and nothing else is asked for."""
 OWN_HEADER: Final = "x-barnabas"
 """A page of another origin may not send it without being allowed to, which nobody is."""
-LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 
 
 def is_loopback(host: str) -> bool:
@@ -60,7 +61,7 @@ class Guard:
     ) -> tuple[int, str] | None:
         """The status and the reason; None where the request may pass."""
         host = headers.get("host", "")
-        if not self._knows(_without_port(host)):
+        if not self._knows(host_name(host)):
             return 421, f"this console doesn't go by the name {host!r} (--name adds one)"
         origin = headers.get("origin")
         if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
@@ -88,14 +89,8 @@ class Guard:
 
     def _knows(self, host: str) -> bool:
         """An address can't be made to point elsewhere: by one, whoever needs a token may come."""
-        own: Iterable[str] = (*LOOPBACK_NAMES, self.host, f"[{self.host}]", *self.names)
-        return host.lower() in own or (bool(self.token) and _is_address(host))
+        own = (*LOOPBACK_NAMES, self.host, f"[{self.host}]", *self.names)
+        return host in map(str.lower, own) or (bool(self.token) and _is_address(host))
 
 
 COOKIE: Final = "barnabas-console"
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]

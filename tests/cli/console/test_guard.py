@@ -22,6 +22,12 @@ def test_the_names_of_this_machine_are_known(host: str) -> None:
     assert HERE.refuses("GET", {"host": host}, {}) is None
 
 
+def test_a_name_that_was_given_is_known_however_it_is_written() -> None:
+    guard = Guard("127.0.0.1", "", ("Kafka.Example",))
+    for host in ("kafka.example:8095", "KAFKA.example"):
+        assert guard.refuses("GET", {"host": host}, {}) is None
+
+
 @pytest.mark.parametrize("host", ["evil.example:8095", "", "127.0.0.1.evil.example", "192.168.0.7:8095"])
 def test_another_name_is_refused_since_it_may_have_been_made_to_point_here(host: str) -> None:
     refused = HERE.refuses("GET", {"host": host}, {})
