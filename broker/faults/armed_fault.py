@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.faults.possible_errors import can_give, possible_errors
 from protocol.apis import APIS
 from protocol.errors import Error
 from storage.files import OPERATIONS
@@ -143,6 +144,7 @@ class ArmedFault:
             self.errno = _errno(left.pop("error", None))
         elif self.do is Do.ERROR:
             self.error = _error(left.pop("error", None))
+            self._check_error()
         self.message = _text(left, "message") if self.do is Do.ERROR else None
         self.delay_ms = self._delay_ms(left)
         self.versions = _versions(left.pop("versions", None)) if self.do is Do.VERSIONS else {}
@@ -191,6 +193,13 @@ class ArmedFault:
             mute = [APIS[key].name for key in self.apis if not _can_say(key, "throttle_time_ms")]
             if mute:
                 raise FaultError(f"an answer to {mute[0]} can't say that its client is throttled")
+
+    def _check_error(self) -> None:
+        for name in sorted(APIS[key].name for key in self.apis or ()):
+            if not can_give(name, self.error):
+                raise FaultError(
+                    f"{name} can't give {self.error.name}; it can give {', '.join(possible_errors(name))}"
+                )
 
     def _delay_ms(self, left: dict[str, Any]) -> int:
         if self.do in (Do.DELAY, Do.THROTTLE) or (self.do is Do.LATE and "delay_ms" in left):
