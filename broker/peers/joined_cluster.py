@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from broker.config.definitions import StartError
-from broker.controller.metadata_versions import CORDONED_SINCE, METADATA_VERSION
+from broker.controller.metadata_versions import CORDONED_SINCE, DIRECTORIES_SINCE, METADATA_VERSION
 from broker.controller.observer import AfterAnswer, Observer, ObserverIdentity
 from broker.controller.registration import BrokerIncarnation, directory_of
 from broker.coordination.producer_id_blocks import ProducerIdBlocks
@@ -132,6 +132,32 @@ class MetadataFetcher:
         if leader is not None and leader.host and not self._observer.is_leader_lost:
             return leader.host, leader.port
         return self._bootstrap[self._next % len(self._bootstrap)]
+
+
+# --- Whether the controller knows what the registration says ------------------------------------------------
+
+
+class RegistrationTracker:
+    """A registration that was written when the cluster's metadata.version knew no directories names none: it is made
+    again once the version does (`BrokerRegistrationTracker`)."""
+
+    def __init__(self, node_id: int, metadata: MetadataLog, lifecycle: BrokerLifecycle) -> None:
+        self._node_id = node_id
+        self._metadata = metadata
+        self._lifecycle = lifecycle
+        self._made_again = -1
+        """The epoch of the registration that was made again last."""
+        metadata.following.told.append(self._look)
+
+    def _look(self) -> None:
+        """The metadata is followed."""
+        image = self._metadata.image
+        broker = image.brokers.get(self._node_id)
+        if broker is None or broker.log_dirs or image.features.get(METADATA_VERSION, 0) < DIRECTORIES_SINCE:
+            return
+        if broker.broker_epoch == self._lifecycle.broker_epoch != self._made_again:
+            self._made_again = broker.broker_epoch
+            self._lifecycle.register_again()
 
 
 # --- All of it ----------------------------------------------------------------------------------------------
@@ -306,6 +332,7 @@ class JoinedCluster:
     async def join(self) -> BrokerIncarnation:
         """Returns once the metadata is known up to this broker's registration. Raises StartError where no controller
         registers it in time."""
+        RegistrationTracker(self._node_id, self._metadata, self._lifecycle)
         self._fetcher.start()
         self._lifecycle.start()
         await self._is_registered.wait()

@@ -133,7 +133,7 @@ class BrokerLifecycle:
         self._schedule(0)
 
     def register_again(self) -> None:
-        """The registration has to say something else (Kafka: metadata.version went to one that knows directories)."""
+        """The controller is to know something that the registration it has doesn't say."""
         self._is_registered = False
         self._schedule(0)
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from broker.controller.image import ClusterImage
+from broker.controller.metadata_versions import DIRECTORIES_SINCE, METADATA_VERSION
+from broker.peers.joined_cluster import RegistrationTracker
 from broker.peers.lifecycle import LONGEST_SHUTDOWN_S, BrokerLifecycle, BrokerState, Listening
 from protocol.errors import Error, KafkaError
 from protocol.messages.broker_to_controller import (
@@ -15,6 +19,8 @@ from protocol.messages.broker_to_controller import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from protocol.messages.metadata_records import FeatureLevelRecord, RegisterBrokerRecord
+from protocol.wire.schema import Message
 from tests.support.controller_channel import Channel, Timers
 
 INTERVAL_MS = 2_000
@@ -314,3 +320,31 @@ def test_nobody_is_waited_for_longer_than_five_minutes(caplog: pytest.LogCapture
     assert passed_ms == LONGEST_SHUTDOWN_S * 1_000
     assert "nobody has taken over what this broker leads in 300 s" in caplog.text
     assert not broker.timers.waiting
+
+
+def test_a_registration_that_names_no_directories_is_made_again_once_the_cluster_knows_them() -> None:
+    broker = Broker().reach(RUNNING)
+    broker.answer()
+    image, following = ClusterImage(), SimpleNamespace(told=[])
+    metadata: Any = SimpleNamespace(image=image, following=following)
+    RegistrationTracker(7, metadata, broker.life)
+
+    def follow(*changes: Message) -> bool:
+        """Whether the broker registers."""
+        for change in changes:
+            image.apply(change)
+        for told in following.told:
+            told()
+        while any(due_s <= broker.timers.now_s for due_s, _ in broker.timers.waiting):
+            broker.timers.next()
+        return isinstance(broker.channel.request, BrokerRegistrationRequest)
+
+    level = FeatureLevelRecord(name=METADATA_VERSION, feature_level=DIRECTORIES_SINCE)
+    older = FeatureLevelRecord(name=METADATA_VERSION, feature_level=DIRECTORIES_SINCE - 1)
+    assert not follow(older, RegisterBrokerRecord(broker_id=7, broker_epoch=EPOCH))
+    assert follow(level)
+    broker.channel.answer(BrokerRegistrationResponse(broker_epoch=EPOCH))
+    broker.timers.next()
+    broker.answer()
+    assert not follow(), "once for each registration"
+    assert not follow(RegisterBrokerRecord(broker_id=7, broker_epoch=EPOCH, log_dirs=[b"d" * 16]))
