@@ -432,15 +432,6 @@ def fence_stale_broker(
     return decide()
 
 
-def change_version(change: records.BrokerRegistrationChangeRecord) -> int:
-    """The version in which Kafka writes a change: the least that can say it."""
-    if change.cordoned_log_dirs is not None:
-        return 3
-    if change.log_dirs:
-        return 2
-    return 1 if change.in_controlled_shutdown else 0
-
-
 def _result(
     decided: list[Message], met: Circumstances, after: BrokerControlState
 ) -> ControllerResult[BrokerHeartbeatReply | KafkaError]:
