@@ -183,6 +183,33 @@ def test_what_a_record_holds_stays_text(
 
 
 @ON_OURS_ALONE
+def test_names_that_clients_choose_are_text_lead_to_their_pages_and_fit(
+    kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
+) -> None:
+    """Transactional ids may be anything; one of 3,000 letters made the page 27,000 pixels wide."""
+    names = [f"{topic}{end}" for end in (SCRIPT, "%zz/../?#&,:", "x" * 3_000, "\u202eabc", "/__proto__")]
+    producers = []
+    for name in names:
+        producer = new_producer(kafka.bootstrap, name)
+        producer.begin_transaction()
+        send_at_once(producer, topic, "a")
+        producers.append(producer)
+    page = open_page(f"{console.address}/#/transactions")
+    page.get_by_label("Transactional id or partition").fill(topic)
+    links = page.locator("#transactions tbody th a")
+    expect(links).to_have_count(len(names))
+    expect(page.locator("#held .waiting li")).to_have_count(len(names))
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+    for link in [each.get_attribute("href") for each in links.all()]:
+        page.goto(f"{console.address}/{link}")
+        expect(page.locator("#state")).to_have_text("Ongoing")
+        assert page.get_by_role("heading", level=1).inner_text() in names
+        assert page.locator("main script, main img").count() == 0
+    for producer in producers:
+        producer.abort_transaction(60)
+
+
+@ON_OURS_ALONE
 def test_everything_is_reached_by_the_keyboard_alone(
     cli: Run, kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
 ) -> None:
