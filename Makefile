@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation restarts test cli compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-console bench-spark bench-spark-memory instructions growth profile golden dist docs pictures clean attacks fuzz day
+.PHONY: help run quick soak simulation restarts test cli compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-console bench-spark bench-spark-memory instructions growth profile golden dist docs site pictures clean attacks fuzz day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -160,6 +160,9 @@ dist: .venv/.dev  ## build what is released, and check it as an index would (URL
 docs: .venv/.dev  ## renew the tables in the documents that come from the code
 	$(BIN)/python docs/tables.py $(ARGS)
 	$(BIN)/python -m tests.node.transaction_walk
+
+site: .venv/.dev  ## build the book as a site, in build/site; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 pictures: .venv/.dev  ## make the pictures of the console anew, by a scene of their own
 	$(BIN)/python docs/pictures.py $(ARGS)

@@ -14,6 +14,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from broker.config.broker_config import AT_MOST_ONE, DEFAULTS  # noqa: E402
+from broker.config.broker_definitions import BROKER_ROWS, DYNAMIC_ONLY_ROWS  # noqa: E402
+from broker.config.definitions import Row  # noqa: E402
+from broker.config.group_config import GROUP_ROWS  # noqa: E402
+from broker.config.topic_config import TOPIC_ROWS, TOPIC_SYNONYMS  # noqa: E402
 from broker.handlers import CONTROLLER_HANDLERS, HANDLERS  # noqa: E402
 from coordinator.group.streams.states import STREAMS_GROUP_STATES, TASK_STEPS, StreamsMemberState  # noqa: E402
 from coordinator.share_partition.states import (  # noqa: E402
@@ -27,6 +32,7 @@ from coordinator.share_partition.states import (  # noqa: E402
     RecordState,
 )
 from coordinator.transaction import states  # noqa: E402
+from docs.effects import effect  # noqa: E402
 from protocol.apis import APIS, Api  # noqa: E402
 from protocol.errors import Error  # noqa: E402
 
@@ -174,10 +180,75 @@ def streams_task_steps() -> str:
     )
 
 
+def _default(text: str | None) -> str:
+    if text is None:
+        return "null"
+    return f"`{text}`" if text else "(empty)"
+
+
+def _settings(rows: dict[str, Row], *, of_brokers: bool) -> str:
+    """Name, type, default, whether it changes while the broker runs, effect; where ours differs, both defaults."""
+    lines = []
+    for name, (kind, default, _, _, mode) in sorted(rows.items()):
+        shown = _default(default)
+        does = effect(name)
+        own = DEFAULTS.get(name) if of_brokers else None
+        if own is not None:
+            shown = f"`{own.value}` (Kafka: {_default(default)})"
+        if name in AT_MOST_ONE and of_brokers and does == "yes":
+            does = "yes; on a single node above 1 it is taken as 1"
+        line = [f"`{name}`", kind.lower(), shown, does]
+        if of_brokers:
+            line.insert(3, {"read-only": "no", "per-broker": "for a broker"}.get(mode, "yes"))
+        lines.append(line)
+    head = ["Setting", "Type", "Default", "Effect"]
+    if of_brokers:
+        head.insert(3, "Alterable")
+    return table(head, lines)
+
+
+def broker_settings() -> str:
+    """All of a broker's settings, and whether they do something."""
+    return _settings({**BROKER_ROWS, **DYNAMIC_ONLY_ROWS}, of_brokers=True)
+
+
+def own_defaults() -> str:
+    """The defaults that aren't Kafka's, with the reasons."""
+    rows = {**BROKER_ROWS, **DYNAMIC_ONLY_ROWS}
+    return table(
+        ["Setting", "Here", "In Kafka", "Why"],
+        [
+            [f"`{name}`", _default(own.value), _default(rows[name][1]), own.reason]
+            for name, own in DEFAULTS.items()
+        ],
+    )
+
+
+def topic_settings() -> str:
+    """All of a topic's settings, with those of a broker that are their defaults."""
+    behind = {name: ", ".join(f"`{each}`" for each, _ in found) for name, found in TOPIC_SYNONYMS.items()}
+    return table(
+        ["Setting", "Type", "Default", "Where the broker has it", "Effect"],
+        [
+            [f"`{name}`", kind.lower(), _default(default), behind.get(name, ""), effect(name)]
+            for name, (kind, default, _, _, _) in sorted(TOPIC_ROWS.items())
+        ],
+    )
+
+
+def group_settings() -> str:
+    """All of a group's settings."""
+    return _settings(GROUP_ROWS, of_brokers=False)
+
+
 TABLES: dict[str, tuple[str, Callable[[], str]]] = {
     "served APIs": ("docs/apis.md", served_apis),
     "controllers' APIs": ("docs/apis.md", controllers_apis),
     "missing APIs": ("GAPS.md", missing_apis),
+    "own defaults": ("docs/configuration.md", own_defaults),
+    "broker settings": ("docs/configuration.md", broker_settings),
+    "topic settings": ("docs/configuration.md", topic_settings),
+    "group settings": ("docs/configuration.md", group_settings),
     "transaction moves": ("ARCHITECTURE.md", transaction_moves),
     "transaction requests": ("ARCHITECTURE.md", transaction_requests),
     "share record moves": ("ARCHITECTURE.md", share_record_moves),

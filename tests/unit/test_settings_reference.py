@@ -1,0 +1,53 @@
+"""The reference of settings says the truth about which of them do something."""
+
+from __future__ import annotations
+
+import ast
+import re
+from fnmatch import fnmatchcase
+
+from broker.config.broker_definitions import BROKER_ROWS, DYNAMIC_ONLY_ROWS, OWN_ROWS
+from broker.config.group_config import GROUP_ROWS
+from broker.config.topic_config import TOPIC_ROWS, TOPIC_SYNONYMS
+from docs.effects import BY_PREFIX, EFFECTS, effect
+from tests.support.house import ROOT, sources
+
+SETTINGS = {**BROKER_ROWS, **DYNAMIC_ONLY_ROWS}
+LISTED = ("broker.config.broker_definitions", "broker.config.documentation", "broker.config.reconfiguration")
+"""Files that name settings and do nothing with them."""
+
+
+def named(*without: str) -> set[str]:
+    """The settings whose names stand in the code, but for files so called."""
+    return {
+        node.value
+        for source in sources("broker", "coordinator", "storage")
+        if not source.name.startswith(without)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in SETTINGS
+    }
+
+
+def test_a_setting_that_no_code_names_is_said_to_do_nothing() -> None:
+    behind_topics = {each for found in TOPIC_SYNONYMS.values() for each, _ in found}
+    read = named(*LISTED) | behind_topics
+    unread = {name for name in SETTINGS if name not in read and not name.startswith(BY_PREFIX)}
+    assert {name for name in unread if effect(name) == "yes"} == set()
+
+
+def test_a_setting_that_code_works_by_is_not_said_to_do_nothing() -> None:
+    used = named("broker.config")
+    assert {name for name in used if effect(name).startswith("none")} == set()
+
+
+def test_each_line_about_effects_is_about_a_setting() -> None:
+    names = {*SETTINGS, *TOPIC_ROWS, *GROUP_ROWS}
+    assert [pattern for pattern in EFFECTS if not any(fnmatchcase(name, pattern) for name in names)] == []
+
+
+def test_the_reference_has_all_settings() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
+    in_tables = set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
+    assert {*SETTINGS, *TOPIC_ROWS, *GROUP_ROWS} <= in_tables
+    for name in OWN_ROWS:
+        assert f"{name}`" in text
