@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from barnabas.assertions import WithAssertions
 from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
 from barnabas.faults import WithFaults
 from barnabas.journal import WithJournal
@@ -142,7 +143,7 @@ class Snapshot:
         self._end()
 
 
-class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs):
+class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAssertions):
     """One broker on loopback; use it in `with` or `async with`, or call `start()` and `close()`.
 
     data: the folder of its topics, kept when the broker is closed. Without one it works in a temporary

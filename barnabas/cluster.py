@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from barnabas.assertions import WithAssertions
 from barnabas.broker import HeldPorts, made_security
 from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
 from barnabas.cluster_node import BETWEEN_NODES, ClusterNode, Network
@@ -200,7 +201,7 @@ def _found_cluster_id(root: Path) -> str | None:
 POLL_S = 0.01
 
 
-class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs):
+class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAssertions):
     """Brokers 1 to `brokers` and a controller on loopback; use it in `with` or `async with`, or call `start()` and
     `close()`.
 
