@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import re
+import secrets
 import shutil
 import socket
 import subprocess
@@ -187,6 +188,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         topics: Topics | None = None,
     ) -> None:
         self._topics: Topics = topics or {}
+        self._control_token: str | None = None
         self._arguments: dict[str, Any] = {
             "host": host,
             "config": config,
@@ -424,6 +426,23 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
     def log(self) -> str:
         """All that it printed since it was first started, one event a line."""
         return self._child.log_text
+
+    # --- for programs in other languages ----------------------------------------------------------------------
+
+    @property
+    def control_url(self) -> str:
+        """Where a program in any language asks this broker what a test asks, over HTTP: `http://host:port/v1`, at a
+        free port of loopback that is opened when it is first asked for. Needs the extra `metrics`. It is another one
+        after a stop or a kill, and the same after a reset. Raises BrokerError where the broker doesn't run."""
+        found = self._ask({"ask": "serve_http", "token": self.control_token})
+        return f"http://{found['host']}:{found['port']}/v1"
+
+    @property
+    def control_token(self) -> str:
+        """What each request there has to bring: `Authorization: Bearer` with it."""
+        if self._control_token is None:
+            self._control_token = secrets.token_urlsafe()
+        return self._control_token
 
     # --- security -------------------------------------------------------------------------------------------
 

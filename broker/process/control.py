@@ -27,7 +27,7 @@ from broker.config.broker_definitions import JOURNAL_SIZE
 from broker.controller.image import NO_LEADER
 from broker.coordination.groups import OFFSETS_TOPIC
 from broker.coordination.transactions import TRANSACTION_TOPIC
-from broker.process.questions import Question, QuestionError, refusal
+from broker.process.questions import Question, QuestionError, refusal, text_in
 from coordinator.java.maps import partition_of_key
 from protocol.errors import Error, KafkaError, error_of, stops_the_broker
 from protocol.waiting import Later, carry_on
@@ -364,6 +364,8 @@ class Control:
         self.journal: RequestJournal | None = None
         self.stop = stop
         self.network = network
+        self.serve: Callable[[str], Later[Any]] | None = None
+        """Has whoever knows the token be served over HTTP, where it is answered. Raises QuestionError."""
         self._tell = tell
 
     def began(self, node: Server | ControllerNode) -> None:
@@ -493,6 +495,13 @@ async def _stop(control: Control, question: Question) -> Any:
     """`{"leave": false}`: without others taking over first what this node leads."""
     control.stop(bool(question.get("leave", True)))
     return True
+
+
+async def _serve_http(control: Control, question: Question) -> Any:
+    """`token`: whoever brings it is served over HTTP from now on → `host` and `port`, the same for each who asks."""
+    if control.serve is None:
+        raise QuestionError("this process serves nobody else")
+    return await control.serve(text_in(question, "token"))
 
 
 # --- Beginning anew -------------------------------------------------------------------------------------------
@@ -644,6 +653,7 @@ QUESTIONS: dict[str, Callable[[Control, Question], Waiting[Any]]] = {
     "faults": _all_faults,
     "journal": _journal,
     "release_fault": _release_fault,
+    "serve_http": _serve_http,
     "stop": _stop,
 }
 """By name: what is asked of the process."""

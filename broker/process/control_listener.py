@@ -25,29 +25,12 @@ from broker.process.questions import QuestionError
 if TYPE_CHECKING:
     from broker.config.broker_config import BrokerConfig
     from broker.environment.environment import Environment
+    from broker.environment.network import Bound
     from broker.http.http_server import HttpAnswer, HttpRequest, HttpServer, Route
     from broker.process.control import Control
 
 BACKLOG = 16
-
-ASKED = (
-    "arm_fault",
-    "brokers",
-    "clock",
-    "coordinator",
-    "denials",
-    "disarm_fault",
-    "fault",
-    "faults",
-    "journal",
-    "out_of_sync",
-    "partition",
-    "release_fault",
-    "reset",
-)
-"""Each is a path, and what it takes the fields of the body. `reset` is `begin_anew` with an empty folder."""
-
-_BEGIN_ANEW = {"reset": "begin_anew"}
+OWN_HOST = "127.0.0.1"
 
 
 def control_listener_of(config: BrokerConfig, control: Control, environment: Environment) -> HttpServer:
@@ -59,16 +42,37 @@ def control_listener_of(config: BrokerConfig, control: Control, environment: Env
             f"{CONTROL_LISTENER} needs the package h11, which isn't there: pip install 'barnabas[metrics]'",
             exit_status=2,
         )
-    from broker.http.http_server import HttpServer
     from broker.network.endpoints import bind_all
 
     (endpoint,) = bind_all(config.control_listener, environment.network, BACKLOG)
-    door = _Door(control, config.get_string(CONTROL_TOKEN))
-    routes: dict[str, Route] = {f"/v1/{name}": partial(door.asked, name) for name in ASKED}
+    return _server_at(endpoint.bound, control, config.get_string(CONTROL_TOKEN), environment)
+
+
+def own_control_listener(token: str, control: Control, environment: Environment) -> HttpServer:
+    """As `control_listener_of`, on a free port of loopback, for who knows the token. Raises QuestionError."""
+    from importlib.util import find_spec
+
+    if find_spec("h11") is None:
+        raise QuestionError("it needs the package h11, which isn't there: pip install 'barnabas[metrics]'")
+    try:
+        bound = environment.network.bind(OWN_HOST, 0, BACKLOG)
+    except OSError as error:
+        raise QuestionError(f"no port of {OWN_HOST} is to be had: {error}") from error
+    return _server_at(bound, control, token, environment)
+
+
+def _server_at(bound: Bound, control: Control, token: str | None, environment: Environment) -> HttpServer:
+    from broker.http.http_server import HttpServer
+    from broker.process.openapi import ASKED
+
+    door = _Door(control, token)
+    routes: dict[str, Route] = {
+        f"/v1/{name}": partial(door.asked, each.asks or name) for name, each in ASKED.items()
+    }
     routes["/v1"] = door.told
     turns = Turns(environment.scheduler)
     return HttpServer(
-        endpoint.bound, routes, turns, environment.scheduler, door.failed, methods=("GET", "HEAD", "POST")
+        bound, routes, turns, environment.scheduler, door.failed, methods=("GET", "HEAD", "POST")
     )
 
 
@@ -79,8 +83,10 @@ class _Door:
 
     async def told(self, request: HttpRequest) -> HttpAnswer:
         """What there is to ask, in the form of OpenAPI."""
+        from broker.process.openapi import described
+
         refusal = self._refusal(request)
-        return refusal if refusal is not None else _json(_described())
+        return refusal if refusal is not None else _json(described(all_questions()))
 
     async def asked(self, name: str, request: HttpRequest) -> HttpAnswer:
         """`{"answer": ...}`, or with status 400 `{"error": "why"}`."""
@@ -93,12 +99,10 @@ class _Door:
             return _json({"error": f"the body isn't JSON: {error}"}, 400)
         if not isinstance(said, dict):
             return _json({"error": "the body is an object"}, 400)
-        if name in _BEGIN_ANEW:
-            said = {}
+        if name == "begin_anew":
+            said = {}  # and no folder
         try:
-            return _json(
-                {"answer": await self._control.answered({**said, "ask": _BEGIN_ANEW.get(name, name)})}
-            )
+            return _json({"answer": await self._control.answered({**said, "ask": name})})
         except QuestionError as error:
             return _json({"error": str(error)}, 400)
 
@@ -125,27 +129,3 @@ def _json(said: Any, status: int = 200) -> HttpAnswer:
     from broker.http.http_server import HttpAnswer
 
     return HttpAnswer(json.dumps(said).encode() + b"\n", "application/json", status)
-
-
-def _described() -> dict[str, Any]:
-    paths = {}
-    questions = all_questions()
-    for name in ASKED:
-        ask = questions[_BEGIN_ANEW.get(name, name)]
-        summary = " ".join((ask.__doc__ or "").split())
-        paths[f"/v1/{name}"] = {
-            "post": {
-                "operationId": name,
-                "summary": summary,
-                "requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}},
-                "responses": {
-                    "200": {"description": '{"answer": ...}'},
-                    "400": {"description": '{"error": "why"}'},
-                },
-            }
-        }
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "barnabas, the control of a broker in a test", "version": "1"},
-        "paths": paths,
-    }

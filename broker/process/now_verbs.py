@@ -93,6 +93,8 @@ async def _run_compaction(node: AnyNode, question: Question, time: MovableTime) 
 
 
 async def _compacted(node: Server, partition: Partition) -> Exception | None:
+    if not partition.log.created:
+        return None  # nothing was ever written
     try:
         await node.cleaner.clean_now(partition, roll=True)
     except Exception as error:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.config.definitions import StartError
 from broker.environment.environment import Environment
@@ -23,6 +23,7 @@ from broker.process.log_stream import FORMATTERS, LogStream
 from broker.process.printable import printable
 from broker.server import Server
 from broker.starting import raise_limit, start
+from protocol.waiting import Later
 
 if TYPE_CHECKING:
     from broker.config.given_settings import FirstTopic
@@ -207,12 +208,38 @@ async def _under_control(
     tell = (lambda line: None) if parent is None else parent.tell
     control = Control(tell, stop, asked_to_stop.begin_anew, moved, network)
     if parent is not None:
+        control.serve = _own_listener(control, environment)
         parent.watch(gone, control.asked)
     if options.config.control_listener:
         from broker.process.control_listener import control_listener_of
 
         await control_listener_of(options.config, control, environment).listen()
     return environment, control
+
+
+def _own_listener(control: Control, environment: Environment) -> Callable[[str], Later[Any]]:
+    """Opened when the parent first asks for it: no start waits for it."""
+    opened: dict[str, Any] = {}
+    opening: list[asyncio.Future[None]] = []
+
+    def serve(token: str) -> Later[int]:
+        listening: Later[Any] = Later()
+        if token in opened:
+            listening.reply(opened[token])
+            return listening
+        from broker.process.control_listener import OWN_HOST, own_control_listener
+
+        server = own_control_listener(token, control, environment)
+
+        async def listen() -> None:
+            await server.listen()
+            opened[token] = {"host": OWN_HOST, "port": server.port}
+            listening.reply(opened[token])
+
+        opening.append(asyncio.ensure_future(listen()))
+        return listening
+
+    return serve
 
 
 async def _start(options: Options, environment: Environment) -> Server | ControllerNode:

@@ -65,7 +65,7 @@ def test_a_question_that_there_is_not_is_told_with_those_that_there_are() -> Non
         "brokers, clock, coordinator, copy, create_topics, cut, denials, disarm_fault, elect, expire_member, "
         "expire_producer, expire_transaction, fault, faults, groups, journal, lag, open_transactions, out_of_sync, "
         "partition, partition_lag, reassign, records, release_fault, renew_certificates, run_compaction, "
-        "run_retention, stop, topic, transactions, users_known"
+        "run_retention, serve_http, stop, topic, transactions, users_known"
     )
 
 

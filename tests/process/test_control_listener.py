@@ -12,8 +12,9 @@ import pytest
 import barnabas
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest
+from tests.process.test_looking import join
 from tests.support.ports import free_ports
-from tests.support.transactional_client import Broker
+from tests.support.transactional_client import Broker, amid_transaction
 from tests.support.wire import Client
 
 pytest.importorskip("h11", reason="needs h11, of the extra `metrics`")
@@ -102,12 +103,110 @@ def test_what_cant_be_asked_is_told(
     assert text in str(answer)
 
 
-def test_what_there_is_to_ask_is_described(shared: tuple[barnabas.Broker, int]) -> None:
-    status, described = asking(shared[1], "/v1", method="GET")
-    assert status == 200
-    assert described["openapi"] == "3.1.0"
-    assert "/v1/arm_fault" in described["paths"]
-    assert all(path["post"]["summary"] for path in described["paths"].values())
+def fits(value: Any, schema: Any) -> bool:
+    """As much of JSON Schema as is used here."""
+    kinds = schema.get("type", [])
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    known: dict[str, Any] = {
+        "string": str,
+        "integer": int,
+        "number": (int, float),
+        "boolean": bool,
+        "object": dict,
+        "array": list,
+        "null": type(None),
+    }
+    if kinds and not any(isinstance(value, known[kind]) for kind in kinds):
+        return False
+    if "enum" in schema and value not in schema["enum"]:
+        return False
+    if isinstance(value, dict):
+        properties = schema.get("properties", {})
+        others = schema.get("additionalProperties", True)
+        return all(name in value for name in schema.get("required", ())) and all(
+            fits(each, properties[name])
+            if name in properties
+            else others and (others is True or fits(each, others))
+            for name, each in value.items()
+        )
+    if isinstance(value, list):
+        first = schema.get("prefixItems", [])
+        rest = schema.get("items", {})
+        return len(value) >= schema.get("minItems", 0) and all(
+            fits(each, first[at]) if at < len(first) else rest is not False and fits(each, rest)
+            for at, each in enumerate(value)
+        )
+    return True
+
+
+FAULT = {"api": "Metadata", "do": "hold"}
+
+IN_THEIR_ORDER: list[tuple[str, dict[str, Any]]] = [
+    ("create_topics", {"topics": {"state": {"partitions": 1, "configs": {"cleanup.policy": "compact"}}}}),
+    ("topic", {"topic": "state"}),
+    ("partition", {"topic": "state", "partition": 0}),
+    ("brokers", {}),
+    ("out_of_sync", {}),
+    ("records", {"topic": "paid", "partition": 0, "committed": False, "markers": True}),
+    ("transactions", {}),
+    ("open_transactions", {}),
+    ("coordinator", {"transactional_id": "payer"}),
+    ("expire_transaction", {"transactional_id": "payer"}),
+    ("groups", {}),
+    ("lag", {"group": "g", "topic": "paid"}),
+    ("partition_lag", {"topic": "paid", "partition": 0, "committed": None}),
+    ("expire_member", {"group": "g", "member": "one"}),
+    ("expire_producer", {"producer_id": 0}),
+    ("run_retention", {"topic": "paid"}),
+    ("run_compaction", {"topic": "state"}),
+    ("clock", {"do": "skip_to_next"}),
+    ("arm_fault", {"fault": FAULT}),
+    ("fault", {"number": 1}),
+    ("faults", {}),
+    ("release_fault", {"number": 1}),
+    ("disarm_fault", {"number": 1}),
+    ("journal", {"about": {"api": "CreateTopics"}}),
+    ("reset", {}),
+]
+
+
+def test_each_path_takes_and_answers_what_its_description_says() -> None:
+    config = {"group.initial.rebalance.delay.ms": 0, "barnabas.journal.size": 100}
+    with barnabas.Broker(config=config) as broker:
+        port = int(broker.control_url.removeprefix("http://127.0.0.1:").removesuffix("/v1"))
+        authorized = {"Authorization": f"Bearer {broker.control_token}"}
+        status, described = asking(port, "/v1", method="GET", **authorized)
+        assert (status, described["openapi"]) == (200, "3.1.0")
+        paths = described["paths"]
+        asked = {f"/v1/{name}" for name, _ in IN_THEIR_ORDER}
+        assert asked == paths.keys() - {"/v1/denials"}, "which only a broker with an authorizer has"
+        with Client.of(broker.bootstrap) as client:
+            amid_transaction(client.ask, "payer", "paid", (0,))
+            join(client, "g", group_instance_id="one")
+            for name, said in IN_THEIR_ORDER:
+                told = paths[f"/v1/{name}"]["post"]
+                assert told["summary"]
+                body = told["requestBody"]["content"]["application/json"]["schema"]
+                assert fits(said, {**body, "additionalProperties": False}), name
+                status, answer = asking(port, f"/v1/{name}", said, **authorized)
+                assert status == 200, (name, answer)
+                schema = told["responses"]["200"]["content"]["application/json"]["schema"]
+                assert fits(answer, schema), (name, answer)
+                assert not fits({"answer": object()}, schema), "else anything would"
+
+
+def test_who_doesnt_know_the_token_of_a_brokers_own_address_is_not_served() -> None:
+    with barnabas.Broker() as broker:
+        port = int(broker.control_url.removeprefix("http://127.0.0.1:").removesuffix("/v1"))
+        assert asking(port, "/v1/faults")[0] == 401
+        url = broker.control_url
+        broker.reset()
+        assert broker.control_url == url
+        broker.restart()
+        port = int(broker.control_url.removeprefix("http://127.0.0.1:").removesuffix("/v1"))
+        assert asking(port, "/v1/faults", Authorization=f"Bearer {broker.control_token}")[0] == 200
+    with pytest.raises(barnabas.BrokerError, match="doesn't run"):
+        broker.control_url  # noqa: B018
 
 
 @pytest.mark.parametrize("headers", [{"Origin": "http://evil"}, {"Host": "evil:80"}])
