@@ -94,13 +94,13 @@ class _Door:
         if refusal is not None:
             return refusal
         try:
-            said = json.loads(request.body or b"{}")
+            said = json.loads(request.body or b"null")
         except ValueError as error:
             return _json({"error": f"the body isn't JSON: {error}"}, 400)
+        if said is None or name == "begin_anew":  # which takes no folder from here
+            said = {}
         if not isinstance(said, dict):
             return _json({"error": "the body is an object"}, 400)
-        if name == "begin_anew":
-            said = {}  # and no folder
         try:
             return _json({"answer": await self._control.answered({**said, "ask": name})})
         except QuestionError as error:
