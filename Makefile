@@ -49,11 +49,12 @@ cli: .venv/.dev reference  ## play the command line's scenes to barnabas and Apa
 compare: .venv/.dev reference  ## play every script to Apache Kafka and to barnabas (the tests play some to Kafka)
 	COMPARE=all $(BIN)/python -m pytest tests/compare $(ARGS)
 
-lint: .venv/.dev  ## check style, types and which floor imports which
+lint: .venv/.dev  ## check style, types, which floor imports which, and the prose of the documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/proselint check --config .proselintrc.json *.md docs/*.md docs/decisions/*.md
 
 check: lint test  ## lint and test
 
