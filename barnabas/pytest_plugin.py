@@ -2,9 +2,10 @@
 several brokers and a controller, which are a test's own.
 
 Settings of all come from the ini option `barnabas_config`, lines of `key=value` by Kafka's names,
-and from `--barnabas-config key=value` on the command line, which wins. The mark `kafka(...)` says what else a test's
-broker or cluster is to be: `@pytest.mark.kafka(security="sasl_ssl", users={"alice": "secret"})`. With pytest-xdist
-each worker has a broker of its own. A failed test shows the end of what its brokers printed.
+and from `--barnabas-config key=value` on the command line, which wins. The mark `barnabas(...)` says what else a test's
+broker or cluster is to be, `@pytest.mark.barnabas(security="sasl_ssl", users={"alice": "secret"})`, and what there is
+when the test begins: `topics`, `faults`, a `clock` that stands. `kafka(...)` is the same without the latter. With
+pytest-xdist each worker has a broker of its own. A failed test shows the end of what its brokers printed.
 
 pytest imports this file in every run of whoever has barnabas installed: it imports nothing else.
 """
@@ -32,10 +33,15 @@ OF_OURS: dict[str, object] = {"barnabas.journal.size": 1_000}
 """Settings of the fixtures' brokers, where nobody says otherwise."""
 
 MARK = "kafka"
+OWN_MARK = "barnabas"
+OF_A_TEST = frozenset(("clock", "faults", "hazards", "topics"))
+"""What the own mark says besides: what there is when the test begins."""
+FROZEN = "frozen"
 OF_A_BROKER = frozenset(("config", "kafka_version", "security", "tokens", "users"))
 OF_A_CLUSTER = OF_A_BROKER | {"brokers", "racks"}
 
-FIXTURES = frozenset(("barnabas_broker", "kafka_broker", "fresh_kafka_broker", "barnabas_cluster"))
+OF_A_TESTS_OWN = ("barnabas_broker", "fresh_kafka_broker", "barnabas_cluster")
+FIXTURES = frozenset(("kafka_broker", *OF_A_TESTS_OWN))
 
 MOST_RESET_BROKERS = 4
 """Of `barnabas_broker`, by what marks say: each is a process. The one that was not used for longest gives way."""
@@ -68,6 +74,11 @@ def pytest_configure(config: pytest.Config) -> None:
         "kafka(security=..., users=..., config=..., ...): what the test's kafka_broker, fresh_kafka_broker or "
         "barnabas_cluster is made with, as barnabas.Broker and barnabas.Cluster take it",
     )
+    config.addinivalue_line(
+        "markers",
+        "barnabas(topics=..., faults=[...], clock='frozen', brokers=..., security=..., hazards={...}, ...): what the "
+        "test's barnabas_broker, fresh_kafka_broker or barnabas_cluster is made with, and has when the test begins",
+    )
     # Where others collect, it isn't known here what the tests use.
     if not hasattr(config, "workerinput") and config.getoption("dist", "no") != "no":
         _check_settings(config)
@@ -75,9 +86,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Tests whose marks say the same share a broker, too."""
-    mark = metafunc.definition.get_closest_marker(MARK)
-    # Without arguments it may be somebody's own, for choosing tests by.
-    if mark is not None and (mark.args or mark.kwargs) and "kafka_broker" in metafunc.fixturenames:
+    mark = _mark_of(metafunc.definition)
+    if mark is not None and "barnabas_hazard" in metafunc.fixturenames:
+        hazards = mark.kwargs.get("hazards", {})
+        metafunc.parametrize("barnabas_hazard", [*hazards.values()], ids=[*hazards], indirect=True)
+    if mark is not None and "kafka_broker" in metafunc.fixturenames:
         wanted = _Marked(_marked(mark, OF_A_BROKER))
         wanted = _wanted.setdefault(repr(wanted), wanted)
         metafunc.parametrize("kafka_broker", [wanted], indirect=True, ids=[wanted.name], scope="session")
@@ -102,13 +115,29 @@ _wanted: dict[str, _Marked] = {}
 """Each once: pytest knows the broker of one again by its being the same object."""
 
 
+def _mark_of(item: pytest.Item) -> pytest.Mark | None:
+    """Without arguments it may be somebody's own, for choosing tests by."""
+    for name in (OWN_MARK, MARK):
+        mark = item.get_closest_marker(name)
+        if mark is not None and (mark.args or mark.kwargs):
+            return mark
+    return None
+
+
+def _known_to(fixture: str, mark: pytest.Mark) -> frozenset[str]:
+    known = OF_A_CLUSTER if fixture == "barnabas_cluster" else OF_A_BROKER
+    if mark.name != OWN_MARK or fixture == "kafka_broker":
+        return known
+    return known | (OF_A_TEST - {"clock"} if fixture == "barnabas_cluster" else OF_A_TEST)
+
+
 def _marked(mark: pytest.Mark, known: frozenset[str]) -> Mapping[str, Any]:
     """Raises UsageError for what there is not."""
     unknown = mark.kwargs.keys() - known
     if mark.args or unknown:
         what = ", ".join([*map(repr, mark.args), *sorted(unknown)])
         raise pytest.UsageError(
-            f"barnabas: the mark kafka takes {', '.join(sorted(known))}, each by its name, and not {what}"
+            f"barnabas: the mark {mark.name} takes {', '.join(sorted(known))}, each by its name, and not {what}"
         )
     security = mark.kwargs.get("security")
     if security is not None:
@@ -117,16 +146,51 @@ def _marked(mark: pytest.Mark, known: frozenset[str]) -> Mapping[str, Any]:
         try:
             protocol_of(security)
         except ValueError as error:
-            raise pytest.UsageError(f"barnabas: the mark kafka: {error}") from None
+            raise pytest.UsageError(f"barnabas: the mark {mark.name}: {error}") from None
+    clock = mark.kwargs.get("clock", FROZEN)
+    if clock != FROZEN:
+        raise pytest.UsageError(f"barnabas: the mark {mark.name}: clock={clock!r}: it can be {FROZEN!r}")
     return mark.kwargs
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """The same, where any test uses a fixture of ours: to check takes a process."""
-    if hasattr(session.config, "workerinput"):
+    """The same, where any test uses a fixture of ours: to check takes a process. And what marks say, once for all."""
+    ours = [item for item in session.items if not FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))]
+    try:
+        for item in ours:
+            _check_mark(item)
+    except pytest.UsageError as error:
+        if not hasattr(session.config, "workerinput"):
+            raise
+        session.shouldfail = str(error)  # which xdist tells
         return
-    if any(not FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) for item in session.items):
+    if ours and not hasattr(session.config, "workerinput"):
         _check_settings(session.config)
+        _name_others(session)
+
+
+def _check_mark(item: pytest.Item) -> None:
+    """Raises UsageError."""
+    mark = _mark_of(item)
+    if mark is not None:
+        for fixture in FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            _marked(mark, _known_to(fixture, mark))
+
+
+def _name_others(session: pytest.Session) -> None:
+    """Where another plugin has a `kafka_broker` as well, one of the two is hidden by the other."""
+    uses = any("kafka_broker" in getattr(item, "fixturenames", ()) for item in session.items)
+    known = getattr(getattr(session, "_fixturemanager", None), "_arg2fixturedefs", {})
+    of_plugins = [each.func.__module__ for each in known.get("kafka_broker", ()) if not each.baseid]
+    others = [name for name in of_plugins if name != __name__]
+    if uses and others and len(of_plugins) > len(others):
+        session.config.issue_config_time_warning(
+            pytest.PytestWarning(
+                f"kafka_broker is a fixture of {' and '.join(others)}, too, and here it is that of {of_plugins[-1]}; "
+                "barnabas_broker and fresh_kafka_broker are nobody else's"
+            ),
+            stacklevel=2,
+        )
 
 
 def _check_settings(config: pytest.Config) -> None:
@@ -172,7 +236,7 @@ def _reset_brokers() -> Iterator[dict[str, Broker]]:
 def barnabas_broker(request: pytest.FixtureRequest, _reset_brokers: dict[str, Broker]) -> Broker:
     """A broker that is empty when the test begins: one of the session, which is reset for each test in milliseconds. A
     test may stop, kill and restart it. An indirect parameter is a dict of further settings."""
-    said = _said_by_mark(request, OF_A_BROKER)
+    said, of_test = _said_by_mark(request)
     wanted = {**said, "config": {**said.get("config", {}), **_parameter(request)}}
     key = repr(sorted(wanted.items()))
     broker = _reset_brokers.pop(key, None)
@@ -186,6 +250,7 @@ def barnabas_broker(request: pytest.FixtureRequest, _reset_brokers: dict[str, Br
     else:
         broker.reset()
     _reset_brokers[key] = broker
+    _begin(broker, of_test)
     return broker
 
 
@@ -193,9 +258,10 @@ def barnabas_broker(request: pytest.FixtureRequest, _reset_brokers: dict[str, Br
 def fresh_kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker of this test alone, empty, which it may stop, kill and restart. An indirect parameter is a dict of
     further settings."""
-    said = _said_by_mark(request, OF_A_BROKER)
+    said, of_test = _said_by_mark(request)
     config = {**said.get("config", {}), **_parameter(request)}
     with _broker(request, {**said, "config": config}) as broker:
+        _begin(broker, of_test)
         yield broker
 
 
@@ -211,7 +277,7 @@ def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         raise TypeError(
             f"a parameter of barnabas_cluster has brokers, racks and config, and not {', '.join(unknown)}"
         )
-    said = _said_by_mark(request, OF_A_CLUSTER)
+    said, of_test = _said_by_mark(request)
     wanted: dict[str, Any] = {
         "brokers": 3,
         **said,
@@ -224,7 +290,28 @@ def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         },
     }
     with Cluster(**wanted) as cluster:
+        _begin(cluster, of_test)
         yield cluster
+
+
+def _begin(ours: Any, of_test: Mapping[str, Any]) -> None:
+    """What there is when the test begins."""
+    ours.create_topics(of_test.get("topics", {}))
+    if of_test.get("clock") == FROZEN:
+        ours.clock.freeze()
+    for said in of_test.get("faults", ()):
+        ours.fault(**said)
+
+
+@pytest.fixture
+def barnabas_hazard(request: pytest.FixtureRequest) -> Any:
+    """One of the mark's `hazards`, faults by their names, which a test is run for each of. It is armed at the test's
+    broker or cluster. Where the mark says None nothing happens, and this is None."""
+    said = getattr(request, "param", None)
+    for name in OF_A_TESTS_OWN:
+        if name in request.fixturenames:
+            return None if said is None else request.getfixturevalue(name).fault(**said)
+    raise pytest.UsageError(f"barnabas: barnabas_hazard needs one of {', '.join(OF_A_TESTS_OWN)}")
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -312,9 +399,16 @@ def _broker(request: pytest.FixtureRequest, wanted: Mapping[str, Any]) -> Broker
     return Broker(**arguments)
 
 
-def _said_by_mark(request: pytest.FixtureRequest, known: frozenset[str]) -> Mapping[str, Any]:
-    mark = request.node.get_closest_marker(MARK)
-    return {} if mark is None else _marked(mark, known)
+def _said_by_mark(request: pytest.FixtureRequest) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of the broker or the cluster, and of what there is when the test begins."""
+    mark = _mark_of(request.node)
+    if mark is None:
+        return {}, {}
+    said = _marked(mark, _known_to(str(request.fixturename), mark))
+    return (
+        {name: value for name, value in said.items() if name not in OF_A_TEST},
+        {name: value for name, value in said.items() if name in OF_A_TEST},
+    )
 
 
 def _parameter(request: pytest.FixtureRequest) -> Mapping[str, Any]:
