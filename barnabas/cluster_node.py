@@ -23,6 +23,7 @@ class Network:
     def __init__(self) -> None:
         self.nodes: dict[int, ClusterNode] = {}
         self._cut: set[tuple[int, int]] = set()
+        self._delays_ms: dict[tuple[int, int], int] = {}
 
     def is_cut(self, one: int, other: int) -> bool:
         """Whether anything between these two is lost."""
@@ -32,23 +33,33 @@ class Network:
         """These too."""
         self._change(self._cut | {*ways})
 
+    def slow(self, ways: Iterable[tuple[int, int]], delay_ms: int) -> None:
+        """What goes there arrives so much later."""
+        self._change(self._cut, self._delays_ms | dict.fromkeys(ways, delay_ms))
+
     def mend(self, ways: Iterable[tuple[int, int]]) -> None:
         """These no more."""
-        self._change(self._cut - {*ways})
+        whole = {*ways}
+        slow = {way: delay_ms for way, delay_ms in self._delays_ms.items() if way not in whole}
+        self._change(self._cut - whole, slow)
 
     def question_for(self, node_id: int) -> Mapping[str, object]:
         """What a node is asked, so that it cuts what is to be cut at its end: connections that it has made."""
         cuts = []
         for other in self.nodes.values():
             incoming, outgoing = (other.node_id, node_id) in self._cut, (node_id, other.node_id) in self._cut
-            if incoming or outgoing:
+            delay_ms = self._delays_ms.get((node_id, other.node_id), 0)
+            if incoming or outgoing or delay_ms:
                 host, port = other.address
-                cuts.append({"host": host, "port": port, "incoming": incoming, "outgoing": outgoing})
+                ways = {"incoming": incoming, "outgoing": outgoing, "delay_ms": delay_ms}
+                cuts.append({"host": host, "port": port, **ways})
         return {"ask": "cut", "cuts": cuts}
 
-    def _change(self, cut: set[tuple[int, int]]) -> None:
-        changed = {node_id for way in cut ^ self._cut for node_id in way}
-        self._cut = cut
+    def _change(self, cut: set[tuple[int, int]], delays_ms: dict[tuple[int, int], int] | None = None) -> None:
+        delays_ms = self._delays_ms if delays_ms is None else delays_ms
+        slower = {way for way, _ in delays_ms.items() ^ self._delays_ms.items()}
+        changed = {node_id for way in (cut ^ self._cut) | slower for node_id in way}
+        self._cut, self._delays_ms = cut, delays_ms
         for node_id in sorted(changed):
             self.nodes[node_id].obey(self.question_for(node_id))
 
@@ -137,6 +148,14 @@ class ClusterNode(Broker):
             [(other, self.node_id) for other in others if incoming]
             + [(self.node_id, other) for other in others if outgoing]
         )
+
+    def slow_down(self, seconds: float, from_: Iterable[int | ClusterNode] | None = None) -> None:
+        """What it asks other nodes, and they ask it, arrives so much later: those in `from_`, ids or nodes, the
+        controller's among them, or all others. Answers take no longer, so that it adds once to each round trip. A
+        second call says anew how much that is; `heal()` ends it."""
+        others = self._others(from_)
+        ways = [way for other in others for way in ((other, self.node_id), (self.node_id, other))]
+        self._network.slow(ways, round(seconds * 1000))
 
     def heal(self, from_: Iterable[int | ClusterNode] | None = None) -> None:
         """The network is whole again between it and those in `from_`, or all others, in both directions. What was lost

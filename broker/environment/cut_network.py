@@ -8,6 +8,7 @@ never cut off. As over a real network that is whole again, what was held arrives
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -19,10 +20,17 @@ if TYPE_CHECKING:
 
 
 class Cut(NamedTuple):
-    """What is lost between this node and another one: what comes from there, and what goes there."""
+    """What is lost between this node and another one: what comes from there, and what goes there. What goes there and
+    isn't lost arrives `delay_s` later."""
 
     incoming: bool
     outgoing: bool
+    delay_s: float = 0.0
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether anything is lost."""
+        return self.incoming or self.outgoing
 
 
 _WHOLE = Cut(incoming=False, outgoing=False)
@@ -49,7 +57,7 @@ class CuttableNetwork:
     ) -> None:
         """See `Network`. Where either way is cut it fails as late as what nobody answers, or begins once none is."""
         place = host, port
-        if self._cut_of(place) is _WHOLE:
+        if not self._cut_of(place).is_lossy:
             self._network.connect(host, port, partial(self._way, place, make_protocol), failed)
             return
         attempts = self._attempts.setdefault(place, set())
@@ -68,15 +76,14 @@ class CuttableNetwork:
         for place, ways in self._ways.items():
             for way in ways:
                 way.cut(self._cut_of(place))
-        for place in [place for place in self._attempts if self._cut_of(place) is _WHOLE]:
+        for place in [place for place in self._attempts if not self._cut_of(place).is_lossy]:
             for attempt in self._attempts.pop(place):
                 assert attempt.timer is not None
                 attempt.timer.cancel()
                 self.connect(*place, attempt.make_protocol, attempt.failed)
 
     def _cut_of(self, place: _Place) -> Cut:
-        cut = self._cuts.get(place, _WHOLE)
-        return cut if any(cut) else _WHOLE
+        return self._cuts.get(place, _WHOLE)
 
     def _way(self, place: _Place, make_protocol: MakeProtocol) -> asyncio.BufferedProtocol:
         way = _Way(make_protocol(), self._cut_of(place), self._scheduler)
@@ -107,6 +114,8 @@ class _Way(asyncio.Transport):
         self._came = bytearray()
         self._is_aborted = False  # here, and nobody there has heard of it
         self._lost: list[Exception | None] = []  # there, and nobody here has heard of it
+        self._under_way: deque[bytes] = deque()  # what arrives later
+        self._closes = False  # once they have
 
     @property
     def is_over(self) -> bool:
@@ -127,14 +136,30 @@ class _Way(asyncio.Transport):
         assert self._transport is not None
         if self._cut.outgoing:
             self._to_send.append(bytes(data))
+        elif self._cut.delay_s or self._under_way:
+            self._under_way.append(bytes(data))
+            self._scheduler.call_later(self._cut.delay_s, self._arrives)
         elif not self._transport.is_closing():
             self._transport.write(data)
+
+    def _arrives(self) -> None:
+        """The first of what is under way: the order stays, whatever was said of the delay meanwhile."""
+        data = self._under_way.popleft()
+        assert self._transport is not None
+        if self._cut.outgoing:
+            self._to_send.append(data)
+        elif not self._transport.is_closing():
+            self._transport.write(data)
+        if self._closes and not self._under_way:
+            self._transport.close()
 
     def close(self) -> None:
         """What was written goes out where it can."""
         assert self._transport is not None
         if self._cut.outgoing:
             self.abort()
+        elif self._under_way:
+            self._closes = True
         else:
             self._transport.close()
 

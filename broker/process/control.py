@@ -474,15 +474,17 @@ def _started(control: Control) -> AnyNode:
 
 
 async def _cut(control: Control, question: Question) -> Any:
-    """`{"cuts": [{"host": …, "port": …, "incoming": true, "outgoing": false}, …]}`: these and no others are cut from
-    now on (see `broker.environment.cut_network`)."""
+    """`{"cuts": [{"host": …, "port": …, "incoming": true, "outgoing": false, "delay_ms": 0}, …]}`: these and no others
+    are cut from now on (see `broker.environment.cut_network`)."""
     if control.network is None:
         raise QuestionError("this node connects to nobody")
     from broker.environment.cut_network import Cut
 
     try:
         cuts = {
-            (str(each["host"]), int(each["port"])): Cut(bool(each["incoming"]), bool(each["outgoing"]))
+            (str(each["host"]), int(each["port"])): Cut(
+                bool(each["incoming"]), bool(each["outgoing"]), int(each.get("delay_ms", 0)) / 1000
+            )
             for each in question["cuts"]
         }
     except (KeyError, TypeError, ValueError) as error:

@@ -75,15 +75,36 @@ class Here(asyncio.BufferedProtocol):
         self.lost += 1
 
 
+class Late(LoopScheduler):
+    """What is to be called later waits for the test."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.due: list[tuple[float, Callable[[], object]]] = []
+
+    def call_later(self, delay_s: float, callback: Callable[..., object], /, *args: Any) -> Any:
+        self.due.append((delay_s, lambda: callback(*args)))
+
+    def fire(self) -> list[float]:
+        """What was to be called is: their delays."""
+        due, self.due = self.due, []
+        for _, call in due:
+            call()
+        return [delay_s for delay_s, _ in due]
+
+
 class Between:
     """Both ends, and the network of this one."""
+
+    def __init__(self, scheduler: LoopScheduler | None = None) -> None:
+        self.scheduler = scheduler
 
     async def __aenter__(self) -> Between:
         loop = asyncio.get_running_loop()
         self.ends: list[There] = []
         self.server = await loop.create_server(self._there, "127.0.0.1", 0)
         self.port = self.server.sockets[0].getsockname()[1]
-        self.network = CuttableNetwork(SocketNetwork(), LoopScheduler())
+        self.network = CuttableNetwork(SocketNetwork(), self.scheduler or LoopScheduler())
         self.here = Here()
         self.failures: list[OSError] = []
         return self
@@ -266,6 +287,58 @@ def test_other_places_are_not_cut(run: Run) -> None:
     async def told() -> None:
         async with Between() as between:
             between.network.cut({("127.0.0.1", 1): BOTH})
+            between.connect()
+            await reached(lambda: between.here.came == GREETED)
+
+    run(told())
+
+
+SLOW = Cut(incoming=False, outgoing=False, delay_s=0.5)
+
+
+def test_what_goes_out_on_a_slow_way_arrives_later_and_in_its_order(run: Run) -> None:
+    async def told() -> None:
+        late = Late()
+        async with Between(late) as between:
+            between.connect()
+            await reached(lambda: between.here.came == GREETED)
+            between.cut(SLOW)
+            between.here.say(b"one\n")
+            between.cut(None)  # and what is said from now on isn't slow, but stays behind
+            between.here.say(b"two\n")
+            await a_while()
+            assert between.there.came == b"hello\n"
+            assert late.fire() == [0.5, 0.0]
+            await reached(lambda: between.there.came == b"hello\none\ntwo\n")
+            between.here.say(b"three\n")
+            await reached(lambda: between.there.came.endswith(b"three\n"))
+
+    run(told())
+
+
+def test_who_closes_a_slow_way_has_said_all(run: Run) -> None:
+    async def told() -> None:
+        late = Late()
+        async with Between(late) as between:
+            between.connect()
+            await reached(lambda: between.here.came == GREETED)
+            between.cut(SLOW)
+            between.here.say(b"last\n")
+            assert between.here.transport is not None
+            between.here.transport.close()
+            await a_while()
+            assert not between.there.lost
+            late.fire()
+            await reached(lambda: between.there.lost)
+            assert between.there.came == b"hello\nlast\n"
+
+    run(told())
+
+
+def test_a_slow_way_can_be_connected_to(run: Run) -> None:
+    async def told() -> None:
+        async with Between() as between:
+            between.cut(Cut(incoming=False, outgoing=False, delay_s=0.001))
             between.connect()
             await reached(lambda: between.here.came == GREETED)
 

@@ -138,3 +138,13 @@ def test_nodes_that_there_are_not_cannot_be_cut_off(cluster: barnabas.Cluster) -
         cluster[1].isolate(from_=[7])
     with pytest.raises(ValueError, match="1 is no other node"):
         cluster[1].isolate(from_=[1])
+
+
+def test_a_slow_network_loses_nothing(cluster: barnabas.Cluster) -> None:
+    leader, *_ = led_by(cluster, 2)
+    leader.slow_down(0.05)
+    assert produced(leader, "t", acks=-1) is Error.NONE
+    leader.slow_down(0.02, [1])
+    leader.heal()
+    assert produced(leader, "t", acks=-1) is Error.NONE
+    assert in_sync(cluster) == {1, 2, 3}
