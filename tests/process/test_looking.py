@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 import barnabas
+from barnabas.looking import _told
 from protocol.errors import Error
 from protocol.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from protocol.messages.groups_consumer import ConsumerGroupHeartbeatRequest
 from protocol.messages.groups_share import ShareGroupHeartbeatRequest
+from protocol.messages.groups_streams import StreamsGroupHeartbeatRequest, Subtopology, Topology
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from protocol.records.batch import build_batch
 from tests.support.transactional_client import Broker, Producer, amid_transaction, eventually, worst
@@ -200,9 +202,27 @@ def joined_share(client: Client, group: str) -> str:
     return "share-member"
 
 
+def joined_streams(client: Client, group: str) -> str:
+    Broker(client.ask).find_coordinators("t", group)
+    request = StreamsGroupHeartbeatRequest(
+        group_id=group,
+        member_id="streams-member",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        topology=Topology(epoch=1, subtopologies=[Subtopology(subtopology_id="0", source_topics=["first"])]),
+        active_tasks=[],
+        standby_tasks=[],
+        warmup_tasks=[],
+        process_id="p",
+    )
+    eventually(lambda: Error(client.ask(request, 0).error_code))
+    return "streams-member"
+
+
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize(
-    ("kind", "joined"), [("classic", join), ("consumer", joined_consumer), ("share", joined_share)]
+    ("kind", "joined"),
+    [("classic", join), ("consumer", joined_consumer), ("share", joined_share), ("streams", joined_streams)],
 )
 def test_a_members_session_is_over_now(
     broker: barnabas.Broker, client: Client, kind: str, joined: Any, frozen: bool
@@ -317,3 +337,38 @@ def test_a_cluster_asks_whoever_leads(tmp_path: Any) -> None:
         assert cluster.records("orders") == []
         cluster.create_topics({"more": {"partitions": 2, "replication": 2}})
         assert len(cluster.replicas_of("more", 1)) == 2
+
+
+def test_a_marker_that_comes_in_a_later_page_decides_what_came_before() -> None:
+    def entry(offset: int, kind: str, producer_id: int, outcome: str | None) -> dict[str, Any]:
+        return {
+            "offset": offset,
+            "kind": kind,
+            "producer_id": producer_id,
+            "outcome": outcome,
+            "marker": None,
+            "transactional_id": None,
+            "timestamp_ms": 0,
+            "key": None,
+            "value": None,
+            "headers": [],
+            "epoch": 0,
+            "sequence": 0,
+        }
+
+    documents = [
+        entry(0, "record", 1, "undecided"),
+        entry(1, "record", 2, "undecided"),
+        entry(2, "record", 3, "undecided"),
+        entry(3, "commit", 1, None),
+        entry(4, "abort", 2, None),
+        entry(5, "record", 1, "open"),
+    ]
+    told = [*_told("t", 0, documents, {1: "one"})]
+    assert [(each.offset, each.outcome, each.marker, each.attempt) for each in told] == [
+        (0, "committed", 3, 1),
+        (1, "aborted", 4, 1),
+        (2, "open", None, 1),
+        (5, "open", None, 2),
+    ]
+    assert [each.transactional_id for each in told] == ["one", None, None, "one"]
