@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from broker.environment.network import Names, Network, SocketNetwork, SystemNames
-from broker.environment.scheduler import Chance, Clock, LoopScheduler, Scheduler, SystemClock
+from broker.environment.scheduler import Chance, Clock, LoopScheduler, OnLoop, Scheduler, SystemClock
 from broker.environment.threads import (
     BackgroundThreads,
     Computing,
@@ -51,3 +51,8 @@ class Environment:
             workers=WorkerProcesses() if files is None else None,
             computing=ComputingThreads(scheduler),
         )
+
+    def with_threads_of(self, scheduler: OnLoop) -> Environment:
+        """For a node whose delays go by this scheduler, or for the next node in this process: a node that ends stops
+        its threads for good."""
+        return replace(self, background=BackgroundThreads(scheduler), computing=ComputingThreads(scheduler))

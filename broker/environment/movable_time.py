@@ -77,6 +77,7 @@ class MovableTime(SystemClock):
         "_switched",
         "_timers",
         "call_soon",
+        "guard",
         "tell_failures",
         "time",
     )
@@ -91,6 +92,7 @@ class MovableTime(SystemClock):
         self.time, self.monotonic_s, self.time_ns = (each.call for each in self._switched)
         self.call_soon: Callable[..., Scheduled] = self._loop.call_soon
         self.tell_failures = self._loop.tell_failures
+        self.guard = self._loop.guard
 
     def _of_the_machine(self) -> tuple[Callable[[], Any], ...]:
         return self._loop.time, time.monotonic, time.time_ns

@@ -243,6 +243,14 @@ class Scheduler(Protocol):
         ...
 
 
+class OnLoop(Scheduler, Protocol):
+    """One of a loop, for threads that tell it something."""
+
+    def guard(self, callback: Callable[..., object], /, *args: Any) -> None:
+        """Call it, for the loop: its failure is told as that of a timer."""
+        ...
+
+
 class LoopScheduler:
     """The loop that runs where this is made.
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
-from broker.environment.scheduler import LoopScheduler, Scheduled, Scheduler
+from broker.environment.scheduler import LoopScheduler, OnLoop, Scheduled, Scheduler
 from protocol.errors import stops_the_broker
 from protocol.waiting import Compute
 from storage.background import Lane, Then, Work, run_in_turn
@@ -317,10 +317,10 @@ class BackgroundThreads:
     """Runs work in threads and tells its end on the loop. Made where the loop runs; a lane's thread starts with its
     first work."""
 
-    def __init__(self, scheduler: LoopScheduler | None = None) -> None:
+    def __init__(self, scheduler: OnLoop | None = None) -> None:
         """`scheduler`: whose node is told of what fails here; without one the loop is."""
         self._loop = asyncio.get_running_loop()
-        self._scheduler = scheduler or LoopScheduler()
+        self._scheduler: OnLoop = scheduler or LoopScheduler()
         self._lanes: dict[Lane, Threads] = {}
         self._waiting: set[_Task] = set()
         self._progress = asyncio.Event()
@@ -527,7 +527,7 @@ class Computing(Protocol):
 class ComputingThreads:
     """Made where the loop runs; its threads start with the first work."""
 
-    def __init__(self, scheduler: LoopScheduler | None = None) -> None:
+    def __init__(self, scheduler: OnLoop | None = None) -> None:
         """`scheduler`: whose node is told of what fails here; without one the loop is."""
         self._loop = asyncio.get_running_loop()
         scheduler = scheduler or LoopScheduler()

@@ -30,7 +30,7 @@ from broker.coordination.transactions import TRANSACTION_TOPIC
 from broker.process.questions import Question, QuestionError, refusal, text_in
 from coordinator.java.maps import partition_of_key
 from protocol.errors import Error, KafkaError, error_of, stops_the_broker
-from protocol.waiting import Later, carry_on
+from protocol.waiting import Later, carry_on, compute
 
 if TYPE_CHECKING:
     from broker.controller.image import ClusterImage, PartitionImage
@@ -527,11 +527,16 @@ async def _begin_anew(control: Control, question: Question) -> Any:
 
 async def _copy(control: Control, question: Question) -> Any:
     """`to`: a folder that isn't there → how many bytes of the node's there are in it now."""
-    from broker.process.renewal import RenewalError, copied
+    from broker.process.renewal import Copy, RenewalError
 
     node = _started(control)
     try:
-        return copied(node.config.log_dirs, question["to"])
+        copy = Copy(node.config.log_dirs, question["to"])
+
+        async def completed() -> int:
+            return await compute(copy.complete)
+
+        return await node.turns.to_the_end(completed())
     except (RenewalError, OSError) as error:
         raise QuestionError(str(error)) from None
 

@@ -156,6 +156,7 @@ async def _run(options: Options, parent: ParentTie | None) -> int:
             break
         assert control is not None
         _clear(options, control, server.cluster_id, renewal)
+        environment = environment.with_threads_of(control.time)
         ready = partial(_tell_renewed, renewal)
         del server
         gc.unfreeze()  # the node that has ended is garbage, in cycles, of some 60 KB
@@ -189,7 +190,7 @@ async def _under_control(
     from broker.process.control import Control
 
     moved = MovableTime()
-    environment = replace(environment, clock=moved, scheduler=moved)
+    environment = replace(environment, clock=moved, scheduler=moved).with_threads_of(moved)
     network = None
     if options.config.joins:
         # Here, so that no other start waits for it.

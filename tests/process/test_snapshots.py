@@ -10,7 +10,11 @@ import pytest
 import barnabas
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataRequest
+from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.messages.topics import DeleteTopicsRequest
+from protocol.records.batch import build_batch
 from tests.support.transactional_client import Broker, amid_transaction, eventually
+from tests.support.waiting import until
 from tests.support.wire import Client, Outcome
 
 
@@ -34,6 +38,13 @@ def topics(broker: barnabas.Broker) -> list[str]:
 def with_topic(broker: barnabas.Broker, name: str) -> None:
     with Client.of(broker.bootstrap) as client:
         Broker(client.ask).create_topic(name, 1)
+
+
+def produce_one(client: Client, topic: str, value: bytes) -> None:
+    records = memoryview(build_batch([(1, None, value, ())]))
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])
+    answer = client.ask(ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[data]), 11)
+    assert answer.responses[0].partition_responses[0].error_code == Error.NONE
 
 
 def ends(broker: barnabas.Broker, topic: str) -> tuple[int, int]:
@@ -142,3 +153,46 @@ def test_one_that_doesnt_run_cant_be_reset(tmp_path: Path) -> None:
     broker = barnabas.Broker(data=tmp_path / "data")
     with pytest.raises(barnabas.BrokerError, match="doesn't run"):
         broker.reset()
+
+
+def test_threads_work_for_the_next_node_as_well(broker: barnabas.Broker) -> None:
+    """Those of a node end with it: the second one's deletions, which wait for a while, would never come about."""
+    with_topic(broker, "orders")
+    with Client.of(broker.bootstrap) as client:
+        produce_one(client, "orders", b"x")
+        client.ask(DeleteTopicsRequest(topic_names=["orders"], timeout_ms=10_000), 3)
+    assert [*broker.data.glob("orders-0.*-delete")]
+    broker.clock.advance(minutes=2)
+    until(lambda: not [*broker.data.glob("orders-0.*-delete")], "its folder is gone")
+
+
+def test_a_large_log_is_copied_as_far_as_it_went(broker: barnabas.Broker) -> None:
+    with_topic(broker, "orders")
+    with Client.of(broker.bootstrap) as client:
+        for _ in range(5):
+            produce_one(client, "orders", b"x" * 100_000)
+        taken = broker.snapshot()
+        produce_one(client, "orders", b"x" * 100_000)
+    assert ends(broker, "orders") == (6, 6)
+    with broker.fork(taken) as other, Client.of(other.bootstrap) as client:
+        assert ends(other, "orders") == (5, 5)
+        produce_one(client, "orders", b"y")
+    assert ends(broker, "orders") == (6, 6)
+
+
+def test_a_second_fork_has_been_started_already(broker: barnabas.Broker) -> None:
+    with_topic(broker, "orders")
+    with broker.fork() as first, broker.fork() as second:
+        assert topics(first) == topics(second) == ["orders"]
+        assert len({broker.bootstrap, first.bootstrap, second.bootstrap}) == 3
+
+
+def test_what_was_started_for_the_next_fork_goes_with_its_broker() -> None:
+    with barnabas.Broker() as broker:
+        broker.fork().close()
+        spare = broker._spare
+        assert spare is not None
+        assert spare.running
+        folder = spare.data
+    assert not spare.running
+    assert not folder.exists()
