@@ -12,7 +12,15 @@ DONE = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "RELEASING", "GAPS")),
     *(
         ROOT / "docs" / f"{name}.md"
-        for name in ("start", "python", "operating", "configuration", "troubleshooting", "compared")
+        for name in (
+            "start",
+            "python",
+            "operating",
+            "configuration",
+            "troubleshooting",
+            "compared",
+            "reliability",
+        )
     ),
     *sorted(ROOT.glob("docs/decisions/*.md")),
 ]
