@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+OF_THE_WHEEL = ("barnabas/server/",)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -23,6 +24,16 @@ def test_every_heading_that_a_document_links_to_is_there(document: Path) -> None
         text = (document.parent / path if path else document).read_text("utf-8")
         headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
         assert anchor in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_every_file_of_the_checkout_that_a_document_names_is_there(document: Path) -> None:
+    """By its path from the root, or the beginning of one."""
+    folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name.isalpha())
+    named = re.findall(rf"`((?:{folders})/[\w/.-]*)", document.read_text("utf-8"))
+    assert [
+        path for path in named if path not in OF_THE_WHEEL and not [*ROOT.glob(f"{path.rstrip('/')}*")]
+    ] == []
 
 
 def test_every_make_target_that_a_document_names_exists() -> None:
