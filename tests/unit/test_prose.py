@@ -8,26 +8,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-DONE = [
-    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "RELEASING", "GAPS", "SECURITY")),
-    *(
-        ROOT / "docs" / f"{name}.md"
-        for name in (
-            "start",
-            "python",
-            "operating",
-            "configuration",
-            "troubleshooting",
-            "compared",
-            "reliability",
-            "cluster",
-            "damage",
-            "apis",
-        )
-    ),
-    *sorted(ROOT.glob("docs/decisions/*.md")),
-]
-"""Pages in plain language. A page comes here when it has been written anew, and doesn't leave."""
+LEFT = {"testing.md"}
+"""Pages that are yet to be written in plain language."""
+
+DONE = [page for page in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]) if page.name not in LEFT]
 
 MOST_WORDS = 40
 STIFF = re.compile(
@@ -41,7 +25,8 @@ STIFF = re.compile(
 def prose(text: str) -> str:
     """Without blocks, tables and comments; links and code as a word each."""
     text = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
-    text = re.sub(r"<!--.*?-->|^\|.*$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"^\|.*$", "\n", text, flags=re.MULTILINE)
     text = re.sub(r"`[^`]*`", "code", text)
     return re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
 
@@ -68,7 +53,9 @@ def test_no_sentence_reads_like_a_statute(page: Path) -> None:
 
 
 def test_sentences_are_told_apart() -> None:
-    text = "# A title\n\nOne `x. y` [two](a.md). Three\nfour!\n\n```sh\nno prose here.\n```\n- five\n| six | seven |\n"
-    assert sentences(text) == ["A title", "One code two.", "Three four!", "five"]
+    text = (
+        "# A title\n\nOne `x. y` [two](a.md). Three\nfour!\n\n```sh\nNone.\n```\n- five\n| six |\n\nEight.\n"
+    )
+    assert sentences(text) == ["A title", "One code two.", "Three four!", "five", "Eight."]
     assert STIFF.search("Who comes early waits.")
     assert not STIFF.search("Who comes early?")
