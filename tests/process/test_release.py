@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 pytest.importorskip("hatchling")
 
 from hatch_build import CustomMetadataHook, page, urls
+from tests.support.house import FLOORS, sources
 
 ROOT = Path(__file__).parents[2]
 URL = "https://example.org/us/barnabas"
@@ -53,3 +56,29 @@ def test_the_labels_are_ones_that_there_are() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["classifiers"]
     assert set(project["classifiers"]) <= classifiers
+
+
+def test_quick_tests_have_what_the_floors_import() -> None:
+    """`tests/unit` imports every module, and `make quick` is a newcomer's first command."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    asked = [*extras["quick"]]
+    for extra in re.findall(r"\w+", re.search(r"barnabas\[(.*?)\]", " ".join(asked))[1]):  # type: ignore[index]
+        asked += extras[extra]
+    installed = {re.split(r"[\[>=<;~ ]", each)[0].replace("-", "_") for each in asked} | {"crc32c", "uvloop"}
+    imported = {
+        name
+        for source in sources("protocol", "storage", "coordinator", "broker")
+        for node in source.tree.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [each.name for each in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+        )
+    }
+    theirs = {name.partition(".")[0] for name in imported} - {
+        *sys.stdlib_module_names,
+        *FLOORS,
+        "cli",
+        "barnabas",
+    }
+    assert "h11" in theirs
+    assert theirs <= installed
