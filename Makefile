@@ -20,7 +20,7 @@ WORKERS := $$(( $$($(BIN)/python -c 'import os; print(len(os.sched_getaffinity(0
 # No broker of its own process, no Java, no client library: what `make quick` runs.
 QUICK := tests/unit tests/node tests/golden tests/simulation
 
-.PHONY: help run quick soak simulation restarts test cli compare lint check format reference pipeline pipeline-kills spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-console bench-spark bench-spark-memory instructions growth profile golden dist docs site pictures clean attacks fuzz day
+.PHONY: help run quick soak simulation restarts test cli compare lint check format reference pipeline pipeline-kills prove spark-jobs spark-versions spark-clusters needs-java flights streams churn exactly-once checker property crash poisoned damages bench bench-cli bench-console bench-spark bench-spark-memory instructions growth profile golden dist docs site pictures clean attacks fuzz day
 
 help:  ## what there is to make
 	@sed -n 's/^\([a-z-]*\): .*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -72,6 +72,9 @@ reference: .venv/.dev  ## fetch Apache Kafka's jars, which some tests compare wi
 
 pipeline: needs-java .venv/.pipeline  ## flights through PySpark, exactly once, from a broker of its own to a picture
 	@$(BIN)/python -m examples.flights_pipeline $(ARGS)
+
+prove: .venv/.dev  ## try the programs of examples/prove against all hazards, and find the mistake of each
+	$(BIN)/python -m examples.prove $(ARGS)
 
 pipeline-kills: .venv/.dev reference  ## kill the pipeline 45 times over the whole year, with either sink and broker
 	$(BIN)/python -m tests.spark.kills $(ARGS)

@@ -5,7 +5,8 @@
     with barnabas.Broker() as broker:
         print(broker.bootstrap)
 
-`barnabas.Cluster` is several of them and a controller. Importing this package loads nothing of the
+`barnabas.Cluster` is several of them and a controller; `barnabas.prove` tries a program against all that may fail.
+Importing this package loads nothing of the
 broker, which always runs as a process of its own.
 """
 
@@ -15,8 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from barnabas.broker import Broker, BrokerError
     from barnabas.cluster import Cluster
+    from barnabas.proving.trials import prove
 
-__all__ = ["Broker", "BrokerError", "Cluster", "__version__"]
+__all__ = ["Broker", "BrokerError", "Cluster", "__version__", "prove"]
 
 __version__ = "0.1.0"
 
@@ -28,6 +30,10 @@ if not TYPE_CHECKING:
             from barnabas.cluster import Cluster
 
             return Cluster
+        if name == "prove":
+            from barnabas.proving.trials import prove
+
+            return prove
         if name not in ("Broker", "BrokerError"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from barnabas import broker

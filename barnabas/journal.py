@@ -38,9 +38,11 @@ class WithJournal(abc.ABC):
         topic: str | None = None,
         partition: int | None = None,
         fields: Mapping[str, Any] | None = None,
+        after: int = 0,
     ) -> list[Request]:
         """The requests that it was asked since it was started, the oldest first: those that are kept, as many as the
-        setting `barnabas.journal.size` says. What the arguments say is as `fault(...)` takes it.
+        setting `barnabas.journal.size` says. What the arguments say is as `fault(...)` takes it. `after`: those alone
+        whose number, at their node, is higher.
 
         Raises ValueError for what there is not, and where no journal is kept.
         """
@@ -60,7 +62,7 @@ class WithJournal(abc.ABC):
         }
         found: list[Request] = []
         for name, node in self._named_nodes():
-            found += ({"node": name, **each} if name else each for each in requests_of(node, about))
+            found += ({"node": name, **each} if name else each for each in requests_of(node, about, after))
         return sorted(found, key=lambda each: (each["at_ms"], each["n"]))
 
 

@@ -3,7 +3,7 @@
 The floors have names as common as `storage`, so they live outside of `site-packages`: in a wheel
 under `barnabas/server/`, in a checkout at its root, beside this package. Only a process that is
 going to be one of them puts that folder on its path, first, and it never imports the front again.
-`barnabas cluster` is the front's: it starts others, each of which is one broker.
+`barnabas cluster` and `barnabas prove` are the front's: they start others, each of which is one broker.
 """
 
 import os
@@ -27,6 +27,10 @@ def main() -> None:
         from barnabas.cluster_command import main as cluster
 
         sys.exit(cluster(sys.argv[2:]))
+    if sys.argv[1:2] == ["prove"]:
+        from barnabas.prove_command import main as prove
+
+        sys.exit(prove(sys.argv[2:]))
     sys.path.insert(0, server_folder())
     import runpy
 

@@ -18,6 +18,7 @@ from cli.output import say, to_nowhere
 STARTS = (
     ("barnabas", "a broker, on 127.0.0.1:9092 (its options are below)"),
     ("barnabas cluster", "three brokers and a controller"),
+    ("barnabas prove", "is a program exactly once? Tried against all that may fail, step by step"),
     ("barnabas format", "make folders as kafka-storage format does"),
 )
 
@@ -63,7 +64,7 @@ def _run(arguments: Sequence[str]) -> int:
         return 0
     command = COMMANDS.get(arguments[0]) if arguments else None
     if command is None:
-        known = [*COMMANDS, "cluster", "format"]
+        known = [*COMMANDS, "cluster", "format", "prove"]
         raise CommandUsageError(_unknown(arguments[0] if arguments else "", known, "command", "barnabas"))
     signal.signal(signal.SIGTERM, _interrupt)
     signal.signal(signal.SIGINT, _interrupt)

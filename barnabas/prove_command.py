@@ -1,0 +1,136 @@
+"""`barnabas prove`: a program that consumes, transforms and produces, tried at each step of the protocol."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from barnabas.proving.hazards import Thoroughness
+from barnabas.proving.reports import junit, line, page, summary
+from barnabas.proving.trials import MOST_HAZARDS, CannotProveError, Trial, prove
+
+if TYPE_CHECKING:
+    from barnabas.broker import Broker
+
+_EPILOG = """
+barnabas prove --input orders=orders.txt --output bills -- python billing.py
+barnabas prove --quick --input orders=orders.jsonl --output bills --junit report.xml -- java -jar billing.jar
+
+The program finds the broker's address in BARNABAS_BOOTSTRAP, and in place of {bootstrap} in its arguments. It ends with
+status 0 once all is done, or is ended once it is idle. Where it ends with another status it is started again.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The exit status: 0 where the outcome stayed equal, 1 where it didn't or nothing could be tried, 2: wrong use."""
+    parser = _parser()
+    own, _, command = _split(arguments)
+    options = parser.parse_args(own)
+    if not command:
+        parser.error("behind -- stands the program that is tried")
+    try:
+        inputs = [_input(said) for said in options.input]
+    except OSError as error:
+        parser.error(str(error))
+
+    def seed(broker: Broker) -> None:
+        for topic, file in inputs:
+            _written(broker.bootstrap, topic, file)
+
+    def told(trial: Trial) -> None:
+        print(line(trial), flush=True)
+
+    how = (
+        Thoroughness.QUICK
+        if options.quick
+        else Thoroughness.THOROUGH
+        if options.thorough
+        else Thoroughness.NORMAL
+    )
+    try:
+        proof = prove(
+            command,
+            outputs=options.output,
+            inputs=[topic for topic, _ in inputs],
+            seed=seed,
+            how=how,
+            most=options.most,
+            idle_s=options.idle,
+            timeout_s=options.timeout,
+            told=told,
+        )
+    except (CannotProveError, OSError) as error:
+        print(f"barnabas: {error}", file=sys.stderr)
+        return 1
+    print(summary(proof))
+    if options.html:
+        options.html.write_text(page(proof), "utf-8")
+    if options.junit:
+        options.junit.write_text(junit(proof), "utf-8")
+    return 0 if proof.holds else 1
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], str, list[str]]:
+    """What is ours, and the program."""
+    given = [*arguments]
+    if "--" not in given:
+        return given, "", []
+    at = given.index("--")
+    return given[:at], "--", given[at + 1 :]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barnabas prove",
+        usage="barnabas prove [options] --output TOPIC -- COMMAND...",
+        description="Is a program exactly once? It runs once undisturbed, then once for each hazard at each step.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--input",
+        metavar="TOPIC=FILE",
+        action="append",
+        default=[],
+        help="its records: a line each, or of `barnabas consume --json` where it is called .jsonl; may be repeated",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="TOPIC",
+        action="append",
+        required=True,
+        help="whose records are compared; may be repeated",
+    )
+    extent = parser.add_mutually_exclusive_group()
+    extent.add_argument("--quick", action="store_true", help="the hazards that find most")
+    extent.add_argument("--thorough", action="store_true", help="at each request, not at one of each kind")
+    parser.add_argument("--most", type=int, default=MOST_HAZARDS, metavar="N", help="so many hazards at most")
+    parser.add_argument(
+        "--idle", type=float, default=8.0, metavar="S", help="ended when it was idle for so long (default: 8)"
+    )
+    parser.add_argument("--timeout", type=float, default=60.0, metavar="S", help="of one run (default: 60)")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="the report as a page")
+    parser.add_argument("--junit", type=Path, metavar="FILE", help="the report as JUnit's XML")
+    return parser
+
+
+def _input(said: str) -> tuple[str, Path]:
+    """Raises OSError."""
+    topic, _, name = said.partition("=")
+    file = Path(name or f"{topic}.txt")
+    file.open().close()
+    return topic, file
+
+
+def _written(bootstrap: str, topic: str, file: Path) -> None:
+    """By `barnabas produce`. Raises CannotProveError."""
+    form = ["--json", "--any-partition"] if file.suffix == ".jsonl" else []
+    command = [sys.executable, "-m", "barnabas", "produce", topic, str(file), "--bootstrap", bootstrap, *form]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CannotProveError(done.stderr.strip())

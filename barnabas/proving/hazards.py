@@ -1,0 +1,108 @@
+"""The catalogue of hazards: at which steps of the protocol something happens, and what. `docs/prove.md` teaches it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from barnabas.journal import Request
+
+STEPS = (
+    "InitProducerId",
+    "AddPartitionsToTxn",
+    "Produce",
+    "AddOffsetsToTxn",
+    "TxnOffsetCommit",
+    "OffsetCommit",
+    "EndTxn",
+)
+"""The requests by which something changes, in the order in which a transaction has them."""
+
+
+class Strike(Enum):
+    """What happens at a step: its name, and what it says in a report."""
+
+    REQUEST_LOST = "request lost"
+    ANSWER_LOST = "answer lost"
+    ANSWER_AWAITED = "answer never comes"
+    PROGRAM_KILLED_BEFORE = "program killed before it"
+    PROGRAM_KILLED_AFTER = "program killed after it"
+    BROKER_KILLED_BEFORE = "broker killed before it"
+    BROKER_KILLED_AFTER = "broker killed after it"
+    TAKEN_OVER = "taken over"
+    TIMED_OUT = "timed out"
+    GROUP_MOVED_ON = "group moved on"
+
+
+TOLD: dict[Strike, str] = {
+    Strike.REQUEST_LOST: "the connection broke before the broker had seen the request",
+    Strike.ANSWER_LOST: "the broker did it, and the connection broke before the program heard of it",
+    Strike.ANSWER_AWAITED: "the broker did it, and the program waits for the answer until it gives up",
+    Strike.PROGRAM_KILLED_BEFORE: "kill -9 of the program before the broker had seen the request; started again",
+    Strike.PROGRAM_KILLED_AFTER: "kill -9 of the program once the broker had done it; started again",
+    Strike.BROKER_KILLED_BEFORE: "kill -9 of the broker before it did anything; started again",
+    Strike.BROKER_KILLED_AFTER: "kill -9 of the broker once it had done it; started again",
+    Strike.TAKEN_OVER: "the request hung in the network while a second instance of the program took over",
+    Strike.TIMED_OUT: "the request hung in the network for six minutes: sessions and transactions timed out",
+    Strike.GROUP_MOVED_ON: "the group had rebalanced: its offsets are refused, and the transaction is aborted",
+}
+"""In a sentence."""
+
+OF_QUICK = (
+    Strike.ANSWER_LOST,
+    Strike.ANSWER_AWAITED,
+    Strike.PROGRAM_KILLED_AFTER,
+    Strike.TAKEN_OVER,
+    Strike.GROUP_MOVED_ON,
+)
+
+_OF_OFFSETS = ("TxnOffsetCommit", "OffsetCommit")
+
+
+class Hazard(NamedTuple):
+    """Something that happens at a step: at the `nth` request of this `api`."""
+
+    api: str
+    nth: int
+    strike: Strike
+
+    def __str__(self) -> str:
+        return f"{self.api} #{self.nth}: {self.strike.value}"
+
+
+class Thoroughness(Enum):
+    """At which of the requests of one API, and what."""
+
+    QUICK = "quick"
+    NORMAL = "normal"
+    THOROUGH = "thorough"
+
+
+def hazards_of(requests: Iterable[Request], how: Thoroughness, most: int) -> list[Hazard]:
+    """Those of a program that was seen to ask this, at most so many."""
+    counts: dict[str, int] = {}
+    for each in requests:
+        if each["api"] in STEPS:
+            counts[each["api"]] = counts.get(each["api"], 0) + 1
+    strikes = OF_QUICK if how is Thoroughness.QUICK else tuple(Strike)
+    found = [
+        Hazard(api, nth, strike)
+        for api in STEPS
+        for nth in _numbers(counts.get(api, 0), how)
+        for strike in strikes
+        if strike is not Strike.GROUP_MOVED_ON or api in _OF_OFFSETS
+    ]
+    return found[:most]
+
+
+def _numbers(count: int, how: Thoroughness) -> Sequence[int]:
+    """Of so many requests. The second is of a program that is under way; the first may be like no other."""
+    if how is Thoroughness.THOROUGH:
+        return range(1, count + 1)
+    return [min(count, 2)] if count else []
+
+
+def lasting(requests: Iterable[Request]) -> Iterator[Request]:
+    """The requests by which a program gets on: who asks none of these is idle."""
+    return (each for each in requests if each["api"] in STEPS)

@@ -1,0 +1,207 @@
+"""What came of a run: which records readers of committed records see, and how two runs differ in them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from barnabas.journal import Request
+
+READ_TIMEOUT_S = 60.0
+_SHOWN = 5
+
+
+class Output(NamedTuple):
+    """A record, as two runs are compared by it. What isn't text is as `barnabas consume --json` has it."""
+
+    topic: str
+    key: str | None
+    value: str | None
+
+    def __str__(self) -> str:
+        key, value = ("null" if each is None else each for each in (self.key, self.value))
+        return f"{self.topic}: {key} = {value}"
+
+
+class ReadError(Exception):
+    """The outputs can't be read; why."""
+
+
+def committed(bootstrap: str, topics: Iterable[str]) -> Counter[Output]:
+    """What readers of committed records see. A topic that isn't there has none. Raises ReadError."""
+    found: Counter[Output] = Counter()
+    for topic in topics:
+        for record in _read(bootstrap, topic):
+            found[Output(topic, _text(record["key"]), _text(record["value"]))] += 1
+    return found
+
+
+def _read(bootstrap: str, topic: str) -> Iterator[Mapping[str, Any]]:
+    command = [sys.executable, "-m", "barnabas", "consume", topic, "-e", "--json", "--bootstrap", bootstrap]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=READ_TIMEOUT_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        raise ReadError(f"readers of {topic} don't get to its end: a transaction is open") from None
+    if done.returncode:
+        if "Unknown topic" in done.stderr:
+            return
+        raise ReadError(done.stderr.strip())
+    for line in done.stdout.splitlines():
+        yield json.loads(line)
+
+
+def _text(data: object) -> str | None:
+    return data if data is None or isinstance(data, str) else json.dumps(data)
+
+
+class Difference(NamedTuple):
+    """Of a run to the undisturbed one. Empty where they are equal."""
+
+    doubled: Mapping[Output, int]
+    lost: Mapping[Output, int]
+    foreign: Mapping[Output, int]
+
+    @property
+    def is_none(self) -> bool:
+        """The outcome stayed equal."""
+        return not (self.doubled or self.lost or self.foreign)
+
+    def lines(self) -> Iterator[str]:
+        """What it is, in words."""
+        for what, records in (
+            ("doubled", self.doubled),
+            ("lost", self.lost),
+            ("not in the undisturbed run", self.foreign),
+        ):
+            if records:
+                some = [str(each) for each in list(records)[:_SHOWN]]
+                more = len(records) - len(some)
+                yield (
+                    f"{sum(records.values())} {what}: "
+                    + "; ".join(some)
+                    + (f"; and {more} more" if more else "")
+                )
+
+
+def difference(expected: Counter[Output], found: Counter[Output]) -> Difference:
+    """`found`, as seen from what is `expected`."""
+    more, less = found - expected, expected - found
+    return Difference(
+        doubled={each: count for each, count in more.items() if each in expected},
+        lost=dict(less),
+        foreign={each: count for each, count in more.items() if each not in expected},
+    )
+
+
+# --- What in the program's calls did it -------------------------------------------------------------------------
+
+
+class _Transaction(NamedTuple):
+    is_commit: bool
+    n: int
+    offsets: Mapping[str, int]
+    """By group, topic and partition."""
+
+
+def reasons(requests: Sequence[Request], inputs: Iterable[str]) -> list[str]:
+    """What stands out in the requests of a program whose outcome isn't what it should be."""
+    found: list[str] = []
+    beside = [each for each in requests if each["api"] == "OffsetCommit" and each.get("offsets")]
+    if beside:
+        found.append(
+            f"it sends its offsets by OffsetCommit (request {beside[0]['n']}), outside of the transaction: they count "
+            "whether or not the transaction does"
+        )
+    ids = sorted({each["request"]["transactional_id"] for each in requests if _begins(each)})
+    if len(ids) > 1:
+        found.append(
+            f"its transactional id is another one with each start ({', '.join(ids[:3])}): nobody fences the instance "
+            "before, nor ends its transaction"
+        )
+    if not ids and any(each["api"] == "Produce" for each in requests):
+        found.append("it writes without a transaction: what was written before it failed stays written")
+    read = {topic for each in requests if _reads_all(each) for topic in each.get("topics", {})}
+    if read & {*inputs}:
+        found.append(f"it reads {', '.join(sorted(read & {*inputs}))} with isolation level read_uncommitted")
+    found += _repeated(_transactions(requests))
+    found += _skipped(_transactions(requests))
+    return found
+
+
+def _begins(each: Request) -> bool:
+    return each["api"] == "InitProducerId" and bool(each["request"].get("transactional_id"))
+
+
+def _reads_all(each: Request) -> bool:
+    return bool(each["api"] == "Fetch" and each["request"].get("isolation_level") == 0)
+
+
+def _transactions(requests: Iterable[Request]) -> list[_Transaction]:
+    """In the order of their ends, with what was done: an end that met an error isn't one, and offsets that were refused
+    aren't in a commit."""
+    asked: dict[str, dict[str, int]] = {}
+    taken: dict[str, dict[str, int]] = {}
+    found = []
+    for each in requests:
+        producer = f"{each['request'].get('producer_id')}"
+        if each["api"] == "TxnOffsetCommit":
+            said = {
+                f"{topic}-{partition}": offset
+                for topic, partitions in each.get("offsets", {}).items()
+                for partition, offset in partitions.items()
+            }
+            asked.setdefault(producer, {}).update(said)
+            if "errors" not in each:
+                taken.setdefault(producer, {}).update(said)
+        elif each["api"] == "EndTxn" and "errors" not in each:
+            is_commit = each["request"]["committed"]
+            all_asked, all_taken = asked.pop(producer, {}), taken.pop(producer, {})
+            found.append(_Transaction(is_commit, each["n"], all_taken if is_commit else all_asked))
+    return found
+
+
+def _repeated(transactions: Sequence[_Transaction]) -> Iterator[str]:
+    """Offsets that two transactions have committed, the later one behind the earlier one's end."""
+    at: dict[tuple[str, int], int] = {}
+    for each in transactions:
+        if not each.is_commit:
+            continue
+        for place, offset in each.offsets.items():
+            before = at.get((place, offset))
+            if before is not None:
+                yield (
+                    f"it committed offset {offset} of {place} twice, by EndTxn {before} and by EndTxn {each.n}: it "
+                    "began a new transaction with the same records behind a commit that had happened"
+                )
+                return
+            at[place, offset] = each.n
+
+
+def _skipped(transactions: Sequence[_Transaction]) -> Iterator[str]:
+    """Offsets that go on behind those of a transaction that was aborted."""
+    aborted: dict[str, _Transaction] = {}
+    committed_to: dict[str, int] = {}
+    for each in transactions:
+        for place, offset in each.offsets.items():
+            if not each.is_commit:
+                aborted[place] = each
+                continue
+            gone = aborted.pop(place, None)
+            if gone is not None and offset > gone.offsets[place] > committed_to.get(place, 0):
+                yield (
+                    f"its transaction up to offset {gone.offsets[place]} of {place} was aborted (EndTxn {gone.n}), and "
+                    "it went on behind it without reading those records again"
+                )
+                return
+            committed_to[place] = offset

@@ -1,0 +1,92 @@
+"""What came of a proof: lines for a terminal, a page, and JUnit's XML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+from barnabas.proving.hazards import TOLD
+from barnabas.proving.trials import Proof, Trial
+
+_STYLE = (
+    "body{font:15px/1.5 system-ui;margin:2rem;max-width:70rem}table{border-collapse:collapse;width:100%}"
+    "td,th{text-align:left;vertical-align:top;padding:.4rem .8rem;border-top:1px solid #ccc}"
+    ".no{color:#b00020}.yes{color:#0a7d2c}pre{white-space:pre-wrap}"
+)
+
+
+def title(trial: Trial) -> str:
+    """Which run it was."""
+    return "undisturbed" if trial.hazard is None else str(trial.hazard)
+
+
+def verdict(trial: Trial) -> str:
+    """In two words."""
+    if not trial.is_reached:
+        return "not reached"
+    return "equal" if trial.difference.is_none else "NOT EQUAL"
+
+
+def findings(trial: Trial) -> Iterator[str]:
+    """What is to be said of it: what differs, why, and what happened on the way."""
+    yield from trial.difference.lines()
+    yield from (f"since {each}" for each in trial.reasons)
+    yield from trial.notes
+
+
+def line(trial: Trial) -> str:
+    """For a terminal, one and those of what was found."""
+    head = f"{verdict(trial):11}  {title(trial)}  ({trial.seconds:.1f} s)"
+    if trial.holds:
+        return head
+    return "\n".join([head, *(f"             {each}" for each in findings(trial))])
+
+
+def summary(proof: Proof) -> str:
+    """The last line."""
+    failed = len(proof.failures)
+    if not proof.trials:
+        return "no hazard was tried: the program asks nothing that changes anything"
+    if failed:
+        return f"{failed} of {len(proof.trials)} hazards change the outcome, or weren't reached"
+    return f"the outcome stayed equal in all {len(proof.trials)} hazards"
+
+
+def page(proof: Proof) -> str:
+    """HTML, whole, with nothing to fetch."""
+    rows = []
+    for each in (proof.undisturbed, *proof.trials):
+        told = "" if each.hazard is None else TOLD[each.hazard.strike]
+        items = "".join(f"<li>{html.escape(found)}</li>" for found in findings(each))
+        printed = f"<pre>{html.escape(each.printed)}</pre>" if not each.holds and each.printed else ""
+        rows.append(
+            f'<tr><td class="{"yes" if each.holds else "no"}">{verdict(each)}</td><td>{html.escape(title(each))}'
+            f"<br><small>{html.escape(told)}</small></td><td><ul>{items}</ul>{printed}</td>"
+            f"<td>{each.seconds:.1f} s</td></tr>"
+        )
+    return (
+        f'<!doctype html><meta charset="utf-8"><title>barnabas prove</title><style>{_STYLE}</style>'
+        f"<h1>{html.escape(summary(proof))}</h1><table><tr><th>outcome</th><th>hazard</th><th>found</th><th>took</th></tr>"
+        f"{''.join(rows)}</table>\n"
+    )
+
+
+def junit(proof: Proof) -> str:
+    """A test case for each hazard."""
+    suite = ElementTree.Element(
+        "testsuite",
+        name="barnabas prove",
+        tests=str(len(proof.trials)),
+        failures=str(len(proof.failures)),
+        time=f"{sum(each.seconds for each in proof.trials):.3f}",
+    )
+    for each in proof.trials:
+        assert each.hazard is not None
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=each.hazard.api, name=title(each), time=f"{each.seconds:.3f}"
+        )
+        if not each.holds:
+            failure = ElementTree.SubElement(case, "failure", message=verdict(each))
+            failure.text = "\n".join([*findings(each), each.printed])
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"

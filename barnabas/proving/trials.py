@@ -1,0 +1,363 @@
+"""`barnabas.prove`: the program once undisturbed, and then once for each hazard, from the same state."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from barnabas.child import BrokerError
+from barnabas.faults import Fault
+from barnabas.journal import SIZE_SETTING, Request
+from barnabas.proving.hazards import Hazard, Strike, Thoroughness, hazards_of, lasting
+from barnabas.proving.outcomes import Difference, Output, ReadError, committed, difference, reasons
+from barnabas.proving.program import Program
+
+if TYPE_CHECKING:
+    from barnabas.broker import Broker, Snapshot
+
+POLL_S = 0.02
+JOURNALED = 20_000
+MOST_STARTS = 6
+"""Of the program in one run. Who supervises it starts it again where it fails."""
+MOST_HAZARDS = 500
+
+_SESSION_OVER_S = 50
+"""A member that was killed is gone then, by the session timeout that clients have by default."""
+_ALL_OVER_MINUTES = 6
+_BEHIND_ALL_MINUTES = 16
+"""No transaction lasts longer, by `transaction.max.timeout.ms`."""
+
+_FAULTS: Mapping[Strike, tuple[str, str]] = {
+    Strike.REQUEST_LOST: ("close", "request"),
+    Strike.ANSWER_LOST: ("close", "answer"),
+    Strike.ANSWER_AWAITED: ("drop", "answer"),
+    Strike.PROGRAM_KILLED_BEFORE: ("drop", "request"),
+    Strike.PROGRAM_KILLED_AFTER: ("drop", "answer"),
+    Strike.BROKER_KILLED_BEFORE: ("hold", "request"),
+    Strike.BROKER_KILLED_AFTER: ("hold", "answer"),
+    Strike.TAKEN_OVER: ("hold", "request"),
+    Strike.TIMED_OUT: ("hold", "request"),
+    Strike.GROUP_MOVED_ON: ("error", "request"),
+}
+"""What is armed at the broker: `do` and `at`."""
+_ERRORS: Mapping[Strike, str] = {Strike.GROUP_MOVED_ON: "ILLEGAL_GENERATION"}
+
+
+class Trial(NamedTuple):
+    """One run. `hazard`: None for the undisturbed one."""
+
+    hazard: Hazard | None
+    seconds: float
+    is_reached: bool
+    difference: Difference
+    reasons: Sequence[str]
+    notes: Sequence[str]
+    printed: str
+    requests: Sequence[Request]
+
+    @property
+    def holds(self) -> bool:
+        """The outcome stayed equal, and the hazard came about."""
+        return self.is_reached and self.difference.is_none
+
+
+class Proof(NamedTuple):
+    """What came of all runs."""
+
+    undisturbed: Trial
+    expected: Counter[Output]
+    trials: Sequence[Trial]
+
+    @property
+    def holds(self) -> bool:
+        """The outcome stayed equal in each of them."""
+        return bool(self.trials) and all(each.holds for each in self.trials)
+
+    @property
+    def failures(self) -> list[Trial]:
+        """Those in which it didn't, or that couldn't be tried."""
+        return [each for each in self.trials if not each.holds]
+
+
+class CannotProveError(Exception):
+    """The program's run without any hazard shows nothing; why."""
+
+
+def prove(
+    command: Sequence[str],
+    *,
+    outputs: Sequence[str],
+    inputs: Sequence[str] = (),
+    seed: Callable[[Broker], object] | None = None,
+    environment: Mapping[str, str] | None = None,
+    hazards: Iterable[Hazard] | None = None,
+    how: Thoroughness = Thoroughness.NORMAL,
+    most: int = MOST_HAZARDS,
+    idle_s: float = 8.0,
+    timeout_s: float = 60.0,
+    told: Callable[[Trial], object] | None = None,
+) -> Proof:
+    """Run a program that consumes, transforms and produces, once undisturbed and once for each hazard, and compare.
+
+    command: of the program. Each start has the broker's address in `BARNABAS_BOOTSTRAP` and in place of `{bootstrap}`.
+        It ends by itself once all is done, with status 0, or is ended once it was idle for `idle_s`. Where it ends with
+        another status it is started again, as a supervisor would.
+    outputs, inputs: topics. The records of `outputs` that are committed are compared by topic, key and value.
+    seed: makes what there is before the program starts: topics, records. Each run begins with that.
+    hazards: these alone, in place of those of all steps (`how`), at most `most`.
+    timeout_s: of one run.
+    told: is called with each run that is over, the undisturbed one first.
+
+    Raises CannotProveError where the undisturbed run doesn't end well, or writes nothing.
+    """
+    from barnabas.broker import Broker
+
+    with Broker(config={SIZE_SETTING: JOURNALED}) as broker:
+        if seed is not None:
+            seed(broker)
+        bench = _Bench(
+            broker, broker.snapshot(), command, outputs, inputs, environment or {}, idle_s, timeout_s
+        )
+        undisturbed, expected = bench.undisturbed()
+        if told is not None:
+            told(undisturbed)
+        chosen = hazards_of(undisturbed.requests, how, most) if hazards is None else [*hazards][:most]
+        trials = []
+        for hazard in chosen:
+            trials.append(bench.tried(hazard, expected))
+            if told is not None:
+                told(trials[-1])
+        return Proof(undisturbed, expected, trials)
+
+
+class _Bench:
+    """What all runs have in common."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        snapshot: Snapshot,
+        command: Sequence[str],
+        outputs: Sequence[str],
+        inputs: Sequence[str],
+        environment: Mapping[str, str],
+        idle_s: float,
+        timeout_s: float,
+    ) -> None:
+        self.broker = broker
+        self.outputs = outputs
+        self.inputs = inputs
+        self.idle_s = idle_s
+        self.timeout_s = timeout_s
+        self._snapshot = snapshot
+        self._command = command
+        self._environment = environment
+
+    def started(self) -> Program:
+        return Program(self._command, self.broker.bootstrap, self._environment)
+
+    def undisturbed(self) -> tuple[Trial, Counter[Output]]:
+        """Raises CannotProveError."""
+        run = _Run(self, None, None)
+        trial, found = self._over(run, None)
+        if run.starts > 1 or run.is_late:
+            raise CannotProveError(
+                f"the program doesn't end well where nothing disturbs it: {'; '.join(trial.notes)}\n{trial.printed}"
+            )
+        if not found:
+            raise CannotProveError(
+                f"where nothing disturbs it the program writes nothing to {', '.join(self.outputs)}: "
+                f"{'; '.join(trial.notes)}\n{trial.printed}"
+            )
+        return trial, found
+
+    def tried(self, hazard: Hazard, expected: Counter[Output]) -> Trial:
+        return self._over(_Run(self, hazard, expected), expected)[0]
+
+    def _over(self, run: _Run, expected: Counter[Output] | None) -> tuple[Trial, Counter[Output]]:
+        if not self.broker.running:
+            self.broker.restart()
+        self.broker.restore(self._snapshot)
+        began_s = time.monotonic()
+        try:
+            run.go()
+            self.broker.clock.advance(minutes=_BEHIND_ALL_MINUTES)
+            found = committed(self.broker.bootstrap, self.outputs)
+        except ReadError as error:
+            run.notes.append(str(error))
+            found = Counter()
+        finally:
+            run.end()
+        unlike = difference(found if expected is None else expected, found)
+        trial = Trial(
+            hazard=run.hazard,
+            seconds=time.monotonic() - began_s,
+            is_reached=run.is_reached,
+            difference=unlike,
+            reasons=() if unlike.is_none else reasons(run.requests, self.inputs),
+            notes=run.notes,
+            printed="" if unlike.is_none and expected is not None else run.printed,
+            requests=run.requests,
+        )
+        return trial, found
+
+
+class _Run:
+    """The program from its start to its end, with its hazard on the way."""
+
+    def __init__(self, bench: _Bench, hazard: Hazard | None, expected: Counter[Output] | None) -> None:
+        self.hazard = hazard
+        self.requests: list[Request] = []
+        self.notes: list[str] = []
+        self.printed = ""
+        self.starts = 0
+        self.is_late = False
+        self.is_reached = hazard is None
+        self._bench = bench
+        self._broker = bench.broker
+        self._expected = expected
+        self._programs: list[Program] = []
+        self._seen = 0  # the number of the last request of this process of the broker
+        self._before: list[Request] = []  # what the one before was asked, which was killed
+        self._fault: Fault | None = None
+
+    def go(self) -> None:
+        """Until it is over, or late."""
+        bench = self._bench
+        if self.hazard is not None:
+            do, at = _FAULTS[self.hazard.strike]
+            error = _ERRORS.get(self.hazard.strike)
+            self._fault = self._broker.fault(
+                self.hazard.api, do, at=at, error=error, nth=self.hazard.nth, may_not_fire=True
+            )
+        self._start()
+        deadline_s = time.monotonic() + bench.timeout_s
+        moved_s = time.monotonic()
+        has_waited = False
+        while True:
+            if self._look():
+                moved_s = time.monotonic()
+            if not self.is_reached and self._fault is not None and self._fault.fired:
+                self.is_reached = True
+                self._strike()
+                moved_s = time.monotonic()
+            if not self._supervised():
+                return
+            if time.monotonic() > deadline_s:
+                self.is_late = True
+                self.notes.append(f"it was not at its end after {bench.timeout_s:g} s")
+                return
+            if time.monotonic() - moved_s > bench.idle_s:
+                if has_waited or self._is_done():
+                    return
+                # Something keeps it waiting, such as a transaction that nobody ends but time, or a client's own timer.
+                has_waited = True
+                self.notes.append(
+                    f"it didn't get on, and was killed and started {_ALL_OVER_MINUTES} minutes later"
+                )
+                self._end_programs()
+                self._broker.clock.advance(minutes=_ALL_OVER_MINUTES)
+                self._start()
+                moved_s = time.monotonic()
+            time.sleep(POLL_S)
+
+    def end(self) -> None:
+        """None of its processes is there any more."""
+        self._keep_journal()
+        self._end_programs()
+        if self._broker.running:
+            self._broker.disarm_faults()
+
+    def _end_programs(self) -> None:
+        for each in self._programs:
+            self.printed = each.ended() or self.printed
+        self._programs.clear()
+
+    def _start(self) -> None:
+        self.starts += 1
+        self._programs.append(self._bench.started())
+
+    def _supervised(self) -> bool:
+        """Whether it is to go on: what has failed is started again, as far as that goes."""
+        for each in [*self._programs]:
+            status = each.status
+            if status is None:
+                continue
+            self._programs.remove(each)
+            self.printed = each.ended() or self.printed
+            if status == 0:
+                continue
+            self.notes.append(f"it ended with status {status}")
+            if not self._programs:
+                if self.starts == MOST_STARTS:
+                    self.notes.append(f"it was started {MOST_STARTS} times, and not again")
+                    return False
+                self._broker.clock.advance(seconds=_SESSION_OVER_S)
+                self._start()
+        return bool(self._programs)
+
+    def _is_done(self) -> bool:
+        """Whether what there is to write is there. The undisturbed run is when it is idle."""
+        if self._expected is None:
+            return True
+        try:
+            return committed(self._broker.bootstrap, self._bench.outputs) == self._expected
+        except ReadError:
+            return False
+
+    def _look(self) -> bool:
+        """Whether the program has got on since the last look."""
+        found = self._broker.journal(after=self._seen)
+        if not found:
+            return False
+        self._seen = found[-1]["n"]
+        return any(lasting(found))
+
+    def _keep_journal(self) -> None:
+        if self._broker.running:
+            self.requests = [*self._before, *self._broker.journal()]
+
+    # --- what happens -----------------------------------------------------------------------------------------
+
+    def _strike(self) -> None:
+        assert self.hazard is not None
+        strike = self.hazard.strike
+        if strike in (Strike.PROGRAM_KILLED_BEFORE, Strike.PROGRAM_KILLED_AFTER):
+            self._end_programs()
+            self._broker.clock.advance(seconds=_SESSION_OVER_S)
+            self._start()
+        elif strike in (Strike.BROKER_KILLED_BEFORE, Strike.BROKER_KILLED_AFTER):
+            self._keep_journal()
+            self._before = self.requests
+            self._broker.kill()
+            self._seen = 0
+            self._broker.start()
+        elif strike is Strike.TIMED_OUT:
+            self._broker.clock.advance(minutes=_ALL_OVER_MINUTES)
+            self._release()
+        elif strike is Strike.TAKEN_OVER:
+            self._take_over()
+
+    def _take_over(self) -> None:
+        """Until the second instance is at its end, or idle."""
+        self._broker.clock.advance(seconds=_SESSION_OVER_S)
+        self._start()
+        second = self._programs[-1]
+        moved_s = time.monotonic()
+        deadline_s = moved_s + self._bench.timeout_s / 2
+        while second.status is None and time.monotonic() < deadline_s:
+            if self._look():
+                moved_s = time.monotonic()
+            if time.monotonic() - moved_s > self._bench.idle_s:
+                break
+            time.sleep(POLL_S)
+        self._release()
+
+    def _release(self) -> None:
+        assert self._fault is not None
+        try:
+            self._fault.disarm()
+        except BrokerError as gone:
+            self.notes.append(str(gone))

@@ -1,0 +1,120 @@
+"""`barnabas prove` finds what is wrong with each program of examples/prove, and passes the right one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import barnabas
+from barnabas.proving.hazards import Hazard, Strike, Thoroughness, hazards_of
+from barnabas.proving.trials import CannotProveError, Proof, prove
+
+confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, "-m", "examples.prove.confluent"]
+ORDERS = 12
+
+FOUND_BY = {
+    "retries-commit": (Hazard("EndTxn", 2, Strike.ANSWER_AWAITED), "behind a commit that had happened"),
+    "offsets-beside": (Hazard("EndTxn", 2, Strike.PROGRAM_KILLED_AFTER), "outside of the transaction"),
+    "random-id": (Hazard("TxnOffsetCommit", 2, Strike.TAKEN_OVER), "another one with each start"),
+    "swallows-abort": (Hazard("TxnOffsetCommit", 2, Strike.GROUP_MOVED_ON), "went on behind it"),
+}
+"""By which hazard each mistake shows, and what is said of it."""
+
+
+def seed(broker: barnabas.Broker) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+    for number in range(ORDERS):
+        producer.produce("orders", key=f"{number}", value=f"order {number}")
+    producer.flush()
+
+
+def proof_of(mistake: str, hazards: list[Hazard]) -> Proof:
+    return prove(
+        [*PROGRAM, *([mistake] if mistake else [])],
+        inputs=["orders"],
+        outputs=["bills"],
+        seed=seed,
+        environment={"PYTHONPATH": str(ROOT)},
+        hazards=hazards,
+    )
+
+
+@pytest.mark.parametrize("mistake", FOUND_BY)
+def test_each_mistake_is_found_and_said(mistake: str) -> None:
+    hazard, why = FOUND_BY[mistake]
+    proof = proof_of(mistake, [hazard])
+    [trial] = proof.trials
+    assert trial.is_reached
+    assert not proof.holds
+    wrong, right = trial.difference.doubled, trial.difference.lost
+    if mistake == "swallows-abort":
+        wrong, right = right, wrong
+    assert sum(wrong.values()) in (4, 8)  # the bills of whole transactions
+    assert not right
+    assert any(why in each for each in trial.reasons), trial.reasons
+
+
+def test_the_right_program_holds_against_what_finds_the_mistakes() -> None:
+    hazards = [
+        *(hazard for hazard, _ in FOUND_BY.values()),
+        Hazard("Produce", 1, Strike.BROKER_KILLED_AFTER),
+        Hazard("AddPartitionsToTxn", 1, Strike.REQUEST_LOST),
+    ]
+    proof = proof_of("", hazards)
+    assert [str(each.hazard) for each in proof.failures] == []
+    assert len(proof.trials) == len(hazards)
+    assert sum(proof.expected.values()) == ORDERS
+
+
+def test_a_hazard_that_never_comes_about_proves_nothing() -> None:
+    [trial] = proof_of("", [Hazard("EndTxn", 100, Strike.ANSWER_LOST)]).trials
+    assert (trial.is_reached, trial.holds) == (False, False)
+    assert trial.difference.is_none
+
+
+def test_a_program_that_fails_by_itself_proves_nothing() -> None:
+    with pytest.raises(CannotProveError, match="ended with status 3"):
+        prove([sys.executable, "-c", "print('no'); raise SystemExit(3)"], outputs=["bills"], hazards=[])
+
+
+def test_the_command_reports_and_its_status_says_it(tmp_path: Path) -> None:
+    (tmp_path / "orders.txt").write_text("".join(f"order {number}\n" for number in range(ORDERS)))
+    command = [sys.executable, "-m", "barnabas", "prove", "--input", "orders=orders.txt", "--output", "bills"]
+    command += ["--quick", "--most", "1", "--html", "report.html", "--junit", "report.xml", "--", *PROGRAM]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the outcome stayed equal in all 1 hazards" in done.stdout
+    assert "InitProducerId #1: answer lost" in (tmp_path / "report.html").read_text()
+    suite = ElementTree.parse(tmp_path / "report.xml").getroot()
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "0")
+
+
+def environment() -> dict[str, str]:
+    import os
+
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def requests(*apis: str) -> list[dict[str, Any]]:
+    return [{"api": api} for api in apis]
+
+
+def test_hazards_are_of_the_steps_that_the_program_goes_through() -> None:
+    seen = requests("Fetch", "InitProducerId", "Produce", "EndTxn", "Produce", "EndTxn", "EndTxn")
+    found = hazards_of(seen, Thoroughness.NORMAL, 500)
+    assert {(each.api, each.nth) for each in found} == {("InitProducerId", 1), ("Produce", 2), ("EndTxn", 2)}
+    assert len(found) == 3 * (len(Strike) - 1)  # no offsets are committed
+    thorough = hazards_of(seen, Thoroughness.THOROUGH, 500)
+    assert len(thorough) == 6 * (len(Strike) - 1)
+    assert len(hazards_of(seen, Thoroughness.QUICK, 500)) < len(found)
+    assert len(hazards_of(seen, Thoroughness.THOROUGH, 7)) == 7
