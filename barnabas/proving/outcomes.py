@@ -2,67 +2,41 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from barnabas.journal import Request
 
-READ_TIMEOUT_S = 60.0
+if TYPE_CHECKING:
+    from barnabas.broker import Broker
+
 _SHOWN = 5
 
 
 class Output(NamedTuple):
-    """A record, as two runs are compared by it. What isn't text is as `barnabas consume --json` has it."""
+    """A record, as two runs are compared by it."""
 
     topic: str
-    key: str | None
-    value: str | None
+    key: bytes | None
+    value: bytes | None
 
     def __str__(self) -> str:
-        key, value = ("null" if each is None else each for each in (self.key, self.value))
+        key, value = (
+            "null" if each is None else each.decode("utf-8", errors="backslashreplace")
+            for each in (self.key, self.value)
+        )
         return f"{self.topic}: {key} = {value}"
 
 
-class ReadError(Exception):
-    """The outputs can't be read; why."""
-
-
-def committed(bootstrap: str, topics: Iterable[str]) -> Counter[Output]:
-    """What readers of committed records see. A topic that isn't there has none. Raises ReadError."""
+def committed(broker: Broker, topics: Iterable[str]) -> Counter[Output]:
+    """What readers of committed records see. A topic that isn't there has none."""
     found: Counter[Output] = Counter()
     for topic in topics:
-        for record in _read(bootstrap, topic):
-            found[Output(topic, _text(record["key"]), _text(record["value"]))] += 1
+        with contextlib.suppress(LookupError):
+            found.update(Output(topic, each.key, each.value) for each in broker.records(topic))
     return found
-
-
-def _read(bootstrap: str, topic: str) -> Iterator[Mapping[str, Any]]:
-    command = [sys.executable, "-m", "barnabas", "consume", topic, "-e", "--json", "--bootstrap", bootstrap]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=READ_TIMEOUT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
-        raise ReadError(f"readers of {topic} don't get to its end: a transaction is open") from None
-    if done.returncode:
-        if "Unknown topic" in done.stderr:
-            return
-        raise ReadError(done.stderr.strip())
-    for line in done.stdout.splitlines():
-        yield json.loads(line)
-
-
-def _text(data: object) -> str | None:
-    return data if data is None or isinstance(data, str) else json.dumps(data)
 
 
 class Difference(NamedTuple):
