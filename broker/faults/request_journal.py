@@ -209,12 +209,15 @@ def _long_of(kind: type[Struct]) -> Callable[[Any], bool] | None:
                         count += len(getattr(entry, each) or ())
         return count > MOST_PLACES
 
-    if len(lists) > 1 or len(lists[0][1]) != 1:
+    (top, below), *others = sorted(lists, key=lambda each: len(each[1]) != 1)
+    if len(below) != 1:
         return is_long
-    ((top, (below,)),) = lists
-    entries_of, entries_below = attrgetter(top), attrgetter(below)
+    entries_of, entries_below, rarely = attrgetter(top), attrgetter(*below), [name for name, _ in others]
 
     def is_long_where_it_is_not_one(message: Any) -> bool:
+        for name in rarely:
+            if getattr(message, name):
+                return is_long(message)
         entries = entries_of(message)
         if entries and len(entries) == 1:
             return len(entries_below(entries[0]) or ()) >= MOST_PLACES
