@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from fnmatch import fnmatchcase
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.faults.possible_errors import can_give, possible_errors
@@ -165,7 +164,6 @@ class ArmedFault:
             raise FaultError(f"a fault has no {', '.join(map(str, left))} here; it has {', '.join(_KNOWN)}")
         if self._partition is not None and "topic" not in self._named:
             raise FaultError("partition=... of which topic? topic=... says it")
-        self._counting = Lock()  # operations on files are of several threads
         self.seen = self.fired = 0
         self.standing: list[Later[None]] = []
         self.answered: dict[bytes, Any] = {}
@@ -214,16 +212,13 @@ class ArmedFault:
 
     def fires(self, subject: Subject) -> bool:
         """Whether it does on this one, which is counted."""
-        if not self.is_about(subject):
+        if self.is_over or not self.is_about(subject):
             return False
-        with self._counting:
-            if self.is_over:
-                return False
-            self.seen += 1
-            if self.seen < self._nth or _drawn(self._seed, self.seen) >= self._probability:
-                return False
-            self.fired += 1
-            return True
+        self.seen += 1
+        if self.seen < self._nth or _drawn(self._seed, self.seen) >= self._probability:
+            return False
+        self.fired += 1
+        return True
 
     def is_about(self, subject: Subject) -> bool:
         """Whether it is one of those that are named, whatever its API."""

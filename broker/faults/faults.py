@@ -10,8 +10,8 @@ coordinators do, nor before operations on files (`broker.faults.places`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from broker.faults.altered_answers import as_it_was, corrupted, with_fewer_versions
@@ -57,6 +57,19 @@ class Process(Protocol):
 
     def pause(self) -> None:
         """As by SIGSTOP: it returns when somebody has the process go on."""
+        ...
+
+    def block(self, for_ms: int) -> None:
+        """The thread that calls."""
+        ...
+
+    def flip_a_byte(self, path: str, drawn: int) -> None:
+        """Of the file on the disk, the same one for the same number; nothing where it has none, or isn't there."""
+        ...
+
+    @property
+    def one_thread_at_a_time(self) -> AbstractContextManager[object]:
+        """Operations on files are of several."""
         ...
 
 
@@ -265,17 +278,17 @@ class Faults:
 
     def before_file_operation(self, armed: Sequence[ArmedFault], subject: FileOperation) -> None:
         """As `passed`, in whichever thread it is: all that is to wait waits. Raises OSError."""
-        for fault in armed:
-            if not fault.fires(subject):
-                continue
+        with self._process.one_thread_at_a_time:
+            due = [each for each in armed if each.fires(subject)]
+        for fault in due:
             if fault.do is Do.DELAY:
-                time.sleep(fault.delay_ms / 1000)
+                self._process.block(fault.delay_ms)
             elif fault.do is Do.PAUSE:
                 self._process.pause()
             elif fault.do is Do.CRASH:
                 self._process.crash()
             elif fault.do is Do.FLIP:
-                subject.flip_a_byte(fault.fired)
+                self._process.flip_a_byte(subject.path, fault.fired)
             else:
                 raise OSError(fault.errno, "a fault of a test", subject.path)
 

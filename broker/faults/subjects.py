@@ -3,11 +3,8 @@ rebalances, an operation on files. Each says by the same words who and what it n
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
 from collections.abc import Callable, Collection, Container, Iterable, Iterator
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from protocol.wire.schema import Struct
@@ -182,19 +179,10 @@ class FileOperation(Named):
     """An operation on a file of the broker's. `file` is the last part of its path."""
 
     def __init__(self, operation: str, path: str, size_bytes: int) -> None:
-        folder, name = os.path.split(path)
-        found = _FOLDER.fullmatch(os.path.basename(folder)) or _FOLDER.fullmatch(name)
+        folder, _, name = path.rpartition("/")
+        found = _FOLDER.fullmatch(folder.rpartition("/")[2]) or _FOLDER.fullmatch(name)
         partitions = () if found is None else ((found[1], int(found[2])),)
         super().__init__(
             partitions=partitions, operation=operation, file=name, path=path, size_bytes=size_bytes
         )
         self.path = path
-
-    def flip_a_byte(self, seed: int) -> None:
-        """Of the file on the disk, as it is drawn by the seed; nothing where it has none, or isn't there."""
-        with suppress(FileNotFoundError), open(self.path, "r+b", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size:
-                at = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:7]) % size
-                byte = os.pread(file.fileno(), 1, at)
-                os.pwrite(file.fileno(), bytes((byte[0] ^ 0xFF,)), at)
