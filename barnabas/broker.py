@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import re
-import secrets
 import shutil
 import socket
 import subprocess
@@ -468,7 +467,9 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
     def control_token(self) -> str:
         """What each request there has to bring: `Authorization: Bearer` with it."""
         if self._control_token is None:
-            self._control_token = secrets.token_urlsafe()
+            from secrets import token_urlsafe
+
+            self._control_token = token_urlsafe()
         return self._control_token
 
     # --- security -------------------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ HELD: dict[tuple[str, str], str] = {
     ("docs/security.md", "sh"): "held by tests/process/test_secured_broker.py",
     ("docs/spark.md", "python"): "held by tests/spark/test_first_job.py",
     ("docs/spark.md", "sh"): "held by tests/spark/test_first_job.py",
+    ("docs/prove.md", "python"): "held by tests/clients/test_prove.py",
     ("docs/testing.md", "python"): "held by tests/clients/test_testing_document.py",
 }
 

