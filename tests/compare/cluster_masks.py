@@ -29,11 +29,11 @@ CLUSTER_MASKS = (
         "on a cluster Kafka's order is that in which replicas have the records of each",
         "transactions_adding/several_transactions_at_once",
     ),
-    *(
-        Mask(
-            "*.coordinator_epoch", any_number, "how often the leader of the id's partition changed before", of
-        )
-        for of in ("replication_transactions/*", "share_fetch/*")
+    Mask(
+        "*.coordinator_epoch",
+        any_number,
+        "how often the leader of the id's partition changed before",
+        "replication_transactions/*",
     ),
     Mask(
         "ElectLeaders.replica_election_results",

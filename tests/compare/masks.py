@@ -92,6 +92,7 @@ MASKS = (
         Mask("*.coordinator_epoch", any_number, "how often the broker was started", f"{family}/*")
         for family in (
             "compaction",
+            "share_fetch",
             "transactions_histories",
             "transactions_levels",
             "transactions_loaded",
