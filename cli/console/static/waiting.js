@@ -19,10 +19,11 @@ export function Waiting({ waiting }) {
 export const laneOf = (one) => `${one.transactional_id}/${one.started_ms}`;
 
 // Whose readers wait. It is asked for from time to time, and lanes tell at once that a transaction is over: busy
-// applications would seem to hold readers for as long as nobody asks again.
+// applications would seem to hold readers for as long as nobody asks again. What hangs is no part of its lane: a record
+// that came behind its marker holds readers for good, whatever its transactional id has done since.
 export function useWaiting(isWanted = () => true) {
   const { values, lists } = useStore();
-  const isOver = (one) => lists.lanes?.get(laneOf(one))?.state.startsWith("Complete");
+  const isOver = (one) => one.verdict !== "hanging" && lists.lanes?.get(laneOf(one))?.state.startsWith("Complete");
   return (values.held ? values.held.waiting : []).filter(isWanted).flatMap((each) => {
     const transactions = each.transactions.filter((one) => !isOver(one));
     return each.transactions.length && !transactions.length ? [] : [{ ...each, transactions }];

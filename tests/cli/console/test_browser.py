@@ -163,6 +163,35 @@ def test_a_hanging_transaction_is_found_explained_and_aborted(
 
 
 @ON_OURS_ALONE
+def test_a_record_that_came_behind_its_marker_is_found_hanging_though_its_application_is_done(
+    cli: Run, kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
+) -> None:
+    """The lane of its transactional id says that all is committed, and its coordinator has nothing open."""
+    assert cli("topics", "create", topic, "-p", 2, "-r", kafka.brokers).status == 0
+    name = f"{topic}-late"
+    producer = new_producer(kafka.bootstrap, name)
+    producer.begin_transaction()
+    producer.produce(topic, b"in time", partition=1)
+    assert producer.flush(60) == 0
+    producer.commit_transaction(60)
+    known = [each for each in cli("transactions", "--json").json() if each["transactional_id"] == name]
+    page = open_page(f"{console.address}/#/transactions")
+    expect(bar(page, name, "committed")).to_have_count(1)
+    with without_verification(kafka.bootstrap, topic):
+        producer_id, epoch = known[0]["producer_id"], known[0]["producer_epoch"]
+        assert inserted(kafka.bootstrap, topic, producer_id, epoch=epoch) == 0
+
+    waiting = page.locator(f"section[aria-label='Readers of {topic}-0 wait'] li", has_text=name)
+    expect(waiting).to_contain_text("its coordinator doesn't have this partition in the transaction")
+    expect(page.locator("#nobody-waits")).to_have_count(0)
+    for each in console.api("explain", topic=topic)["waiting"][0]["transactions"]:
+        asked = {"topic": topic, "partition": 0, "start_offset": each["start_offset"]}
+        seen = console.post("abort", asked).json()["seen"]
+        console.post("abort", {**asked, "seen": seen, "execute": True}).json()
+    expect(waiting).to_have_count(0)
+
+
+@ON_OURS_ALONE
 def test_what_a_record_holds_stays_text(
     kafka: Kafka, console: Asking, topic: str, open_page: OpenPage
 ) -> None:
