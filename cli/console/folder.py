@@ -10,10 +10,11 @@ from broker.disks.examination import look
 from cli.client.counting import Counted, Effort, count_read_records
 from cli.client.offsets import Partition
 from cli.client.rights import MECHANISMS, acl_of
-from cli.client.transactions import CoordinatedTransaction, OpenTransaction
+from cli.client.transactions import OpenTransaction
 from cli.configs import OF_TOPIC, SETTINGS_COLUMNS, WHY
 from cli.console.folder_groups import FolderGroups
 from cli.console.folder_log import FolderLog
+from cli.console.folder_transactions import FolderTransactions
 from cli.console.lanes import MOST, Lanes
 from cli.console.pieces import Piece, readable, walk
 from cli.console.sections import LOG, Sections
@@ -59,10 +60,14 @@ class FolderKafka:
             for (topic, index), log in sorted(seen.items())
         }
         self._findings = [each for each in found.findings if each.severity.value != "note"]
-        self._transactions: dict[str, CoordinatedTransaction] = {}
         self._groups = FolderGroups()
         sections.list_of("events", 1)
-        self._read_transactions(Lanes(sections.list_of("lanes", MOST)))
+        lanes, transactions = Lanes(sections.list_of("lanes", MOST)), FolderTransactions()
+        for partition in self._of_topic(TRANSACTIONS):
+            batches = [*readable(self._whole(partition).batches)]
+            lanes.read(partition[1], batches)
+            transactions.read(batches)
+        self._transactions = transactions.coordinated()
         for partition in self._of_topic(OFFSETS):
             self._groups.read(self._whole(partition).batches)
         self._now_ms = self._newest_ms()
@@ -142,7 +147,7 @@ class FolderKafka:
 
     def transactions(self) -> list[dict[str, Any]]:
         """As `barnabas transactions --json`."""
-        return [document_of(each) for _, each in sorted(self._transactions.items())]
+        return [document_of(each) for each in self._transactions]
 
     def explanation(self, topics: Sequence[str]) -> dict[str, Any]:
         """As `barnabas transactions explain --json`, and in words."""
@@ -193,11 +198,6 @@ class FolderKafka:
         start = self._logs[partition].seen.start_offset
         return walk(self.piece, partition, start, MOST_BATCHES, READ_BYTES, READ_S)
 
-    def _read_transactions(self, lanes: Lanes) -> None:
-        for partition in self._of_topic(TRANSACTIONS):
-            lanes.read(partition[1], readable(self._whole(partition).batches))
-        self._transactions = lanes.coordinated()
-
     def _newest_ms(self) -> int:
         """Of the folder: what is open there is open since then, and no clock goes on."""
         return max(
@@ -234,7 +234,7 @@ class FolderKafka:
     def _waiting(self, partition: Partition) -> WaitingPartition:
         log = self._logs[partition]
         counted = self._counted(partition, log.stable)
-        by_producer = {each.producer_id: each for each in self._transactions.values()}
+        by_producer = {each.producer_id: each for each in self._transactions}
         blockers = []
         for producer, began in sorted(log.seen.open_transactions.items(), key=lambda each: each[1]):
             of_it = [header for header, _ in log.batches(began) if header.producer_id == producer]

@@ -68,24 +68,6 @@ class Lanes:
                     changed[document["key"]] = document
         self._documents.put(changed.items())
 
-    def coordinated(self) -> dict[str, CoordinatedTransaction]:
-        """The last transaction of each transactional id, as a coordinator would tell it."""
-        found = {}
-        for name, last in self._last.items():
-            names = [text.rpartition("-") for text in last["partitions"]]
-            is_over = str(last["state"]).startswith("Complete")
-            found[name] = CoordinatedTransaction(
-                name,
-                -1,
-                str(last["state"]),
-                last["producer"],
-                last["epoch"],
-                last["started"],
-                last["timeout"],
-                frozenset() if is_over else frozenset((topic, int(index)) for topic, _, index in names),
-            )
-        return found
-
     def _step(self, said: dict[str, Any], place: list[int] | None) -> dict[str, Any] | None:
         """The transaction as it is after this record; None where the id has none."""
         name, state = str(said["transactional_id"]), str(said["state"])

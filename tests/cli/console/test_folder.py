@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
+import barnabas
+from cli.console.lanes import MOST_PARTITIONS
 from tests.cli.conftest import Looker
 from tests.cli.console.conftest import console_of
 from tests.cli.looking import state_of
+from tests.clients.transactions import new_producer
 from tests.support import kafka_folders
 
 
@@ -72,3 +76,35 @@ def test_fates_are_those_of_the_transaction_indexes_where_markers_lie_behind(tmp
             page = console.api("records", topic="txn", partition=0, **{"from": base}, most=1)
             one_by_one[base] = page["records"][0]["fate"]
         assert one_by_one == {base: whole[base] for base in one_by_one}
+
+
+def test_what_its_coordinators_would_tell_is_what_they_told_however_many_partitions_they_have(
+    tmp_path: Path, look: Looker
+) -> None:
+    """A lane holds a hundred partitions of a transaction, and none where its id has begun nothing. Those that were left
+    out seemed to hang, in a folder in which nobody could know better."""
+    count = MOST_PARTITIONS + 5
+    with barnabas.Broker(data=tmp_path) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        for future in admin.create_topics([NewTopic("wide", count, 1)]).values():
+            future.result(60)
+        for name in ("idle", "holder"):
+            producer = new_producer(broker.bootstrap, name)
+            producer.begin_transaction()
+            for partition in range(count):
+                producer.produce("wide", b"v", partition=partition)
+            assert producer.flush(60) == 0
+            if name == "idle":
+                producer.commit_transaction(60)
+        new_producer(broker.bootstrap, "idle")
+        told = look("transactions", "list", "--bootstrap", broker.bootstrap, "--json").json()
+    with console_of("inspect", "--console", tmp_path) as console:
+        assert console.api("transactions") == [{**each, "coordinator": -1} for each in told]
+        assert [(each["transactional_id"], each["state"]) for each in told] == [
+            ("holder", "Ongoing"),
+            ("idle", "Empty"),
+        ]
+        verdicts = [
+            one["verdict"] for each in console.api("explain")["waiting"] for one in each["transactions"]
+        ]
+        assert verdicts == ["open"] * count
