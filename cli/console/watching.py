@@ -103,6 +103,7 @@ class Asker(threading.Thread):
         self._rounds = rounds
         self._woken = threading.Event()
         self._is_ended = False
+        self._problems: dict[Round, str] = {}
         sections.tell_of_pages(self._woken.set)
 
     def end(self) -> None:
@@ -128,15 +129,18 @@ class Asker(threading.Thread):
     def _go(self, cluster: KafkaCluster, each: Round) -> None:
         began_s = time.monotonic()
         pause_s = 0.0
+        problem = ""
         try:
             each.ask(cluster)
-            self._sections.publish(f"problem:{self.name}", "")
         except CommandError as error:
-            self._sections.publish(f"problem:{self.name}", str(error))
-            pause_s = LOST_S
+            problem = str(error)
         except Exception as error:  # a fault of ours: it is shown, and what else there is goes on
-            self._sections.publish(f"problem:{self.name}", f"the console failed: {error!r}")
+            problem = f"the console failed: {error!r}"
+        if problem:
             pause_s = LOST_S
+        self._problems[each] = problem  # another round may go well meanwhile
+        said = dict.fromkeys(filter(None, self._problems.values()))
+        self._sections.publish(f"problem:{self.name}", "; ".join(said))
         now_s = time.monotonic()
         if each.pauses:
             pause_s = max(pause_s, min(PAUSE_PER_ROUND * (now_s - began_s), LONGEST_PAUSE_S))
@@ -338,17 +342,18 @@ class Watch:
     def _ask_logs(self, cluster: KafkaCluster) -> None:
         """Where each log that is shown starts and ends, and its last stable offset: as soon as something is appended,
         markers among it."""
+        leaders = self._leaders  # as of now: another thread learns who leads
         shown = {name: partition_of_section(name) for name in self._sections.wanted}
         wanted = {partition: name for name, partition in shown.items() if partition is not None}
         by_leader: dict[int, list[Partition]] = defaultdict(list)
         for partition, name in wanted.items():
-            leader = self._leaders.get(partition, NO_LEADER)
+            leader = leaders.get(partition, NO_LEADER)
             if leader == NO_LEADER:
                 self._sections.publish(name, None)
             else:
                 by_leader[leader].append(partition)
         for leader, partitions in by_leader.items():
-            partitions = self._ask_busy(cluster, partitions, wanted)
+            partitions = self._ask_busy(cluster, leader, partitions, wanted)
             if not partitions:
                 continue
             unknown = [each for each in partitions if each not in self._ends]
@@ -370,11 +375,11 @@ class Watch:
             self._busy.discard(partition)
 
     def _ask_busy(
-        self, cluster: KafkaCluster, partitions: list[Partition], names: Mapping[Partition, str]
+        self, cluster: KafkaCluster, leader: int, partitions: list[Partition], names: Mapping[Partition, str]
     ) -> list[Partition]:
         """Of a log to which much is appended a fetch would bring a batch each time, of a megabyte maybe: its offsets
         alone are asked for, until it rests. Returns those that are to be fetched from."""
-        busy = {each: self._leaders[each] for each in partitions if each in self._busy and each in self._ends}
+        busy = {each: leader for each in partitions if each in self._busy and each in self._ends}
         if not busy:
             return partitions
         starts = list_offsets(cluster, dict.fromkeys(busy, EARLIEST), known_leaders=busy)

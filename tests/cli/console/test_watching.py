@@ -12,7 +12,8 @@ from cli.client.cluster import KafkaCluster
 from cli.client.offsets import Partition
 from cli.console import watching
 from cli.console.sections import Sections
-from cli.console.watching import BUSY_BYTES, Watch
+from cli.console.watching import BUSY_BYTES, Asker, Round, Watch
+from cli.errors import CommandError
 from protocol.messages.fetch import PartitionData
 
 ORDERS = ("orders", 0)
@@ -69,3 +70,52 @@ async def test_of_a_log_to_which_much_is_appended_the_offsets_alone_are_asked_fo
         watch._ask_logs(cluster)
         assert json.loads(sections.value("log:orders:0")[1]) == [0, end, end]
     assert leading.asked == asked
+
+
+async def test_a_topic_that_goes_while_its_log_is_asked_for_ends_no_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another thread learns who leads."""
+    leading, sections = Leading(), Sections()
+    watch = Watch({}, sections, lambda topics: {}, lambda brokers: None)
+    payments = ("payments", 0)
+
+    def stable_and_ends(*asked: Any) -> Any:
+        watch._leaders = {}
+        return leading.stable_and_ends(*asked)
+
+    monkeypatch.setattr(watching, "list_offsets", leading.list_offsets)
+    monkeypatch.setattr(watching, "stable_and_ends", stable_and_ends)
+    watch._leaders = {ORDERS: LEADER, payments: 2}
+    watch._ends = {ORDERS: 0, payments: 0}
+    watch._busy = {ORDERS, payments}
+    leading.end = 7
+    sections.enter(["log:orders:0", "log:payments:0"])
+    watch._ask_logs(cast("KafkaCluster", None))
+    assert sections.value("log:payments:0")[1] == sections.value("log:orders:0")[1] == "[0,7,7]"
+
+
+def test_what_is_wrong_is_told_until_the_same_question_goes_well() -> None:
+    """One who may not list groups was told so for as long as it took to ask for the metadata."""
+    wrong = {"groups": "you may not", "offsets": "you may not"}
+
+    def asking(name: str) -> Round:
+        def ask(_: object) -> None:
+            if name in wrong:
+                raise CommandError(wrong[name])
+
+        return Round(0.0, ask, bool)
+
+    sections = Sections()
+    rounds = {name: asking(name) for name in ("groups", "offsets", "metadata")}
+    asker = Asker("cluster", {}, sections, [*rounds.values()])
+
+    def told_after(name: str) -> str:
+        asker._go(cast("KafkaCluster", None), rounds[name])
+        return str(json.loads(sections.value("problem:cluster")[1]))
+
+    assert [told_after(name) for name in rounds] == ["you may not"] * 3
+    wrong["offsets"] = "nobody leads it"
+    assert told_after("offsets") == "you may not; nobody leads it"
+    wrong.clear()
+    assert [told_after(name) for name in rounds] == ["nobody leads it", "", ""]
