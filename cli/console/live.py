@@ -248,8 +248,8 @@ class LiveKafka:
             if not plan.is_there:
                 raise CommandError(f"there is no group {plan.group}")
             rows = plan.rows({})
-            seen = repr(rows)
-            if not execute:
+            seen = repr([(*partition, plan.before.get(partition)) for partition in sorted(plan.after)])
+            if not execute:  # where it goes to isn't part of it: the end of a busy log is never where it was
                 table = as_json(RESET_COLUMNS, rows)
                 return {"question": question_of_reset(plan), "seen": seen, "table": table}
             _must_be_as_seen(asked, seen)

@@ -204,3 +204,11 @@ def test_offsets_are_set_and_records_deleted_after_a_question(
     assert console.post("delete-records", {**asked, "before": 7}).status == 409
     group = console.api("group", group=topic)["partitions"][0]
     assert "the log starts at 4" in group["note"]
+
+    asked = {"group": topic, "topics": [topic], "to": "latest"}
+    planned = console.post("reset", asked).json()
+    send_each(plain(kafka.bootstrap), topic, "g")  # as others go on doing while somebody reads the question
+    console.post("reset", {**asked, "seen": planned["seen"], "execute": True}).json()
+    assert console.api("group", group=topic)["partitions"][0]["committed"] == 7
+    refused = console.post("reset", {**asked, "seen": planned["seen"], "execute": True})
+    assert (refused.status, b"changed meanwhile" in refused.body) == (409, True)
