@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from protocol.waiting import Pause
 
 PATIENCE_S = 2.0
-"""For other nodes to tell where their partitions end. What isn't told by then has no lag in this scrape."""
+"""For other nodes to tell where their partitions end. What isn't told by then has no lag in this scrape, and no sum."""
 
 STATES = {
     "classic": ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty"),
@@ -130,30 +130,37 @@ async def _offsets(
     if elsewhere:
         latest = node.coordinators.latest_offsets
         ends.update(await latest.of_many(elsewhere, node.scheduler, PATIENCE_S))
-    sums: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
+    offsets: defaultdict[tuple[str, str], int] = defaultdict(int)
+    lags: dict[tuple[str, str], int | None] = {}
     for group_id, (topic, index), offset in committed:
         if pause.is_due(5):
             await turn()
         labels = {"consumergroup": group_id, "topic": topic, "partition": str(index)}
         families.gauge_of(labels, "kafka_consumergroup_current_offset", "What a group has committed", offset)
-        of_topic = sums[group_id, topic]
-        of_topic[0] += offset
+        offsets[group_id, topic] += offset
+        so_far = lags.setdefault((group_id, topic), 0)
         end = ends.get((topic, index))
-        if end is not None:
+        if end is None:
+            lags[group_id, topic] = None  # what is left of the sum would look as if the group had caught up
+        else:
             lag = max(0, end - offset)
-            of_topic[1] += lag
+            if so_far is not None:
+                lags[group_id, topic] = so_far + lag
             families.gauge_of(labels, "kafka_consumergroup_lag", "What it hasn't consumed yet", lag)
-    for (group_id, topic), (offset, lag) in sums.items():
+    for (group_id, topic), sum_of_lags in lags.items():
         if pause.is_due(2):
             await turn()
         labels = {"consumergroup": group_id, "topic": topic}
         families.gauge(
             "kafka_consumergroup_current_offset_sum",
             "What a group has committed of a topic",
-            offset,
+            offsets[group_id, topic],
             **labels,
         )
-        families.gauge("kafka_consumergroup_lag_sum", "What it hasn't consumed of a topic", lag, **labels)
+        if sum_of_lags is not None:
+            families.gauge(
+                "kafka_consumergroup_lag_sum", "What it hasn't consumed of a topic", sum_of_lags, **labels
+            )
 
 
 def _end_here(partitions: Partitions, partition: TopicPartition) -> int | None:

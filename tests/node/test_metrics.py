@@ -7,6 +7,9 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
+from broker.metrics import group_metrics
 from broker.server import Server
 from protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
 from protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -207,6 +210,35 @@ async def test_what_a_group_has_not_consumed_is_its_lag(tmp_path: Path) -> None:
     series = await scraped(port)
     assert value(series, "kafka_consumergroup_current_offset", **of) == 3
     assert value(series, "kafka_consumergroup_lag", **of) == 4
+    of_topic = {"consumergroup": "g", "topic": "t"}
+    assert value(series, "kafka_consumergroup_lag_sum", **of_topic) == 4
+
+
+async def test_where_a_leader_does_not_tell_a_topic_has_no_sum_of_lag_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum of the others was told as if the group had consumed what isn't known."""
+    node, port = await watched(tmp_path)
+    client = Client(Straight(node))
+    for partition in (0, 1):
+        produce(client, "t", 7, index=partition)
+    producer = Producer(node).begin()
+    producer.add_offsets()
+    producer.commit_offsets(3, topics=(("t", 0), ("t", 1)))
+    producer.end()
+    end_here = group_metrics._end_here
+    monkeypatch.setattr(
+        group_metrics, "_end_here", lambda here, of: None if of == ("t", 1) else end_here(here, of)
+    )
+    series = await scraped(port)
+    told = {
+        name
+        for name, labels in series
+        if name.startswith("kafka_consumergroup_") and ("topic", "t") in labels
+    }
+    assert value(series, "kafka_consumergroup_current_offset_sum", consumergroup="g", topic="t") == 6
+    assert "kafka_consumergroup_lag_sum" not in told
+    assert value(series, "kafka_consumergroup_lag", consumergroup="g", topic="t", partition="0") == 4
 
 
 def in_use(node: Server) -> Producer:
