@@ -37,8 +37,9 @@ from protocol.records.fates import WalkedLog
 MOST_BATCHES: Final = 1_000_000
 READ_BYTES: Final = 256 * 1024 * 1024
 READ_S: Final = 20.0
-"""Of each internal topic, at the beginning."""
+"""Of each partition of an internal topic, at the beginning."""
 EFFORT: Final = Effort(64 * 1024 * 1024, 5.0)
+MOST_FINDINGS: Final = 3
 TOPIC_RESOURCE: Final = 2
 NOWHERE: Final = -1
 
@@ -60,6 +61,8 @@ class FolderKafka:
             for (topic, index), log in sorted(seen.items())
         }
         self._findings = [each for each in found.findings if each.severity.value != "note"]
+        self._cut: dict[Partition, int] = {}
+        """Logs of internal topics that were too long to be read to their end, and where their reading has ended."""
         self._groups = FolderGroups()
         sections.list_of("events", 1)
         lanes, transactions = Lanes(sections.list_of("lanes", MOST)), FolderTransactions()
@@ -196,7 +199,10 @@ class FolderKafka:
 
     def _whole(self, partition: Partition) -> WalkedLog:
         start = self._logs[partition].seen.start_offset
-        return walk(self.piece, partition, start, MOST_BATCHES, READ_BYTES, READ_S)
+        walked = walk(self.piece, partition, start, MOST_BATCHES, READ_BYTES, READ_S)
+        if walked.next < walked.end:
+            self._cut[partition] = walked.next
+        return walked
 
     def _newest_ms(self) -> int:
         """Of the folder: what is open there is open since then, and no clock goes on."""
@@ -234,18 +240,20 @@ class FolderKafka:
     def _waiting(self, partition: Partition) -> WaitingPartition:
         log = self._logs[partition]
         counted = self._counted(partition, log.stable)
-        by_producer = {each.producer_id: each for each in self._transactions}
+        is_cut = any(topic == TRANSACTIONS for topic, _ in self._cut)  # and what is known may be long over
+        by_producer = {} if is_cut else {each.producer_id: each for each in self._transactions}
+        complete = not is_cut and len(self._of_topic(TRANSACTIONS)) == self.partitions_of(TRANSACTIONS)
         blockers = []
         for producer, began in sorted(log.seen.open_transactions.items(), key=lambda each: each[1]):
-            of_it = [header for header, _ in log.batches(began) if header.producer_id == producer]
-            if not of_it:
+            last = None
+            for header, _ in log.batches(began):
+                last = header if header.producer_id == producer else last
+            if last is None:
                 continue
-            last = of_it[-1]
             one = OpenTransaction(
                 partition, producer, last.producer_epoch, began, NOWHERE, last.max_timestamp
             )
             coordinated = by_producer.get(producer)
-            complete = len(self._of_topic(TRANSACTIONS)) == self.partitions_of(TRANSACTIONS)
             verdict, why = verdict_of(one, coordinated, complete=complete)
             records = counted.unmarked.get(producer, 0)
             blockers.append(Blocker(one, records, coordinated, verdict, why))
@@ -267,9 +275,15 @@ class FolderKafka:
         for (topic, index), log in self._logs.items():
             offsets = [log.seen.start_offset, log.stable, log.seen.end_offset]
             sections.publish_for_good(f"{LOG}{topic}:{index}", offsets)
-        wrong = "; ".join(f"{each.path}: {each.what}" for each in self._findings[:3])
-        more = f" and {len(self._findings) - 3} more" if len(self._findings) > 3 else ""
-        sections.publish("problem:cluster", f"{wrong}{more} (barnabas doctor says all)" if wrong else "")
+        wrong = [f"{each.path}: {each.what}" for each in self._findings[:MOST_FINDINGS]]
+        if len(self._findings) > MOST_FINDINGS:
+            wrong.append(f"{len(self._findings) - MOST_FINDINGS} more")
+        if wrong:
+            wrong[-1] += " (barnabas doctor says all)"
+        cut = [f"{topic}-{index} up to offset {at:,}" for (topic, index), at in self._cut.items()]
+        if cut:
+            wrong.append(f"read in part alone, so that newer steps are missing: {', '.join(cut)}")
+        sections.publish("problem:cluster", "; ".join(wrong))
         brokers = self._image.brokers if self._image is not None else {}
         sections.publish(
             "brokers",

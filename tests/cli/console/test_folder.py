@@ -8,7 +8,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 import barnabas
+from cli.console import folder
+from cli.console.folder import FolderKafka
 from cli.console.lanes import MOST_PARTITIONS
+from cli.console.sections import Sections
 from tests.cli.conftest import Looker
 from tests.cli.console.conftest import console_of
 from tests.cli.looking import state_of
@@ -108,3 +111,27 @@ def test_what_its_coordinators_would_tell_is_what_they_told_however_many_partiti
             one["verdict"] for each in console.api("explain")["waiting"] for one in each["transactions"]
         ]
         assert verdicts == ["open"] * count
+
+
+def test_what_was_too_long_to_be_read_is_said_and_nothing_is_taken_for_hanging_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last state that was read may be long over."""
+    path = str(kafka_folders.unpack(kafka_folders.DOWN, tmp_path))
+
+    def shown() -> tuple[str, set[tuple[str, str]]]:
+        sections = Sections()
+        found = FolderKafka(path, sections).explanation([])
+        verdicts = {
+            (one["transactional_id"], one["verdict"])
+            for each in found["waiting"]
+            for one in each["transactions"]
+        }
+        return sections.value("problem:cluster")[1], verdicts
+
+    assert shown() == ('""', {("tx-c", "open")})
+    monkeypatch.setattr(folder, "MOST_BATCHES", 1)
+    problem, verdicts = shown()
+    assert "newer steps are missing: " in problem
+    assert "__transaction_state-" in problem
+    assert verdicts == {(None, "unknown")}
