@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from broker.environment.scheduler import LoopScheduler, Scheduled, SystemClock
+from protocol.waiting import Later
 
 MOST_STEPS = 20_000
 """Deadlines that one advance stops at. What is farther on is jumped to: a timer that comes each second has come 20,000
@@ -175,6 +176,12 @@ class MovableTime(SystemClock):
         """How long it is to the next deadline; None where nothing waits for any."""
         due_s = min((timer.deadline_s for timer in self._timers), default=None)
         return None if due_s is None else max(due_s - self.time(), 0.0)
+
+    def moved(self, by_ns: int) -> Later[None]:
+        """As `advance`: answered once it is so much later."""
+        over: Later[None] = Later()
+        self.advance(by_ns, lambda: over.reply(None))
+        return over
 
     def _go(self, target_s: float, then: Callable[[], None], steps: int) -> None:
         due_s = min((timer.deadline_s for timer in self._timers), default=target_s)

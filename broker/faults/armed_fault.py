@@ -102,9 +102,6 @@ DONE_AT: Final[Mapping[FaultPoint, frozenset[Do]]] = {
 
 OF_REQUESTS = frozenset((FaultPoint.REQUEST, FaultPoint.ANSWER))
 OF_MARKERS = frozenset((FaultPoint.MARKER, FaultPoint.MARKED))
-OF_TRANSACTIONS = frozenset(
-    (FaultPoint.PREPARE, FaultPoint.PREPARED, FaultPoint.COMPLETE, FaultPoint.COMPLETED)
-)
 
 _PLACE_OF: Final = dict.fromkeys((Do.CUT, Do.LATE, Do.STALE, Do.THROTTLE, Do.VERSIONS), FaultPoint.ANSWER) | {
     Do.FLIP: FaultPoint.FILE

@@ -152,9 +152,8 @@ class Faults:
         def call(context: RequestContext, request: Any) -> Any:
             asked = request
             if isinstance(request, ForwardedRequest):
-                body = memoryview(request.data)[request.body_at :]
-                asked = decode(APIS[api_key].request, context.api_version, body)
-            subject = AskedRequest(context, asked, self._topic_name)
+                asked = decode(APIS[api_key].request, context.api_version, request.body)
+            subject = AskedRequest(asked, self._topic_name, context.client_id, context.principal)
             due = [each for each in faults if each.fires(subject)]
             if not due:
                 return handle(context, request)
@@ -247,6 +246,7 @@ class Faults:
             self._process.crash()
 
     def _delay(self, delay_ms: int) -> Later[None]:
+        # not `scheduler.passed`, which is given up with the client: what it has asked for is done all the same
         over: Later[None] = Later()
         self._scheduler.call_later(delay_ms / 1000, over.reply, None)
         return over

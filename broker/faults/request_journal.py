@@ -14,14 +14,14 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from functools import cache, partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.faults.armed_fault import ArmedFault, FaultError
-from broker.faults.subjects import ids_of, topics_of, values_of
+from broker.faults.subjects import AskedRequest
 from broker.network.answers import ForwardedRequest
 from broker.network.observed_requests import LATERS, HungUpError, ObservedLater
 from broker.network.request_log import SECRETS
@@ -288,37 +288,23 @@ def _errors_of_fetch(response: Any) -> _Codes:
 # --- What is told of one --------------------------------------------------------------------------------------
 
 
-class _Kept:
-    """A request of the journal, as a fault looks at one, and as it is told."""
+class _Kept(AskedRequest):
+    """A request of the journal, as it is told."""
 
-    __slots__ = ("_answer", "_api", "_entry", "_name_of", "_request")
+    __slots__ = ("_answer", "_api", "_entry")
 
     def __init__(self, entry: list[Any], topic_name: Callable[[bytes], str | None]) -> None:
         self._entry = entry
-        self._name_of = topic_name
         self._api = APIS[entry[_API]]
-        self._request, self._answer = entry[_REQUEST], entry[_ANSWER]
+        request, self._answer = entry[_REQUEST], entry[_ANSWER]
         version = entry[_VERSION]
-        if isinstance(self._request, ForwardedRequest):
-            body = memoryview(self._request.data)[self._request.body_at :]
-            self._request = _decoded(self._api.request, version, body)
+        if isinstance(request, ForwardedRequest):
+            request = _decoded(self._api.request, version, request.body)
+        super().__init__(request, topic_name, entry[_CLIENT_ID], entry[_PRINCIPAL])
         data = getattr(self._answer, "data", None)
         if isinstance(data, bytes | bytearray | memoryview):  # the controller's, from its header on
             head = _CORRELATION_ID_BYTES + self._api.response_header_version(version)
             self._answer = _decoded(self._api.response, version, memoryview(data)[head:])
-
-    def sender(self, name: str) -> str | None:
-        client_id: str | None = self._entry[_CLIENT_ID]
-        return client_id if name == "client_id" else str(self._entry[_PRINCIPAL])
-
-    def topics(self) -> Iterable[tuple[str, int | None]]:
-        return topics_of(self._request, self._name_of)
-
-    def ids(self, kind: str) -> Container[str]:
-        return ids_of(self._request, kind)
-
-    def values(self, path: str) -> Collection[Any]:
-        return values_of(self._request, path)
 
     def described(self, at_ms: float) -> dict[str, Any]:
         """As JSON has it. What a request doesn't have is left out."""
@@ -333,8 +319,8 @@ class _Kept:
             "principal": _text(str(entry[_PRINCIPAL])),
             "api": self._api.name,
             "version": entry[_VERSION],
-            "transactional_ids": sorted(map(_text, ids_of(self._request, "transactional_id"))),
-            "groups": sorted(map(_text, ids_of(self._request, "group"))),
+            "transactional_ids": sorted(map(_text, self.ids("transactional_id"))),
+            "groups": sorted(map(_text, self.ids("group"))),
             "topics": _places(self.topics()),
             "batches": [*_batches(self._request, answer, self._name_of)],
             "offsets": _offsets(self._request, self._name_of),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from protocol.wire.schema import Struct
 
 if TYPE_CHECKING:
-    from broker.network.context import RequestContext
+    from broker.security.authorizer import Principal
 
 
 class Subject(Protocol):
@@ -113,17 +113,25 @@ def values_of(request: Any, path: str) -> list[Any]:
 
 
 class AskedRequest:
-    """A request as a fault looks at it."""
+    """A request as a fault, or who asks for a journal, looks at it."""
 
-    __slots__ = ("_context", "_name_of", "_request")
+    __slots__ = ("_client_id", "_name_of", "_principal", "_request")
 
-    def __init__(self, context: RequestContext, request: Any, name_of: Callable[[bytes], str | None]) -> None:
-        self._context = context
+    def __init__(
+        self,
+        request: Any,
+        name_of: Callable[[bytes], str | None],
+        client_id: str | None,
+        principal: Principal,
+    ) -> None:
+        """`name_of`: a topic's name by its id."""
         self._request = request
         self._name_of = name_of
+        self._client_id = client_id
+        self._principal = principal
 
     def sender(self, name: str) -> str | None:
-        return self._context.client_id if name == "client_id" else str(self._context.principal)
+        return self._client_id if name == "client_id" else str(self._principal)
 
     def topics(self) -> Iterable[tuple[str, int | None]]:
         return topics_of(self._request, self._name_of)

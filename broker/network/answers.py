@@ -27,6 +27,11 @@ class ForwardedRequest(NamedTuple):
     data: bytes
     body_at: int
 
+    @property
+    def body(self) -> memoryview:
+        """Behind its header."""
+        return memoryview(self.data)[self.body_at :]
+
 
 class NotAdmittedError(Exception):
     """What a client asked of a broker isn't for brokers to hand on."""

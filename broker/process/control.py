@@ -13,15 +13,10 @@ ready.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import hashlib
 import json
 import logging
 import os
-import signal
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from math import ceil
@@ -378,9 +373,10 @@ class Control:
         self.faults = self.journal = None
         if size := node.config.get_int(JOURNAL_SIZE):
             from broker.faults.node_faults import faults_of, journal_of
+            from broker.process.this_process import ThisProcess
 
             self.journal = journal_of(node, size)
-            self.faults = faults_of(node, _ThisProcess(), self.journal)
+            self.faults = faults_of(node, ThisProcess(), self.journal)
         if node.config.authorizer is not None:
             from broker.process.security_questions import keep_denials
 
@@ -559,9 +555,7 @@ async def _clock(control: Control, question: Question) -> Any:
         by_ms = question.get("ms") if do == "advance" else ceil((moved.next_s() or 0.0) * 1000)
         if isinstance(by_ms, bool) or not isinstance(by_ms, int) or not 0 <= by_ms <= _MOST_MS:
             raise QuestionError(f"ms={by_ms!r}: milliseconds, from 0 to ten years")
-        over: Later[None] = Later()
-        moved.advance(by_ms * 1_000_000, lambda: over.reply(None))
-        await over
+        await moved.moved(by_ms * 1_000_000)
     elif do == "freeze":
         moved.freeze()
     elif do == "run":
@@ -579,35 +573,10 @@ def _faults(control: Control) -> Faults:
     node = _started(control)
     if control.faults is None:
         from broker.faults.node_faults import faults_of
+        from broker.process.this_process import ThisProcess
 
-        control.faults = faults_of(node, _ThisProcess())
+        control.faults = faults_of(node, ThisProcess())
     return control.faults
-
-
-class _ThisProcess:
-    def __init__(self) -> None:
-        self.one_thread_at_a_time = threading.Lock()
-
-    def block(self, for_ms: int) -> None:
-        """The thread that calls."""
-        time.sleep(for_ms / 1000)
-
-    def flip_a_byte(self, path: str, drawn: int) -> None:
-        """Of the file on the disk, the same one for the same number; nothing where it has none, or isn't there."""
-        with contextlib.suppress(FileNotFoundError), open(path, "r+b", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size:
-                at = int.from_bytes(hashlib.sha256(f"{drawn}".encode()).digest()[:7]) % size
-                (byte,) = os.pread(file.fileno(), 1, at)
-                os.pwrite(file.fileno(), bytes((byte ^ 0xFF,)), at)
-
-    def crash(self) -> None:
-        """At once."""
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def pause(self) -> None:
-        """Until somebody sends a SIGCONT."""
-        os.kill(os.getpid(), signal.SIGSTOP)
 
 
 async def _arm_fault(control: Control, question: Question) -> Any:

@@ -10,13 +10,12 @@ import base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.process.questions import QuestionError, broker_of, number_in, refusal, text_in
+from broker.process.questions import QuestionError, broker_of, led_here, number_in, refusal, text_in
 from broker.replicas.leader import Leader
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import Error, KafkaError
 from protocol.messages.topics import CreatableTopic, CreatableTopicConfig
-from protocol.records.batch import NO_PRODUCER_ID, CorruptRecordError, parse_from, read_payload
-from protocol.records.compression import CodecUnavailableError, DecompressionError
+from protocol.records.batch import NO_PRODUCER_ID, UNREADABLE, CorruptRecordError, parse_from, read_payload
 from protocol.records.fates import COMMITTED, DATA_BATCH, NO_MARKER, WalkedBatch, WalkedLog
 from protocol.waiting import Later
 from storage.log.log_config import LONG_MAX
@@ -111,10 +110,7 @@ async def _topic(node: AnyNode, question: Question) -> Any:
     if topic is None:
         raise QuestionError(f"there is no topic {name}")
     leaders = [topic.partitions[index].leader for index in sorted(topic.partitions)]
-    hosted = broker_of(node).partitions.by_name.get(name)
-    here = {} if hosted is None else hosted.partitions
-    led = sorted(index for index, each in here.items() if isinstance(each.role, Leader))
-    return {"leaders": leaders, "here": led}
+    return {"leaders": leaders, "here": [each.index for each in led_here(broker_of(node), name)]}
 
 
 # --- Records ----------------------------------------------------------------------------------------------------
@@ -197,7 +193,7 @@ def _documents(
         _, payload = read_payload(batch.data)
         for record in parse_from(header, payload, offset):
             yield {**_document(record), **of_batch}, _bytes_of(record)
-    except (CorruptRecordError, CodecUnavailableError, DecompressionError) as error:
+    except UNREADABLE as error:
         raise QuestionError(f"{where}: the batch at {header.base_offset} can't be read: {error}") from None
 
 

@@ -4,14 +4,13 @@ a producer that is forgotten, retention, compaction. Each goes the way that its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.process.questions import QuestionError, broker_of, number_in, refusal, text_in
-from broker.replicas.leader import Leader
+from broker.process.questions import QuestionError, broker_of, led_here, number_in, refusal, text_in
 from coordinator.transaction.states import STATE_NAMES
 from protocol.errors import KafkaError
-from protocol.waiting import Later, together
+from protocol.waiting import together
 from storage.log.log_config import LONG_MAX
 
 if TYPE_CHECKING:
@@ -45,15 +44,8 @@ async def _expire_member(node: AnyNode, question: Question, time: MovableTime) -
     static: Mapping[str, str] = getattr(group, "static_members", {})
     member_id = static.get(said, said)
     shard.expire_member(group_id, member_id)
-    await _passed(time)
+    await time.moved(0)  # what is due now comes
     return member_id
-
-
-async def _passed(time: MovableTime) -> None:
-    """What is due now comes, and the time goes no further."""
-    over: Later[None] = Later()
-    time.advance(0, lambda: over.reply(None))
-    await over
 
 
 async def _expire_producer(node: AnyNode, question: Question, time: MovableTime) -> Any:
@@ -67,9 +59,12 @@ async def _expire_producer(node: AnyNode, question: Question, time: MovableTime)
 async def _run_retention(node: AnyNode, question: Question, time: MovableTime) -> Any:
     """`topic`: what its retention says goes from the partitions led here → by their numbers, where each begins then."""
     broker = broker_of(node)
-    led = _led(broker, text_in(question, "topic"))
+    topic = text_in(question, "topic")
+    led = led_here(broker, topic)
+    if not led:
+        raise QuestionError(f"no partition of {topic} is led here")
     broker.housekeeping.retain_now([each.log for each in led])
-    await _passed(time)
+    await time.moved(0)  # what is due now comes
     return {str(each.log.partition): each.log.log_start_offset for each in led}
 
 
@@ -100,15 +95,6 @@ async def _compacted(node: Server, partition: Partition) -> Exception | None:
     except Exception as error:
         return error
     return None
-
-
-def _led(node: Server, topic: str) -> Sequence[Partition]:
-    hosted = node.partitions.by_name.get(topic)
-    here = {} if hosted is None else hosted.partitions
-    led = [here[index] for index in sorted(here) if isinstance(here[index].role, Leader)]
-    if not led:
-        raise QuestionError(f"no partition of {topic} is led here")
-    return led
 
 
 NOW_VERBS: Mapping[str, Callable[[AnyNode, Question, MovableTime], Waiting[Any]]] = {

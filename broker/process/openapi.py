@@ -11,7 +11,6 @@ Schema = Mapping[str, Any]
 TEXT: Final[Schema] = {"type": "string"}
 NUMBER: Final[Schema] = {"type": "integer"}
 YES_OR_NO: Final[Schema] = {"type": "boolean"}
-ANYTHING: Final[Schema] = {}
 
 
 def many(each: Schema) -> Schema:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from broker.quorum.controller_server import ControllerNode
+    from broker.replicas.partition import Partition
     from broker.server import Server
     from protocol.errors import Error
 
@@ -31,6 +32,15 @@ def broker_of(node: AnyNode) -> Server:
     if not isinstance(node, Server):
         raise QuestionError("this node is no broker: it has neither partitions nor coordinators")
     return node
+
+
+def led_here(broker: Server, topic: str) -> list[Partition]:
+    """The topic's partitions that this broker leads, in their order; none where there is no such topic."""
+    from broker.replicas.leader import Leader
+
+    hosted = broker.partitions.by_name.get(topic)
+    here = {} if hosted is None else hosted.partitions
+    return [here[index] for index in sorted(here) if isinstance(here[index].role, Leader)]
 
 
 def number_in(question: Question, name: str, otherwise: int, most: int) -> int:

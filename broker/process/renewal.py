@@ -63,21 +63,22 @@ class Copy:
         Threads beside the loop may be cleaning a log, and files come and go under it: it is begun again then."""
         folder = _only_one_of(folders)
         for _ in range(_TRIES):
-            before = _names(folder)
             shutil.rmtree(to, ignore_errors=True)
             self._open = ExitStack()
             self._large: list[_Large] = []
             self._bytes = 0
+            taken = set()
             try:
                 for source, target in _files(folder, to):
                     self._take(source, target)
+                    taken.add(source)
             except FileNotFoundError:
                 self._open.close()
                 continue
             except BaseException:
                 self._open.close()
                 raise
-            if before == _names(folder):
+            if taken == _names(folder):
                 return
             self._open.close()
         raise RenewalError(f"{folder} changes while it is copied")
@@ -138,8 +139,13 @@ def _only_one_of(folders: Sequence[str]) -> str:
     return folders[0]
 
 
-def _names(folder: str) -> list[str]:
-    return sorted(os.path.join(root, name) for root, _, names in os.walk(folder) for name in names)
+def _names(folder: str) -> set[str]:
+    return {
+        os.path.join(root, name)
+        for root, _, names in os.walk(folder)
+        for name in names
+        if name not in _NOT_COPIED
+    }
 
 
 def _files(folder: str, to: str) -> Iterator[tuple[str, str]]:

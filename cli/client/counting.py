@@ -18,8 +18,14 @@ from cli.client.cluster import KafkaCluster
 from cli.client.fetching import fetch
 from cli.client.offsets import Partition
 from cli.errors import CommandError
-from protocol.records.batch import BatchHeader, CorruptRecordError, read_marker, read_records, walk_batches
-from protocol.records.compression import CodecUnavailableError, DecompressionError
+from protocol.records.batch import (
+    UNREADABLE,
+    BatchHeader,
+    CorruptRecordError,
+    read_marker,
+    read_records,
+    walk_batches,
+)
 from protocol.wire.primitives import Bytes
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
@@ -201,7 +207,7 @@ class _Walk:
             return (header.records_count, 0) if last < self._stable else (0, header.records_count)
         try:
             offsets = [record.offset for record in read_records(batch)]
-        except (CorruptRecordError, CodecUnavailableError, DecompressionError):
+        except UNREADABLE:
             # without its codec's library: there are as many at least as have no room elsewhere in the batch
             self.counted.is_exact = False
             spare = last + 1 - first - header.records_count

@@ -8,8 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from cli.client.offsets import Partition
 from cli.errors import CommandError
-from protocol.records.batch import BatchHeader, CorruptRecordError, Record, read_records
-from protocol.records.compression import CodecUnavailableError, DecompressionError
+from protocol.records.batch import UNREADABLE, BatchHeader, CorruptRecordError, Record, read_records
 from protocol.records.fates import WalkedBatch, WalkedLog
 from protocol.wire.primitives import Bytes
 
@@ -32,10 +31,6 @@ class Piece(NamedTuple):
 ReadPiece = Callable[[Partition, int, int], Piece]
 """Of a partition, from an offset on, up to so many bytes or one batch. Raises CommandError. An offset outside of the
 log has an empty piece."""
-
-
-UNREADABLE: Final = (CorruptRecordError, CodecUnavailableError, DecompressionError)
-"""What the reading of a batch's records raises for what is wrong with its bytes."""
 
 
 def document_of_batch(batch: WalkedBatch) -> dict[str, Any]:

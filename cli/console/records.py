@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from cli.client.offsets import Partition
-from cli.console.pieces import UNREADABLE, ReadPiece, readable, walk
+from cli.console.pieces import ReadPiece, readable, walk
 from cli.inspecting.decoding import UndecodedError, control, decoded, decoder_of
-from protocol.records.batch import Record, parse_from, read_payload
+from protocol.records.batch import UNREADABLE, Record, parse_from, read_payload
 from protocol.records.fates import COMMITTED, WalkedBatch
 
 MOST_RECORDS: Final = 200

@@ -27,13 +27,12 @@ from cli.client.offsets import (
 from cli.client.sizes import sizes_of_leaders
 from cli.client.transactions import TRANSACTION_TOPIC, list_transactions
 from cli.console.lanes import MOST, Lanes
-from cli.console.pieces import UNREADABLE
 from cli.console.sections import LOG, Sections
 from cli.errors import CommandError
 from cli.topics import of_each_topic, summed
 from protocol.errors import Error
 from protocol.messages.metadata import MetadataResponse, MetadataResponseBroker
-from protocol.records.batch import read_records, walk_batches
+from protocol.records.batch import UNREADABLE, read_records, walk_batches
 
 PAUSE_PER_ROUND: Final = 50
 """A pause is so many times as long as the round before it, so that rounds have 2 % of the time."""

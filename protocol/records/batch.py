@@ -83,6 +83,10 @@ class CorruptRecordError(Exception):
     """Bytes that are no record batch, or one that contradicts itself."""
 
 
+UNREADABLE = (CorruptRecordError, compression.CodecUnavailableError, compression.DecompressionError)
+"""What the reading of a batch's records raises for what is wrong with its bytes."""
+
+
 class UnsupportedMagicError(CorruptRecordError):
     """A whole entry of format 0 or 1, which Kafka stopped writing in 4.0 (KIP-724)."""
 
