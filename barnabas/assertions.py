@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
-from barnabas.looking import SeenRecord, WithLooking
+from barnabas.looking import SeenRecord, WithLooking, visible
 
 Key = Callable[[SeenRecord], Hashable]
 
@@ -40,10 +40,11 @@ class WithAssertions(WithLooking):
         seen: dict[Hashable, list[SeenRecord]] = {}
         came: Counter[Hashable] = Counter()
         for topic in [outputs] if isinstance(outputs, str) else outputs:
-            visible = {each.place for each in self.records(topic)}
-            for each in self.records(topic, committed=False):
+            written, stable = self._read(topic)
+            places = {each.place for each in visible(written, stable)}
+            for each in written:
                 seen.setdefault(key_of(each), []).append(each)
-                came[key_of(each)] += each.place in visible
+                came[key_of(each)] += each.place in places
         told = [
             _told(what, key, seen.get(key, ()), count, came[key])
             for key, count in expected.items()
@@ -59,14 +60,15 @@ class WithAssertions(WithLooking):
     def assert_committed(self, topic: str, values: Iterable[bytes | str | None]) -> None:
         """Each of these values is committed in the topic exactly as often as it stands here; others may be there."""
         expected = Counter(each.encode() if isinstance(each, str) else each for each in values)
-        visible = {each.place for each in self.records(topic)}
+        written, stable = self._read(topic)
+        places = {each.place for each in visible(written, stable)}
         seen: dict[bytes | None, list[SeenRecord]] = {}
-        for each in self.records(topic, committed=False):
+        for each in written:
             seen.setdefault(each.value, []).append(each)
         told = []
         for value, count in expected.items():
             found = seen.get(value, ())
-            came = sum(each.place in visible for each in found)
+            came = sum(each.place in places for each in found)
             what = _wrong(count, came)
             if what:
                 told.append(_told(what, value, found, count, came))

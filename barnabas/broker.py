@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from barnabas.assertions import WithAssertions
-from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
+from barnabas.child import Asked, BrokerError, Child, InBlocks, QuestionRefusedError
 from barnabas.faults import WithFaults
 from barnabas.journal import WithJournal
 from barnabas.now import WithNowVerbs
@@ -26,7 +26,6 @@ from barnabas.secured import Secured
 
 if TYPE_CHECKING:
     from barnabas.looking import Topics
-    from barnabas.rights import Asked
     from barnabas.security import Security
 
 _LOGICAL_LINE = re.compile(r"^[ \t\f]*(?:[#!].*|(?:[^\\\n]+|\\[\s\S])*)", re.MULTILINE)
@@ -43,6 +42,12 @@ def value_in(text: str, name: str) -> str | None:
         if found is not None and _ESCAPED.sub(r"\1", found[1]) == name:
             value = _ESCAPED.sub(r"\1", found[2])
     return value
+
+
+def cluster_id_in(folder: Path) -> str | None:
+    """As a node's folder says it. Raises FileNotFoundError where it isn't formatted."""
+    found = value_in((folder / "meta.properties").read_text("utf-8", errors="replace"), "cluster.id")
+    return None if found is None else found.strip()
 
 
 # --- Ports that brokers have from before their first start to the end, whether they run or not --------------
@@ -348,8 +353,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         if self._security is not None:
             arguments["users"] = self._security.users  # with the passwords that were drawn
         other = type(self)(**arguments)
-        meta = (self.data / "meta.properties").read_text("utf-8")
-        other._forked_cluster_id = value_in(meta, "cluster.id")
+        other._forked_cluster_id = cluster_id_in(self.data)
         other._begin_to_start()
         return other
 

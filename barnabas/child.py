@@ -20,10 +20,10 @@ import subprocess
 import tempfile
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, TypedDict, cast
+from typing import IO, Any, Protocol, Self, TypedDict, cast
 
 STOP_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 30.0
@@ -394,3 +394,40 @@ class InBlocks(abc.ABC):
         import asyncio
 
         await asyncio.shield(asyncio.to_thread(self.__exit__, kind, error, trace))
+
+
+# --- What is asked of nodes, by whatever a broker and a cluster have in common ---------------------------------
+
+
+class Asked(Protocol):
+    """A node."""
+
+    @property
+    def paused(self) -> bool:
+        """Whether it stands still, so that it answers nothing."""
+        ...
+
+    def resume(self) -> None:
+        """It goes on."""
+        ...
+
+    def ask(self, question: Mapping[str, object]) -> Any:
+        """Raises QuestionRefusedError, BrokerError."""
+        ...
+
+
+class OfNodes(abc.ABC):
+    """One node or several, of which something is asked."""
+
+    @abc.abstractmethod
+    def _decider(self) -> Asked:
+        """The node that decides on the metadata."""
+
+    @abc.abstractmethod
+    def _named_nodes(self) -> Iterable[tuple[str, Asked]]:
+        """All nodes that can be asked, with their names, or one without."""
+
+
+def said(**words: object) -> dict[str, object]:
+    """Those that somebody has said: the others are None."""
+    return {name: value for name, value in words.items() if value is not None}

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from barnabas.assertions import WithAssertions
-from barnabas.broker import HeldPorts, made_security
-from barnabas.child import BrokerError, Child, InBlocks, QuestionRefusedError
+from barnabas.broker import HeldPorts, cluster_id_in, made_security
+from barnabas.child import Asked, BrokerError, Child, InBlocks, QuestionRefusedError
 from barnabas.cluster_node import BETWEEN_NODES, ClusterNode, Network
 from barnabas.faults import WithFaults
 from barnabas.journal import WithJournal
@@ -28,7 +28,6 @@ from barnabas.secured import Secured
 
 if TYPE_CHECKING:
     from barnabas.looking import Topics
-    from barnabas.rights import Asked
     from barnabas.security import Security
 
 
@@ -189,10 +188,9 @@ def _new_cluster_id() -> str:
 def _found_cluster_id(root: Path) -> str | None:
     """Of folders that were here before."""
     for file in sorted(root.glob("*/meta.properties")):
-        for line in file.read_text("utf-8", errors="replace").splitlines():
-            name, _, value = line.partition("=")
-            if name.strip() == "cluster.id":
-                return value.strip()
+        cluster_id = cluster_id_in(file.parent)
+        if cluster_id is not None:
+            return cluster_id
     return None
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.broker import Broker
-from barnabas.child import BrokerError, Child
+from barnabas.child import Asked, BrokerError, Child
 
 if TYPE_CHECKING:
-    from barnabas.rights import Asked
     from barnabas.security import Security
 
 BETWEEN_NODES = ("BROKERS", "CONTROLLER")

@@ -9,16 +9,12 @@
 
 from __future__ import annotations
 
-import abc
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
-from barnabas.child import BrokerError, QuestionRefusedError
-
-if TYPE_CHECKING:
-    from barnabas.rights import Asked
+from barnabas.child import Asked, BrokerError, OfNodes, QuestionRefusedError, said
 
 POLL_S = 0.005
 
@@ -176,15 +172,11 @@ class Fault:
             raise self.never_fired()
 
 
-class WithFaults(abc.ABC):
+class WithFaults(OfNodes):
     """What a broker and a cluster have in common for tests of what goes wrong."""
 
     _faults: list[Fault]
     """Those that a test has armed, and didn't disarm itself."""
-
-    @abc.abstractmethod
-    def _named_nodes(self) -> Iterable[tuple[str, Asked]]:
-        """All nodes that can be asked, with their names, or one without."""
 
     def _armed_faults(self) -> list[Fault]:
         if not hasattr(self, "_faults"):
@@ -250,29 +242,28 @@ class WithFaults(abc.ABC):
 
         Raises ValueError for what there is not, naming what there is.
         """
-        said: dict[str, Any] = {"do": do, "nth": nth}
+        wanted: dict[str, Any] = {"do": do, "nth": nth}
         if times != "as the fault is":
-            said["times"] = times
-        chosen = {
-            "at": at,
-            "api": api,
-            "error": error,
-            "message": message,
-            "delay_ms": None if delay is None else round(delay * 1000),
-            "client_id": client_id,
-            "principal": principal,
-            "transactional_id": transactional_id,
-            "group": group,
-            "topic": topic,
-            "partition": partition,
-            "operation": operation,
-            "file": file,
-            "fields": fields,
-            "versions": versions,
-            "probability": probability,
-            "seed": seed,
-        }
-        said |= {name: value for name, value in chosen.items() if value is not None}
-        fault = Fault([node for _, node in self._named_nodes()], said, may_not_fire=may_not_fire)
+            wanted["times"] = times
+        wanted |= said(
+            at=at,
+            api=api,
+            error=error,
+            message=message,
+            delay_ms=None if delay is None else round(delay * 1000),
+            client_id=client_id,
+            principal=principal,
+            transactional_id=transactional_id,
+            group=group,
+            topic=topic,
+            partition=partition,
+            operation=operation,
+            file=file,
+            fields=fields,
+            versions=versions,
+            probability=probability,
+            seed=seed,
+        )
+        fault = Fault([node for _, node in self._named_nodes()], wanted, may_not_fire=may_not_fire)
         self._armed_faults().append(fault)
         return fault

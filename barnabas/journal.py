@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import abc
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from barnabas.child import QuestionRefusedError
-
-if TYPE_CHECKING:
-    from barnabas.rights import Asked
+from barnabas.child import Asked, OfNodes, QuestionRefusedError, said
 
 SIZE_SETTING = "barnabas.journal.size"
 
@@ -20,12 +16,8 @@ Request = Mapping[str, Any]
 of `request` and `answer`, `errors` by name, and an `outcome` where there was no answer."""
 
 
-class WithJournal(abc.ABC):
+class WithJournal(OfNodes):
     """What a broker and a cluster have in common for who asks what they were asked."""
-
-    @abc.abstractmethod
-    def _named_nodes(self) -> Iterable[tuple[str, Asked]]:
-        """All nodes that can be asked, with their names, or one without."""
 
     def journal(
         self,
@@ -46,20 +38,16 @@ class WithJournal(abc.ABC):
 
         Raises ValueError for what there is not, and where no journal is kept.
         """
-        about = {
-            name: value
-            for name, value in {
-                "api": api,
-                "client_id": client_id,
-                "principal": principal,
-                "transactional_id": transactional_id,
-                "group": group,
-                "topic": topic,
-                "partition": partition,
-                "fields": fields,
-            }.items()
-            if value is not None
-        }
+        about = said(
+            api=api,
+            client_id=client_id,
+            principal=principal,
+            transactional_id=transactional_id,
+            group=group,
+            topic=topic,
+            partition=partition,
+            fields=fields,
+        )
         found: list[Request] = []
         for name, node in self._named_nodes():
             found += ({"node": name, **each} if name else each for each in requests_of(node, about, after))

@@ -16,12 +16,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-from barnabas.child import QuestionRefusedError
-
-if TYPE_CHECKING:
-    from barnabas.rights import Asked
+from barnabas.child import Asked, OfNodes, QuestionRefusedError
 
 POLL_S = 0.005
 NOBODYS = (
@@ -162,16 +159,12 @@ class SeenGroup:
     """That it subscribes to, where that is known."""
 
 
-class WithLooking(abc.ABC):
+class WithLooking(OfNodes):
     """What a broker and a cluster have in common for tests that look in."""
 
     @abc.abstractmethod
     def _asked_brokers(self) -> Sequence[Asked]:
         """The brokers that can be asked now, one at least. Raises BrokerError where there is none."""
-
-    @abc.abstractmethod
-    def _decider(self) -> Asked:
-        """Who makes topics."""
 
     # --- topics ---------------------------------------------------------------------------------------------
 
@@ -220,16 +213,14 @@ class WithLooking(abc.ABC):
         gets now, or with `committed=False` also those of transactions that are open or were aborted. Raises
         LookupError where there is no such topic, or a partition has no leader."""
         found, stable = self._read(topic, partition)
-        if committed:
-            return [each for each in found if each.is_committed and each.offset < stable[each.partition]]
-        return found
+        return visible(found, stable) if committed else found
 
     def _read(self, topic: str, partition: int | None = None) -> tuple[list[SeenRecord], dict[int, int]]:
         """All records, and each partition's last stable offset."""
         leaders = self._leaders(topic)
         if partition is not None and partition not in leaders:
             raise LookupError(f"there is no partition {topic}-{partition}")
-        names = {each.producer_id: each.transactional_id for each in self.transactions()}
+        names = self._transactional_ids()
         found: list[SeenRecord] = []
         stable: dict[int, int] = {}
         for index in leaders if partition is None else [partition]:
@@ -248,11 +239,7 @@ class WithLooking(abc.ABC):
                 why = ""
             except LookupError as error:
                 found, stable, why = [], {}, f": {error}"
-            wanted = [
-                each
-                for each in found
-                if not committed or (each.is_committed and each.offset < stable[each.partition])
-            ]
+            wanted = visible(found, stable) if committed else found
             if len(wanted) >= count:
                 return wanted
             if time.monotonic() > deadline_s:
@@ -277,9 +264,13 @@ class WithLooking(abc.ABC):
             key=lambda each: each.transactional_id,
         )
 
+    def _transactional_ids(self) -> dict[int, str]:
+        """By producer id."""
+        return {each.producer_id: each.transactional_id for each in self.transactions()}
+
     def open_transactions(self) -> list[OpenInPartition]:
         """What is open in each partition, as its leader knows it: it may hang, of which no coordinator knows."""
-        names = {each.producer_id: each.transactional_id for each in self.transactions()}
+        names = self._transactional_ids()
         found = self._paged(
             "open_transactions", lambda last: [last["topic"], last["partition"], last["producer_id"]]
         )
@@ -394,8 +385,7 @@ class WithLooking(abc.ABC):
                 return broker.ask(question)
             except QuestionRefusedError as refusal:
                 refused.append(str(refusal))
-        telling = [each for each in refused if not each.startswith(NOBODYS)]
-        raise LookupError((telling or refused)[0])
+        raise LookupError((_telling(refused) or refused)[0])
 
     def _ask_all(self, question: Mapping[str, object]) -> list[Any]:
         """What those say that it is for. Raises LookupError where it is for none."""
@@ -406,13 +396,23 @@ class WithLooking(abc.ABC):
                 found.append(broker.ask(question))
             except QuestionRefusedError as refusal:
                 refused.append(str(refusal))
-        telling = [each for each in refused if not each.startswith(NOBODYS)]
+        telling = _telling(refused)
         if telling or not found:
             raise LookupError((telling or refused)[0])
         return found
 
 
 _MOST_TOLD = 10
+
+
+def visible(records: Iterable[SeenRecord], stable: Mapping[int, int]) -> list[SeenRecord]:
+    """Those that a reader of committed records gets, where partitions are stable up to these offsets."""
+    return [each for each in records if each.is_committed and each.offset < stable[each.partition]]
+
+
+def _telling(refused: Iterable[str]) -> list[str]:
+    """Why those refused that the question is for."""
+    return [each for each in refused if not each.startswith(NOBODYS)]
 
 
 def _documents_of(leader: Asked, topic: str, partition: int) -> tuple[list[Any], int]:

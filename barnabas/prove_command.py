@@ -28,7 +28,7 @@ status 0 once all is done, or is ended once it is idle. Where it ends with anoth
 def main(arguments: Sequence[str]) -> int:
     """The exit status: 0 where the outcome stayed equal, 1 where it didn't or nothing could be tried, 2: wrong use."""
     parser = _parser()
-    own, _, command = _split(arguments)
+    own, command = _split(arguments)
     options = parser.parse_args(own)
     if not command:
         parser.error("behind -- stands the program that is tried")
@@ -74,13 +74,11 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if proof.holds else 1
 
 
-def _split(arguments: Sequence[str]) -> tuple[list[str], str, list[str]]:
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """What is ours, and the program."""
     given = [*arguments]
-    if "--" not in given:
-        return given, "", []
-    at = given.index("--")
-    return given[:at], "--", given[at + 1 :]
+    at = given.index("--") if "--" in given else len(given)
+    return given[:at], given[at + 1 :]
 
 
 def _parser() -> argparse.ArgumentParser:

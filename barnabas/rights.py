@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from barnabas.child import BrokerError, QuestionRefusedError
+from barnabas.child import Asked, BrokerError, QuestionRefusedError
 
 Acl: TypeAlias = tuple[int, str, int, str, str, int, int]
 """Type of resource, its name, type of pattern, principal, host, operation, permission: Kafka's codes."""
@@ -71,23 +71,6 @@ TOGETHER: Mapping[str, Mapping[str, Sequence[str]]] = {
 """Words for several operations, as kafka-acls has `--producer` and `--consumer`."""
 
 Names: TypeAlias = str | Iterable[str] | None
-
-
-class Asked(Protocol):
-    """A node."""
-
-    @property
-    def paused(self) -> bool:
-        """Whether it stands still, so that it answers nothing."""
-        ...
-
-    def resume(self) -> None:
-        """It goes on."""
-        ...
-
-    def ask(self, question: Mapping[str, object]) -> Any:
-        """Raises QuestionRefusedError, BrokerError."""
-        ...
 
 
 # --- From words to ACLs -------------------------------------------------------------------------------------

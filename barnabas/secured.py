@@ -5,10 +5,12 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from barnabas.child import Asked, OfNodes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from barnabas.rights import Acl, Asked, Denial, Rights
+    from barnabas.rights import Acl, Denial, Rights
     from barnabas.security import Security
     from barnabas.tokens import TokenIssuer
 
@@ -17,7 +19,7 @@ Library = Literal[
 ]
 
 
-class Secured(abc.ABC):
+class Secured(OfNodes):
     """The methods by which a test says who may do what, and asks why somebody may not."""
 
     _security: Security | None
@@ -28,16 +30,8 @@ class Secured(abc.ABC):
         """`host:port` for a client's bootstrap servers."""
 
     @abc.abstractmethod
-    def _decider(self) -> Asked:
-        """The node that decides on the metadata."""
-
-    @abc.abstractmethod
     def _followers(self) -> Sequence[Asked]:
         """The brokers that clients ask, as far as they can be told of anything."""
-
-    @abc.abstractmethod
-    def _named_nodes(self) -> Iterable[tuple[str, Asked]]:
-        """All nodes that can be asked, with their names, or one without."""
 
     # --- who ------------------------------------------------------------------------------------------------
 
