@@ -23,18 +23,6 @@ from tests.support.transactional_client import Broker
 from tests.support.wire import Client
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[barnabas.Broker]:
-    with barnabas.Broker() as running:
-        yield running
-
-
-@pytest.fixture
-def broker(shared: barnabas.Broker) -> Iterator[barnabas.Broker]:
-    yield shared
-    shared.disarm_faults()
-
-
 @pytest.fixture
 def client(broker: barnabas.Broker) -> Iterator[Client]:
     with Client.of(broker.bootstrap) as made:

@@ -27,18 +27,6 @@ HOURS_OF_EXPIRATION = 24
 """`producer.id.expiration.ms`, as it is by default."""
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[barnabas.Broker]:
-    with barnabas.Broker() as running:
-        yield running
-
-
-@pytest.fixture
-def broker(shared: barnabas.Broker) -> Iterator[barnabas.Broker]:
-    yield shared
-    shared.disarm_faults()
-
-
 @pytest.fixture
 def own() -> Iterator[barnabas.Broker]:
     """A broker of the test's own, whose clock it moves, or which it kills."""

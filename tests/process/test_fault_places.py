@@ -34,12 +34,6 @@ def shared() -> Iterator[barnabas.Broker]:
         yield running
 
 
-@pytest.fixture
-def broker(shared: barnabas.Broker) -> Iterator[barnabas.Broker]:
-    yield shared
-    shared.disarm_faults()
-
-
 def connected(broker: barnabas.Broker) -> Client:
     return Client.of(broker.bootstrap)
 

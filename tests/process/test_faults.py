@@ -21,18 +21,6 @@ from tests.support.wire import Client, Outcome
 PARTITIONS = (0, 1, 2)
 
 
-@pytest.fixture(scope="module")
-def shared() -> Iterator[barnabas.Broker]:
-    with barnabas.Broker() as running:
-        yield running
-
-
-@pytest.fixture
-def broker(shared: barnabas.Broker) -> Iterator[barnabas.Broker]:
-    yield shared
-    shared.disarm_faults()
-
-
 def connected(broker: barnabas.Broker, client_id: str = "a") -> Client:
     return Client.of(broker.bootstrap, client_id=client_id)
 
