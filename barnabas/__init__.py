@@ -5,9 +5,8 @@
     with barnabas.Broker() as broker:
         print(broker.bootstrap)
 
-`barnabas.Cluster` is several of them and a controller; `barnabas.prove` tries a program against all that may fail.
-Importing this package loads nothing of the
-broker, which always runs as a process of its own.
+`barnabas.Cluster` is several brokers and a controller. `barnabas.prove` tries a program against all that may fail. The
+broker always runs as a process of its own, so importing this package loads nothing of it.
 """
 
 # `typing` is not imported for its TYPE_CHECKING: the command `barnabas` passes through here too,

@@ -1,4 +1,4 @@
-"""Assertions about what came of transactions, which tell the story of the records concerned where they fail.
+"""Assertions about the outcome of transactions. If one fails, it tells the story of each wrong record.
 
 broker.assert_exactly_once("orders", "payments", key=lambda record: record.key)
 """
@@ -22,7 +22,7 @@ def own_key(record: SeenRecord) -> Hashable:
 
 
 class WithAssertions(WithLooking):
-    """What a broker and a cluster have in common for tests of exactly once. Each raises AssertionError."""
+    """Assertions of a broker and a cluster for tests of exactly once. Each raises AssertionError."""
 
     def assert_exactly_once(
         self,
@@ -32,9 +32,9 @@ class WithAssertions(WithLooking):
         key: Key = own_key,
         output_key: Key | None = None,
     ) -> None:
-        """Each committed record of the topic `inputs` has one committed record in `outputs`, a topic or several, and
-        there are no others. Which belong together says `key`, or for outputs `output_key`. In place of a topic
-        `inputs` may be the keys themselves."""
+        """Each committed record of the topic `inputs` has exactly one committed record in `outputs`, one topic or
+        several, and there are no others. Records belong together if `key` (for outputs `output_key`) returns the same
+        for both. `inputs` may also be the keys themselves."""
         expected = Counter(map(key, self.records(inputs))) if isinstance(inputs, str) else Counter(inputs)
         key_of = output_key or key
         seen: dict[Hashable, list[SeenRecord]] = {}
@@ -58,7 +58,7 @@ class WithAssertions(WithLooking):
             )
 
     def assert_committed(self, topic: str, values: Iterable[bytes | str | None]) -> None:
-        """Each of these values is committed in the topic exactly as often as it stands here; others may be there."""
+        """Each of these values is committed in the topic exactly as often as it is given. Other values may be there."""
         expected = Counter(each.encode() if isinstance(each, str) else each for each in values)
         written, stable = self._read(topic)
         places = {each.place for each in visible(written, stable)}
@@ -78,7 +78,7 @@ class WithAssertions(WithLooking):
             )
 
     def assert_no_hanging_transactions(self) -> None:
-        """No transaction is open in a partition that no coordinator will ever end. One that is just open is fine."""
+        """No partition has an open transaction that no coordinator will ever end. Other open ones are fine."""
         hanging = [f"hangs: {each}" for each in self.hanging_transactions()]
         if hanging:
             raise AssertionError(_all_told("readers of committed records wait for ever", hanging))

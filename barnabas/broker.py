@@ -1,4 +1,4 @@
-"""`Broker`: a broker as a process of its own, which lives no longer than the one that started it."""
+"""`Broker`: a broker as a process of its own. It ends with the process that started it."""
 
 from __future__ import annotations
 
@@ -98,8 +98,8 @@ _NOT_OF_THIS_MACHINE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 class Clock:
-    """A broker's time: the machine's, unless a test moves it on, or has it stand still. Sessions, timeouts of
-    transactions, retention, delayed answers and all else of the broker's go by it; the timers of clients don't."""
+    """A broker's time. It is the machine's, unless a test moves or stops it. Everything in the broker goes by it:
+    sessions, timeouts of transactions, retention, delayed answers. The timers of clients don't."""
 
     def __init__(self, ask: Callable[[Mapping[str, object]], Any]) -> None:
         self._ask = ask
@@ -111,24 +111,24 @@ class Clock:
 
     @property
     def frozen(self) -> bool:
-        """Whether it stands still."""
+        """Whether the clock is stopped."""
         return bool(self._told()["stands"])
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:
-        """So much later it is when this returns. All that was due meanwhile has come, in its order."""
+        """Move the clock on. When this returns, everything that was due on the way has happened, in order."""
         late = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         self._told(do="advance", ms=round(late.total_seconds() * 1000))
 
     def freeze(self) -> None:
-        """It stands still from now on, and goes on by `advance` alone, until `run()`."""
+        """Stop the clock until `run()`. Only `advance` and `skip_to_next` move it meanwhile."""
         self._told(do="freeze")
 
     def skip_to_next(self) -> None:
-        """It is as late as it has to be for the next thing to come due, which has come when this returns."""
+        """Move the clock to when the next thing is due. It has happened when this returns."""
         self._told(do="skip_to_next")
 
     def run(self) -> None:
-        """It goes on by itself again, from where it stands."""
+        """Let the clock go on by itself again, from where it stopped."""
         self._told(do="run")
 
     def _told(self, **how: object) -> Any:
@@ -136,7 +136,7 @@ class Clock:
 
 
 class Snapshot:
-    """What a broker held at a moment, as a folder at `path`, which goes with this object, or with `remove()`."""
+    """What a broker held at one moment: a folder at `path`. It is removed with this object, or by `remove()`."""
 
     def __init__(self) -> None:
         root = Path(tempfile.mkdtemp(prefix="barnabas-snapshot-"))
@@ -144,35 +144,35 @@ class Snapshot:
         self._end = weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
 
     def remove(self) -> None:
-        """The folder goes now."""
+        """Remove the folder now."""
         self._end()
 
 
 class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAssertions):
     """One broker on loopback; use it in `with` or `async with`, or call `start()` and `close()`.
 
-    data: the folder of its topics, kept when the broker is closed. Without one it works in a temporary
-        folder, which goes with it.
-    port: None or 0 has the broker take a free one. Where `config` or `properties` name `listeners`,
-        these decide instead of `host` and `port`.
+    data: the folder for its data, which is kept when the broker is closed. Without one it works in a temporary
+        folder, which is removed at the end.
+    port: None or 0 takes a free one. If `config` or `properties` name `listeners`, these decide instead of `host` and
+        `port`.
     config: settings by Kafka's names, such as {"num.partitions": 3}; they win over `properties`. A value is a text, a
-        number, a bool or several texts. A name that Kafka doesn't have keeps the broker from starting.
+        number, a bool or several texts. With a name that Kafka doesn't have the broker doesn't start.
     properties: path of a `server.properties` file.
-    kafka_version: the Kafka whose level a new cluster begins with, such as "4.3" (metadata.version 4.3-IV0); by
-        default the latest one.
+    kafka_version: the Kafka whose metadata.version a new cluster begins with, such as "4.3" (4.3-IV0); by default the
+        latest one.
     log_level: "debug", "info", "warning" or "error".
-    startup_timeout_s: how long `start()` waits for it to be ready (a folder that was not closed
-        well is read through first).
-    security: "sasl_ssl", "ssl" (clients show certificates), "sasl_plaintext" or "plaintext": a listener of this kind,
-        where nobody may do anything but by `allow(...)`. `client_config(...)` says what a client takes to come in.
+    startup_timeout_s: how long `start()` waits until it is ready. It first reads through a folder that was not closed
+        cleanly.
+    security: "sasl_ssl", "ssl" (clients show certificates), "sasl_plaintext" or "plaintext": the kind of its listener.
+        Nobody may do anything there until `allow(...)` says so. `client_config(...)` is what a client needs to connect.
         Encryption needs the extra `security`.
-    users: their passwords by name; or names alone, whose passwords are drawn.
-    tokens: clients may sign in by tokens, too (OAUTHBEARER), that `token(...)` makes. Needs the extra `security`.
-    topics: those that are there from the start on, and behind each `reset()`, as `create_topics` takes them.
+    users: passwords by user name, or only names; then the passwords are drawn.
+    tokens: clients may also sign in by tokens (OAUTHBEARER), which `token(...)` makes. Needs the extra `security`.
+    topics: topics that are there from the start on, and after each `reset()`, as `create_topics` takes them.
 
-    Folder and port stay over stops and kills, until `close()` or the end of the block.
-    The environment's `KAFKA_*` variables, which a broker started by hand listens to, count for nothing.
-    Not safe to share between threads. A process forked from this one leaves the broker alone.
+    Folder and port stay over stops and kills, until `close()` or the end of the block. `KAFKA_*` variables of the
+    environment have no effect here; only a broker started by hand reads them. Not safe to share between threads. A
+    process forked from this one leaves the broker alone.
     """
 
     def __init__(
@@ -229,7 +229,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
     def start(self) -> Self:
         """Start it and wait until it answers. Raises BrokerError, with its reason, if it does not.
 
-        After `stop()` and `kill()`, and where it has ended by itself, it starts on the same folder and port.
+        After `stop()` and `kill()`, or if it has ended by itself, it starts on the same folder and port.
         """
         if os.name != "posix":
             raise OSError("barnabas needs a POSIX system")
@@ -280,14 +280,14 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         return None
 
     def stop(self) -> None:
-        """Stop it cleanly, for `start()` or `close()`; nothing if it doesn't run.
+        """Stop it cleanly; then `start()` or `close()` it. Does nothing if it doesn't run.
 
         Raises BrokerError if it had ended by itself, or fails to end well.
         """
         self._child.stop()
 
     def close(self) -> None:
-        """Stop it cleanly, if it runs, and remove its folder if that is temporary. A `start()` is that of a new one.
+        """Stop it cleanly, if it runs, and remove its folder if that is temporary. `start()` then starts a new one.
 
         Raises BrokerError if it had ended by itself, or fails to end well.
         """
@@ -304,7 +304,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
         self._child.kill()
 
     def restart(self) -> None:
-        """Stop it cleanly, if it runs, and start it, however it ended."""
+        """Stop it cleanly, if it runs, and start it again, however it ended."""
         with contextlib.suppress(BrokerError):
             self.stop()
         self.start()
@@ -312,30 +312,30 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
     # --- what it holds, at another moment ---------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Empty, as when it was first started: in milliseconds, in the same process and on the same port. Connections
-        end, and no fault is armed any more. Its users are there again, and no rule is.
+        """Empty it, as when it was first started. It takes milliseconds, in the same process and on the same port.
+        Connections end, and no fault is armed any more. Its users are there again, its rules aren't.
 
-        Raises BrokerError where it doesn't run.
+        Raises BrokerError if it doesn't run.
         """
         self._begin_anew(None)
 
     def snapshot(self) -> Snapshot:
-        """A copy of all that it holds now, open transactions and groups among it, for `restore` and `fork`. It is what
-        a crash at this moment would leave, and barnabas and Apache Kafka start on it as on such a folder."""
+        """A copy of all that it holds now, for `restore` and `fork`, with open transactions and groups. It is what a
+        crash at this moment would leave, and barnabas and Apache Kafka can start on it."""
         found = Snapshot()
         self._ask({"ask": "copy", "to": str(found.path)})
         return found
 
     def restore(self, snapshot: Snapshot) -> None:
-        """As it was at that moment: as `reset`, with what the snapshot has."""
+        """Put it back to the moment of the snapshot. Otherwise it is like `reset`."""
         self._begin_anew(snapshot)
 
     def fork(self, snapshot: Snapshot | None = None) -> Broker:
-        """A second broker that goes on from here, or from that moment, on ports of its own. It is started, has this
-        one's settings and users, and is to be closed as any other.
+        """A second broker that goes on from now, or from the snapshot, on ports of its own. It is started already, and
+        has this one's settings and users. Close it like any other.
 
-        The first fork takes as long as a start; meanwhile, and with each later one, the next is started already, and
-        only has to read what the snapshot has. The one that is left over goes with this broker's `close()`.
+        The first fork takes as long as a start. Each fork also starts the next one in advance, which then only has to
+        read the snapshot. This broker's `close()` ends the one that is left over.
         """
         taken = snapshot or self.snapshot()
         other, self._spare = self._spare or self._begun_fork(), None
@@ -364,7 +364,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
 
     @property
     def clock(self) -> Clock:
-        """The broker's time, which a test moves."""
+        """The broker's time, which a test can move."""
         return Clock(self._ask)
 
     def _begin_anew(self, snapshot: Snapshot | None) -> None:
@@ -384,13 +384,13 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
             raise BrokerError(str(refusal)) from None
 
     def pause(self) -> None:
-        """SIGSTOP: it does nothing, and its connections stay, as where a machine hangs. Nothing if it is paused."""
+        """SIGSTOP: it does nothing, and its connections stay, as if its machine hung. No effect if it is paused."""
         if not self.running:
             raise RuntimeError("it doesn't run, so that it can't be paused")
         self._child.pause()
 
     def resume(self) -> None:
-        """SIGCONT: it goes on, and finds that the clock has. Nothing if it isn't paused."""
+        """SIGCONT: it goes on, and notices that time has passed. No effect if it isn't paused."""
         self._child.resume()
 
     def _forget(self) -> None:
@@ -411,7 +411,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
 
     @property
     def running(self) -> bool:
-        """Whether its process is there."""
+        """Whether its process runs."""
         return self._child.runs
 
     @property
@@ -421,7 +421,7 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` for a client's bootstrap servers, whether it runs or not, until it is closed."""
+        """`host:port` for a client's bootstrap servers. It stays while the broker is stopped, until it is closed."""
         if not self._bootstrap:
             raise RuntimeError("this broker was not started, or is closed")
         return self._bootstrap
@@ -441,12 +441,12 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
 
     @property
     def pid(self) -> int:
-        """The process id of the broker that runs, or ran last."""
+        """The process id of the broker that runs now, or ran last."""
         return self._child.pid
 
     @property
     def data(self) -> Path:
-        """The folder of its topics."""
+        """The folder of its data."""
         folder = self._data or self._child.temporary_folder
         if folder is None:
             raise RuntimeError("this broker has no folder before it is started, nor after it is closed")
@@ -454,22 +454,22 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
 
     @property
     def log(self) -> str:
-        """All that it printed since it was first started, one event a line."""
+        """All that it has printed since it was first started, a line for each event."""
         return self._child.log_text
 
     # --- for programs in other languages ----------------------------------------------------------------------
 
     @property
     def control_url(self) -> str:
-        """Where a program in any language asks this broker what a test asks, over HTTP: `http://host:port/v1`, at a
-        free port of loopback that is opened when it is first asked for. Needs the extra `metrics`. It is another one
-        after a stop or a kill, and the same after a reset. Raises BrokerError where the broker doesn't run."""
+        """Where a program in any language asks over HTTP what a test can ask: `http://host:port/v1`. The first call
+        opens it, at a free port of loopback. A stop or a kill changes the port, a reset doesn't. Needs the extra
+        `metrics`. Raises BrokerError if the broker doesn't run."""
         found = self._ask({"ask": "serve_http", "token": self.control_token})
         return f"http://{found['host']}:{found['port']}/v1"
 
     @property
     def control_token(self) -> str:
-        """What each request there has to bring: `Authorization: Bearer` with it."""
+        """The token that each request there has to bring, as `Authorization: Bearer TOKEN`."""
         if self._control_token is None:
             from secrets import token_urlsafe
 
@@ -479,8 +479,8 @@ class Broker(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsser
     # --- security -------------------------------------------------------------------------------------------
 
     def rotate_certificates(self, *, expired: bool = False) -> None:
-        """Another key and certificate, which who connects from now on sees; connections stay. `expired`: one that has
-        run out, so that no client comes in any more. Raises ValueError at a listener that isn't encrypted."""
+        """Give it another key and certificate. New connections see it, open ones stay. `expired`: one that has expired,
+        so that no client can connect any more. Raises ValueError if its listener isn't encrypted."""
         if self._security is None:
             raise ValueError("this broker's listener isn't encrypted by Broker(security=...)")
         self._security.rotate(self.data, expired=expired)

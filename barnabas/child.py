@@ -37,10 +37,10 @@ GUARD = ("/bin/sh", "-c", 'read -r _; kill -CONT "$0"')
 
 
 class BrokerError(Exception):
-    """The broker did not start, or ended in another way than it was asked to.
+    """The broker did not start, or ended by itself.
 
-    `log` is all that it printed, of which the message quotes the end. `exit_status` is its process's, where that
-    ended: 2 says that it was asked for what can't be, such as a setting that Kafka doesn't have.
+    `log` is all that it printed; the message quotes its end. `exit_status` is that of its process, if that ended: 2
+    means a mistake in what it was given, such as a setting that Kafka doesn't have.
     """
 
     def __init__(self, message: str, log: str = "", exit_status: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """`Cluster`: several brokers and their controller, each a process of its own, for a test or a terminal.
 
-Each node is a `Broker` that can be cut off from others. What the nodes are, by ids, ports, folders and settings, is
-laid out before any of them starts.
+Each node is a `Broker` that can be cut off from others. `Layout` plans the nodes' ids, ports, folders and settings
+before any of them starts.
 """
 
 from __future__ import annotations
@@ -207,19 +207,18 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
             produce(cluster.bootstrap)
             cluster.leader_of("orders", 0).kill()
 
-    racks: of the brokers, in turn: two of them are those of brokers 1, 3, 5… and of 2, 4, 6…
-    config: settings of all nodes by Kafka's names, such as {"broker.session.timeout.ms": 2000}, after which a broker
-        that is killed or cut off is fenced. What the cluster sets itself, as `listeners`, is refused.
-    data: a folder that is kept, with a folder and a log for each node (`controller`, `1`, `2`…), or None for a
-        temporary one, which goes with the cluster, whatever ends it.
-    port: of broker 1; the others have those that follow it. Without one, free ports are taken.
-    kafka_version, log_level, startup_timeout_s: as a `Broker` has them, for each node.
-    security, users, tokens: as a `Broker` has them, for all brokers; between themselves the nodes sign in, too.
-    topics: those that are there from the start on, as `create_topics` takes them.
+    racks: given to the brokers in turn. Of two racks, the first is for brokers 1, 3, 5…, the second for 2, 4, 6…
+    config: settings of all nodes by Kafka's names, such as {"broker.session.timeout.ms": 2000}: the time until a
+        killed or isolated broker is fenced. Settings that the cluster makes itself, such as `listeners`, are refused.
+    data: a folder that is kept, with a folder and a log for each node (`controller`, `1`, `2`…). None makes a
+        temporary one, which is removed with the cluster, whatever ends that.
+    port: of broker 1; the other brokers have the next ones. Without one, free ports are taken.
+    kafka_version, log_level, startup_timeout_s: as for a `Broker`, for each node.
+    security, users, tokens: as for a `Broker`, for all brokers. The nodes sign in at each other, too.
+    topics: topics that are there from the start on, as `create_topics` takes them.
 
-    Folders and ports stay over stops and kills, of single nodes and of all, until `close()` or the end of the block. A
-    broker has a listener for clients, and one for other brokers, so that both can be told apart. Not safe to share
-    between threads.
+    Folders and ports stay over stops and kills, of single nodes and of all, until `close()` or the end of the block.
+    Each broker has one listener for clients and another one for brokers. Not safe to share between threads.
     """
 
     def __init__(
@@ -262,9 +261,9 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
     # --- start and stop -------------------------------------------------------------------------------------
 
     def start(self) -> Self:
-        """Start all nodes that don't run, and wait until each broker knows all of them as registered and unfenced.
+        """Start all nodes that don't run, and wait until each broker knows that all are registered and unfenced.
 
-        Raises BrokerError, with its reason, if one does not start; then none runs.
+        Raises BrokerError, with the reason, if one does not start; then none runs.
         """
         if self._running:
             raise RuntimeError("this cluster was started already")
@@ -291,16 +290,16 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
         return self
 
     def stop(self) -> None:
-        """Stop all nodes cleanly, for `start()` or `close()`; nothing if none runs.
+        """Stop all nodes cleanly; then `start()` or `close()`. Does nothing if none runs.
 
         Raises BrokerError if one had ended by itself, or fails to end well.
         """
         self._stop(leave=True)
 
     def close(self) -> None:
-        """Stop all nodes cleanly, and remove their folders if those are temporary. A `start()` is that of a new one.
+        """Stop all nodes cleanly, and remove their folders if those are temporary. `start()` then starts a new cluster.
 
-        Raises BrokerError as `stop()`.
+        Raises BrokerError, as `stop()` does.
         """
         try:
             # What is temporary needs nobody to take it over, and is ended at once.
@@ -334,13 +333,13 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
 
     @property
     def running(self) -> bool:
-        """Whether it was started, and not stopped yet, whatever became of single nodes."""
+        """Whether it was started and not stopped yet, whatever happened to single nodes."""
         return self._running
 
     # --- its nodes ------------------------------------------------------------------------------------------
 
     def __getitem__(self, node_id: int) -> ClusterNode:
-        """The broker of this id, 1 and up. Raises KeyError where there is none."""
+        """The broker with this id, from 1 on. Raises KeyError if there is none."""
         for node in self.brokers:
             if node.node_id == node_id:
                 return node
@@ -356,59 +355,59 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
 
     @property
     def brokers(self) -> Sequence[ClusterNode]:
-        """All of them, in the order of their ids."""
+        """All brokers, in the order of their ids."""
         return self._started()[1:]
 
     @property
     def nodes(self) -> Sequence[ClusterNode]:
-        """The controller and the brokers; none before a start, nor once it is closed."""
+        """The controller and the brokers. There are none before a start and after `close()`."""
         return tuple(self._nodes)
 
     @property
     def controller(self) -> ClusterNode:
-        """The node that decides, and is no broker."""
+        """The controller, a node that is no broker."""
         return self._started()[0]
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` of all brokers, with commas between."""
+        """`host:port` of all brokers, separated by commas."""
         return ",".join(node.bootstrap for node in self.brokers)
 
     @property
     def keeps_data(self) -> bool:
-        """Whether its folder stays when it is closed."""
+        """Whether its folder stays after `close()`."""
         return self._data is not None
 
     @property
     def data(self) -> Path:
-        """The folder that has those of all nodes."""
+        """The folder with the folders of all nodes."""
         return self._started()[0].data.parent
 
     @property
     def log(self) -> str:
-        """All that the nodes have printed, one after the other."""
+        """All that the nodes have printed, one node after the other."""
         return "".join(f"{node!r}:\n{node.log}" for node in self._started())
 
     # --- what its metadata says -----------------------------------------------------------------------------
 
     def leader_of(self, topic: str, partition: int = 0) -> ClusterNode:
-        """The broker that leads it, as the controller says. Raises LookupError where there is no such partition, or it
-        has no leader."""
+        """The broker that leads the partition, as the controller knows it. Raises LookupError if there is no such
+        partition, or it has no leader."""
         leader = self._partition(topic, partition)["leader"]
         if leader < 0:
             raise LookupError(f"{topic}-{partition} has no leader")
         return self[leader]
 
     def replicas_of(self, topic: str, partition: int = 0) -> list[ClusterNode]:
-        """The brokers that have it, the preferred leader first. Raises LookupError."""
+        """The brokers that have a replica, the preferred leader first. Raises LookupError."""
         return [self[each] for each in self._partition(topic, partition)["replicas"]]
 
     def in_sync_replicas_of(self, topic: str, partition: int = 0) -> list[ClusterNode]:
-        """The brokers that have all of it that is committed. Raises LookupError."""
+        """The brokers whose replica is in sync. Raises LookupError."""
         return [self[each] for each in self._partition(topic, partition)["isr"]]
 
     def coordinator_of(self, *, group: str | None = None, transactional_id: str | None = None) -> ClusterNode:
-        """The broker that coordinates a consumer group or a transactional producer. Raises LookupError where there is
+        """The broker that coordinates a consumer group or a transactional producer. Raises LookupError if there is
         none: nobody has asked for a coordinator yet, or its partition has no leader."""
         if (group is None) == (transactional_id is None):
             raise TypeError("coordinator_of takes a group or a transactional_id")
@@ -419,10 +418,10 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
     def move_leader(
         self, topic: str, partition: int, broker: int | ClusterNode, *, timeout_s: float = 30.0
     ) -> None:
-        """Have a broker lead a partition, in place of whoever does; returns once all brokers that can be asked know.
+        """Make a broker the leader of a partition. When this returns, all brokers that can be asked know it.
 
-        One that has no replica gets one, in place of the last in the list. Raises LookupError where there is no such
-        partition, and TimeoutError, with the reason, where the broker can't lead it in time.
+        If the broker has no replica it gets one, in place of the last in the list. Raises LookupError if there is no
+        such partition, and TimeoutError, with the reason, if the broker can't lead it in time.
         """
         wanted = self[broker] if isinstance(broker, int) else broker
         replicas = list(self._partition(topic, partition)["replicas"])
@@ -460,10 +459,10 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
         _until(moved, timeout_s, lambda: f"{wanted} doesn't lead {topic}-{partition}{why}")
 
     def wait_until_in_sync(self, timeout_s: float = 30.0) -> None:
-        """Returns once no node is paused, all brokers that run are unfenced, and each partition of each topic has a
-        leader and all of its replicas in sync, as the controller and all brokers that it reaches know it: none on one
-        that doesn't run, whatever they know of that yet. Raises TimeoutError, with what is missing, where it isn't so
-        in time."""
+        """Wait until no node is paused, all running brokers are unfenced, and each partition of each topic has a leader
+        and all its replicas in sync. The controller and all brokers that it reaches have to know that. A replica on a
+        broker that doesn't run counts as missing, even if they don't know yet. Raises TimeoutError, which says what is
+        missing."""
         missing = ""
 
         def in_sync() -> bool:
@@ -491,7 +490,7 @@ class Cluster(InBlocks, Secured, WithFaults, WithJournal, WithNowVerbs, WithAsse
     # --- security -------------------------------------------------------------------------------------------
 
     def rotate_certificates(self, *, expired: bool = False) -> None:
-        """Of all brokers, as a `Broker`'s."""
+        """Give all brokers other keys and certificates, as `Broker.rotate_certificates` does."""
         for node in self.brokers:
             node.rotate_certificates(expired=expired)
 

@@ -64,10 +64,10 @@ class Network:
 
 
 class ClusterNode(Broker):
-    """One node of a `Cluster`, which makes it: everything that a `Broker` has, and what follows.
+    """One node of a `Cluster`. It has everything that a `Broker` has, and a network that can be cut.
 
-    Its folder and its ports stay over any stop or kill, until the cluster's end. `start()` after a kill takes as long
-    as the controller believes in the one that was killed: `broker.session.timeout.ms`.
+    Its folder and its ports stay over stops and kills, until the cluster's end. After a kill, `start()` takes until the
+    session of the killed one is over: `broker.session.timeout.ms`.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ClusterNode(Broker):
     # --- by and by ------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Stop it cleanly: once others lead what it leads, where it reaches the controller. Raises as a Broker's."""
+        """Stop it cleanly. If it reaches the controller, others lead its partitions first. Raises BrokerError."""
         self.begin_to_stop(leave=self.reaches_controller())
         self.wait_until_stopped()
 
@@ -119,7 +119,7 @@ class ClusterNode(Broker):
         self._child.wait_until_ended()
 
     def close(self) -> None:
-        """As `stop()`: what it has is its cluster's."""
+        """The same as `stop()`: its folder and ports belong to its cluster."""
         self.stop()
 
     # --- cut off --------------------------------------------------------------------------------------------
@@ -131,16 +131,16 @@ class ClusterNode(Broker):
         incoming: bool = True,
         outgoing: bool = True,
     ) -> None:
-        """Cut it off from other nodes: those in `from_`, ids or nodes, the controller's among them, or all others.
+        """Cut it off from the nodes in `from_` (ids or nodes, also the controller), or from all others.
 
-        `incoming`: what they send to it is lost; `outgoing`: what it sends to them is. Of one connection requests go
-        one way and answers the other, and each is lost by its own direction. Nobody is told: no connection ends, and a
-        new one comes to nothing where either direction is cut, as to an address that doesn't answer.
-        Clients aren't cut off from any node. It adds to what is cut already, and holds over stops and starts.
+        `incoming`: what they send to it is lost. `outgoing`: what it sends to them is lost. Requests and answers of a
+        connection go in opposite directions, and each is lost by its own. The cut is silent: no connection ends. A new
+        connection comes to nothing if either direction is cut, as if the address didn't answer. Clients still reach
+        every node. A cut adds to earlier ones, and stays over stops and starts.
 
-        What goes between nodes is all that is said at the inter-broker listener and at the controller's: replication,
-        the metadata log, heartbeats, markers, what clients ask of the controller. That a process has died is noticed
-        by others only as far as the network to it is whole. A paused node does as it is told when it is resumed.
+        All traffic between nodes is cut, at the listener between brokers and at the controller's: replication, the
+        metadata log, heartbeats, markers, and what clients ask of the controller. If a process dies, others notice it
+        only if the network to it is whole. A paused node applies the cut when it is resumed.
         """
         others = self._others(from_)
         self._network.cut(
@@ -149,16 +149,16 @@ class ClusterNode(Broker):
         )
 
     def slow_down(self, seconds: float, from_: Iterable[int | ClusterNode] | None = None) -> None:
-        """What it asks other nodes, and they ask it, arrives so much later: those in `from_`, ids or nodes, the
-        controller's among them, or all others. Answers take no longer, so that it adds once to each round trip. A
-        second call says anew how much that is; `heal()` ends it."""
+        """Delay all requests between it and the nodes in `from_` (ids or nodes, also the controller), or all others.
+        Answers take no longer, so each round trip takes `seconds` longer. A second call replaces the delay, and
+        `heal()` ends it."""
         others = self._others(from_)
         ways = [way for other in others for way in ((other, self.node_id), (self.node_id, other))]
         self._network.slow(ways, round(seconds * 1000))
 
     def heal(self, from_: Iterable[int | ClusterNode] | None = None) -> None:
-        """The network is whole again between it and those in `from_`, or all others, in both directions. What was lost
-        in a connection that stands still arrives, as what TCP sends again does."""
+        """Mend the network between it and the nodes in `from_`, or all others, in both directions. What was lost in a
+        connection that is still open now arrives, as if TCP had sent it again."""
         others = self._others(from_)
         self._network.mend(
             [way for other in others for way in ((other, self.node_id), (self.node_id, other))]

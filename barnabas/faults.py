@@ -20,14 +20,14 @@ POLL_S = 0.005
 
 
 class FaultNeverFiredError(AssertionError):
-    """A fault was armed for a test in which nothing of its kind happened: it shows something else than it seems to."""
+    """A fault was armed, and nothing that it is about happened. So the test doesn't show what it seems to show."""
 
 
 CRASH, PAUSE = "crash", "pause"
 
 Times: TypeAlias = int | Literal["as the fault is"] | None
-"""For how many; None for all. Most faults are for one unless somebody says so, those of `"stale"` and `"versions"` for
-all."""
+"""How often a fault happens; None is always. Without it most faults happen once, and `"stale"` and `"versions"`
+always."""
 
 
 class _ArmedAt:
@@ -78,8 +78,7 @@ class _ArmedAt:
 
 
 class Fault:
-    """One that is armed, at one broker or at several. As a context manager it is disarmed at the end, and has to have
-    fired by then."""
+    """An armed fault, at one broker or several. The end of a `with` disarms it; by then it has to have fired."""
 
     def __init__(self, nodes: Sequence[Asked], said: Mapping[str, Any], *, may_not_fire: bool) -> None:
         """Raises ValueError for what there is not."""
@@ -101,17 +100,17 @@ class Fault:
 
     @property
     def seen(self) -> int:
-        """How many requests, or markers, so far were those that it is about."""
+        """How many requests, or markers, that it is about have come by so far."""
         return self._sum("seen")
 
     @property
     def fired(self) -> int:
-        """On how many of them it was carried out."""
+        """To how many of them it has happened."""
         return self._sum("fired")
 
     @property
     def standing(self) -> int:
-        """How many it holds now."""
+        """How many of them it holds now."""
         return self._sum("standing")
 
     def _sum(self, what: str) -> int:
@@ -119,11 +118,11 @@ class Fault:
         return sum(state[what] for state in states)
 
     def reached(self, count: int = 1, timeout: float = 30.0) -> Self:
-        """Wait until it holds so many requests. Raises TimeoutError."""
+        """Wait until it holds `count` requests. Raises TimeoutError."""
         return self._until("standing", count, timeout)
 
     def wait_until_fired(self, count: int = 1, timeout: float = 30.0) -> Self:
-        """Wait until it was carried out on so many requests. Raises TimeoutError."""
+        """Wait until it has happened to `count` requests. Raises TimeoutError."""
         return self._until("fired", count, timeout)
 
     def _until(self, what: str, count: int, timeout: float) -> Self:
@@ -139,22 +138,22 @@ class Fault:
 
     @property
     def has_to_fire(self) -> bool:
-        """It hasn't, and nobody said that it may not."""
+        """Whether it still has to fire: it hasn't, and `may_not_fire` doesn't allow that."""
         return not self._may_not_fire and not self.fired
 
     def never_fired(self) -> FaultNeverFiredError:
-        """What is raised where it had to."""
+        """The error to raise if it had to fire and didn't."""
         return FaultNeverFiredError(
             f"{self!r} has never fired: it saw {self.seen} of what it is about. may_not_fire=True allows that"
         )
 
     def release(self) -> int:
-        """What it holds goes on; how many requests those were. Those that come later are held again. A node that it has
+        """Let go of the requests that it holds, and return how many. Later ones are held again. A node that it has
         paused goes on."""
         return sum(each.release() for each in self._armed)
 
     def disarm(self) -> None:
-        """It is over. What it holds goes on."""
+        """End the fault, and let go of what it holds."""
         if self._last is None:
             self._last = [each.disarm() for each in self._armed]
 
@@ -173,7 +172,7 @@ class Fault:
 
 
 class WithFaults(OfNodes):
-    """What a broker and a cluster have in common for tests of what goes wrong."""
+    """Faults of a broker and a cluster."""
 
     _faults: list[Fault]
     """Those that a test has armed, and didn't disarm itself."""
@@ -184,7 +183,7 @@ class WithFaults(OfNodes):
         return self._faults
 
     def disarm_faults(self) -> list[Fault]:
-        """None is armed any more when this returns: those that were. The fixtures of pytest do so behind each test."""
+        """Disarm all faults, and return those that were armed. The fixtures of pytest do this after each test."""
         armed, self._faults = self._armed_faults(), []
         for fault in armed:
             fault.disarm()
@@ -215,32 +214,33 @@ class WithFaults(OfNodes):
         seed: int | None = None,
         may_not_fire: bool = False,
     ) -> Fault:
-        """Arm a fault: it is there when the call returns, at each node that runs, until it is disarmed.
+        """Arm a fault at each node that runs. It is armed when the call returns, until it is disarmed.
 
-        api: the names of the requests that it is about, as "EndTxn"; None for all.
+        api: names of requests, such as "EndTxn"; None for all.
         do: "error" (answer with `error`, Kafka's name of one), "delay" (for `delay` seconds), "hold" (until
-            `Fault.release`), "drop" (answer nothing), "close" (the connection), "cut" (the connection, amid the
-            answer), "twice" (do it, or answer it, twice), "late" (answer behind what the client asks next: for `delay`
-            seconds, or until `Fault.release`), "stale" (answer as the same request was answered first), "throttle"
-            (for `delay` seconds), "versions" (ApiVersions tells of `versions` alone, as {"Fetch": (4, 12)}), "corrupt"
-            (a byte of the records), "pause" (the broker, as SIGSTOP does, until `Fault.release`), or "crash" (the
-            broker, as kill -9 does).
-        at: "request", before anything is done for it, or "answer", once all is done and before its client is told. Of
-            a transaction: "prepare" and "prepared", before and behind the record by which it is decided; "marker",
-            before a marker is written, "marked", once it is and before the transaction's coordinator hears of it (they
-            go one after the other then, in the order of the partitions); "complete" and "completed", before and behind
-            the record which says that all markers are there. Of coordinators: "load", before one reads a partition,
-            "rebalance", before a classic group's next generation. "file": before an operation on a file, which can
-            fail with an `error` as "ENOSPC" or "EIO", take `delay` seconds, or find a byte of the file flipped
-            ("flip").
-        client_id, principal ("User:alice"), transactional_id, group, topic, partition: only of these. `operation`
-            ("append", "sync", "read"...) and `file` ("*.log"): only of these files. `fields`: only where the request
-            has these values, by names of fields, as {"committed": True}.
-        nth: from which of these on, at each node; times: for how many, None for all. `probability`: on each with
-            this one, drawn by `seed`.
-        may_not_fire: else the end of its `with` raises FaultNeverFiredError where it hasn't fired.
+            `Fault.release`), "drop" (answer nothing), "close" (the connection), "cut" (the connection, in the middle of
+            the answer), "twice" (do the work, or answer, twice), "late" (answer after the client's next requests: after
+            `delay` seconds, or at `Fault.release`), "stale" (answer what the same request got first), "throttle" (for
+            `delay` seconds), "versions" (ApiVersions lists only `versions`, such as {"Fetch": (4, 12)}), "corrupt" (a
+            byte of the records), "pause" (the broker, as SIGSTOP does, until `Fault.release`), or "crash" (the broker,
+            as kill -9 does).
+        at: "request": before any work for it. "answer": after all work, before its client is told.
+            In a transaction: "prepare" and "prepared": before and after the record that decides it. "marker": before a
+            marker is written. "marked": after that, before the coordinator hears of it. (With these two, markers are
+            written one after the other, in the order of the partitions.) "complete" and "completed": before and after
+            the record that says that all markers are there.
+            In a coordinator: "load": before it reads a partition. "rebalance": before a classic group's next
+            generation.
+            "file": before an operation on a file. It can fail with an `error` such as "ENOSPC" or "EIO", take `delay`
+            seconds, or find a byte of the file flipped ("flip").
+        client_id, principal ("User:alice"), transactional_id, group, topic, partition: only requests that name it.
+        operation ("append", "sync", "read"...), file ("*.log"): only these operations, on these files.
+        fields: only requests with these values, by names of fields, such as {"committed": True}.
+        nth: from which one on, counted at each node. times: how often; None is always.
+        probability: how likely it happens to each, drawn by `seed`.
+        may_not_fire: the end of its `with` doesn't raise FaultNeverFiredError if it hasn't fired.
 
-        Raises ValueError for what there is not, naming what there is.
+        Raises ValueError for an unknown name, and lists the known ones.
         """
         wanted: dict[str, Any] = {"do": do, "nth": nth}
         if times != "as the fault is":

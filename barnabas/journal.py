@@ -11,13 +11,13 @@ from barnabas.child import Asked, OfNodes, QuestionRefusedError, said
 SIZE_SETTING = "barnabas.journal.size"
 
 Request = Mapping[str, Any]
-"""One of the journal: `n`, `at_ms`, `took_ms` (None where it isn't answered yet), `connection`, `client_id`,
+"""A request in the journal: `n`, `at_ms`, `took_ms` (None if it isn't answered yet), `connection`, `client_id`,
 `principal`, `api`, `version`, what it names (`transactional_ids`, `groups`, `topics`, `batches`, `offsets`), the fields
-of `request` and `answer`, `errors` by name, and an `outcome` where there was no answer."""
+of `request` and `answer`, `errors` by name, and an `outcome` if there was no answer."""
 
 
 class WithJournal(OfNodes):
-    """What a broker and a cluster have in common for who asks what they were asked."""
+    """The journal of a broker and a cluster."""
 
     def journal(
         self,
@@ -32,11 +32,11 @@ class WithJournal(OfNodes):
         fields: Mapping[str, Any] | None = None,
         after: int = 0,
     ) -> list[Request]:
-        """The requests that it was asked since it was started, the oldest first: those that are kept, as many as the
-        setting `barnabas.journal.size` says. What the arguments say is as `fault(...)` takes it. `after`: those alone
-        whose number, at their node, is higher.
+        """The requests since its start, the oldest first. It keeps as many as the setting `barnabas.journal.size` says.
+        The arguments choose requests as those of `fault(...)` do. `after`: only requests with a higher number, counted
+        at each node.
 
-        Raises ValueError for what there is not, and where no journal is kept.
+        Raises ValueError for an unknown name, and if no journal is kept.
         """
         about = said(
             api=api,

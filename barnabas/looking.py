@@ -4,8 +4,8 @@
     ...
     assert [each.value for each in broker.wait_for_records("orders", 2)] == [b"one", b"two"]
 
-`broker.process.looking_in` (in the broker's process) says what there is. In a cluster each question goes to whoever
-leads or coordinates what it is about.
+`broker.process.looking_in` (in the broker's process) answers. In a cluster each question goes to the node that leads
+or coordinates what it is about.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
 
 @dataclass(frozen=True)
 class SeenRecord:
-    """A record as it lies in a partition.
+    """A record in a partition.
 
-    `outcome` is what became of its transaction ("committed", "aborted", "open"), None where it is of none; `marker` the
-    offset of what ended that. `attempt` counts the transactions of its producer in the partition, from 1 on.
+    `outcome` is that of its transaction ("committed", "aborted", "open"), or None if it has none. `marker` is the
+    offset of the marker that ended it. `attempt` counts the producer's transactions in the partition, from 1 on.
     """
 
     topic: str
@@ -66,12 +66,12 @@ class SeenRecord:
 
     @property
     def is_committed(self) -> bool:
-        """Of a transaction that is committed, or of none."""
+        """Whether its transaction is committed, or it has none."""
         return self.outcome in (None, COMMITTED)
 
     @property
     def story(self) -> str:
-        """Whose it is, and what became of it, in one line."""
+        """One line about who wrote it, and what happened to its transaction."""
         said = f"{self.place} {_shown(self.key)}: {_shown(self.value)}"
         if self.producer_id < 0:
             return f"{said}, of a producer without an id"
@@ -96,8 +96,8 @@ def _shown(data: bytes | None) -> str:
 
 @dataclass(frozen=True)
 class SeenTransaction:
-    """A transactional id as its coordinator knows it. `partitions` are those of its transaction; while that ends, those
-    that have yet to get their marker."""
+    """A transactional id as its coordinator knows it. `partitions` are those of its transaction. While that is
+    being ended, they are those that still need their marker."""
 
     transactional_id: str
     state: str
@@ -109,7 +109,7 @@ class SeenTransaction:
 
     @property
     def is_open(self) -> bool:
-        """Neither committed nor aborted to the end."""
+        """Whether it is neither completely committed nor completely aborted."""
         return self.state in ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
@@ -138,7 +138,7 @@ class OpenInPartition:
 
 @dataclass(frozen=True)
 class SeenMember:
-    """Of a group."""
+    """A member of a group."""
 
     member_id: str
     instance_id: str | None
@@ -156,11 +156,11 @@ class SeenGroup:
     members: tuple[SeenMember, ...]
     member_count: int
     topics: tuple[str, ...] | None
-    """That it subscribes to, where that is known."""
+    """The topics that it subscribes to, if they are known."""
 
 
 class WithLooking(OfNodes):
-    """What a broker and a cluster have in common for tests that look in."""
+    """Methods of a broker and a cluster that look inside, without a client."""
 
     @abc.abstractmethod
     def _asked_brokers(self) -> Sequence[Asked]:
@@ -169,9 +169,9 @@ class WithLooking(OfNodes):
     # --- topics ---------------------------------------------------------------------------------------------
 
     def create_topics(self, topics: Topics) -> None:
-        """Make them; each partition has a leader when this returns. `topics` says how many partitions each has, by its
-        name, as {"orders": 3}, or by a dict of `partitions`, `replication` and `configs`; names alone have the
-        broker's defaults. Raises ValueError for what there can't be."""
+        """Create topics. When this returns, each partition has a leader. `topics` maps each name to its number of
+        partitions, such as {"orders": 3}, or to a dict of `partitions`, `replication` and `configs`. A list of names
+        takes the broker's defaults. Raises ValueError for what can't be created."""
         self._make_topics(topics, if_missing=False)
 
     def _make_topics(self, topics: Topics, *, if_missing: bool) -> None:
@@ -209,9 +209,9 @@ class WithLooking(OfNodes):
     def records(
         self, topic: str, *, partition: int | None = None, committed: bool = True
     ) -> list[SeenRecord]:
-        """Its records, partition by partition, in the order of their offsets: those that a reader of committed records
-        gets now, or with `committed=False` also those of transactions that are open or were aborted. Raises
-        LookupError where there is no such topic, or a partition has no leader."""
+        """The records of a topic, partition by partition, in the order of their offsets. These are the records that a
+        reader of committed records gets now. `committed=False` adds those of open and aborted transactions. Raises
+        LookupError if there is no such topic, or a partition has no leader."""
         found, stable = self._read(topic, partition)
         return visible(found, stable) if committed else found
 
@@ -231,7 +231,7 @@ class WithLooking(OfNodes):
     def wait_for_records(
         self, topic: str, count: int, *, committed: bool = True, timeout: float = 30.0
     ) -> list[SeenRecord]:
-        """Its records, once there are so many or more. Raises TimeoutError, which says what there is."""
+        """The same, as soon as there are `count` records or more. Raises TimeoutError, which says what there is."""
         deadline_s = time.monotonic() + timeout
         while True:
             try:
@@ -269,7 +269,8 @@ class WithLooking(OfNodes):
         return {each.producer_id: each.transactional_id for each in self.transactions()}
 
     def open_transactions(self) -> list[OpenInPartition]:
-        """What is open in each partition, as its leader knows it: it may hang, of which no coordinator knows."""
+        """What is open in each partition, as its leader knows it. This includes transactions that hang, which no
+        coordinator knows."""
         names = self._transactional_ids()
         found = self._paged(
             "open_transactions", lambda last: [last["topic"], last["partition"], last["producer_id"]]
@@ -282,7 +283,7 @@ class WithLooking(OfNodes):
         ]
 
     def hanging_transactions(self) -> list[OpenInPartition]:
-        """Those that no coordinator will ever end, so that readers of committed records wait for ever."""
+        """Open transactions that no coordinator will ever end. Readers of committed records wait for them forever."""
         opened = self.open_transactions()
         known = {
             (each.producer_id, place)
@@ -298,7 +299,7 @@ class WithLooking(OfNodes):
         ]
 
     def groups(self) -> list[SeenGroup]:
-        """All groups, of each kind."""
+        """All groups, of every kind."""
         found = [
             SeenGroup(
                 group_id=each["group"],
@@ -316,9 +317,9 @@ class WithLooking(OfNodes):
         return sorted(found, key=lambda each: each.group_id)
 
     def lag(self, group: str, topic: str | None = None) -> int:
-        """How many records a reader of committed ones would get that went on from where the group has committed, in
-        this topic or in all that it has committed of or subscribes to; where it has committed nothing, from the start.
-        Raises LookupError where there is no such group, or nothing that it reads."""
+        """How many records a group still has to read: the committed records after its committed offsets, or from the
+        start where it has committed nothing. It counts this topic, or all topics that the group has committed offsets
+        of or subscribes to. Raises LookupError if there is no such group, or nothing that it reads."""
         question = {"ask": "lag", "group": group, **({} if topic is None else {"topic": topic})}
         entries = self._ask_whoever(question)
         if not entries:
@@ -340,8 +341,8 @@ class WithLooking(OfNodes):
     # --- waiting --------------------------------------------------------------------------------------------
 
     def wait_until(self, condition: Callable[[], T], *, timeout: float = 30.0, what: str = "") -> T:
-        """Ask the condition again and again until it is true; what it returned then. One that raises LookupError isn't
-        yet. Raises TimeoutError, with what it said last, and with what is open."""
+        """Call the condition again and again until it is true, and return its result. LookupError counts as not yet.
+        Raises TimeoutError, with the last result and the open transactions."""
         deadline_s = time.monotonic() + timeout
         while True:
             last: object

@@ -1,11 +1,11 @@
-"""Fixtures for pytest: `kafka_broker`, one broker a session, `fresh_kafka_broker`, one a test, and `barnabas_cluster`,
-several brokers and a controller, which are a test's own.
+"""Fixtures for pytest: `barnabas_broker`, which is empty for each test, `kafka_broker`, which a whole session shares,
+`fresh_kafka_broker`, a test's own, and `barnabas_cluster`, several brokers and a controller for one test.
 
-Settings of all come from the ini option `barnabas_config`, lines of `key=value` by Kafka's names,
-and from `--barnabas-config key=value` on the command line, which wins. The mark `barnabas(...)` says what else a test's
-broker or cluster is to be, `@pytest.mark.barnabas(security="sasl_ssl", users={"alice": "secret"})`, and what there is
-when the test begins: `topics`, `faults`, a `clock` that stands. `kafka(...)` is the same without the latter. With
-pytest-xdist each worker has a broker of its own. A failed test shows the end of what its brokers printed.
+Settings for all of them come from the ini option `barnabas_config`, lines of `key=value` by Kafka's names, and from
+`--barnabas-config key=value` on the command line, which wins. The mark `barnabas(...)` gives a test's broker or cluster
+other arguments, such as `@pytest.mark.barnabas(security="sasl_ssl", users={"alice": "secret"})`. It also says what
+there is when the test begins: `topics`, `faults`, a stopped `clock`. The mark `kafka(...)` takes the arguments alone.
+With pytest-xdist each worker has its own brokers. A failed test shows the end of what its brokers printed.
 
 pytest imports this file in every run of whoever has barnabas installed: it imports nothing else.
 """
@@ -205,11 +205,11 @@ def _check_settings(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker that all tests of the session share: `kafka_broker.bootstrap` says where it is.
+    """A broker that all tests of the session share. `kafka_broker.bootstrap` is its address.
 
-    Its topics outlive a test, and so do rights, so that each test does well to name its own. After a test that ends it,
-    it is started again. An indirect parameter is a dict of further settings; there is one broker for each such dict,
-    and for each thing that marks say, at a time.
+    Topics and rights outlive a test, so give each test its own. If a test ends the broker, it is started again. An
+    indirect parameter is a dict of further settings. There is one broker at a time for each such dict, and for each
+    different mark.
     """
     given = getattr(request, "param", {})
     with _broker(request, given.arguments if isinstance(given, _Marked) else {"config": given}) as broker:
@@ -234,7 +234,7 @@ def _reset_brokers() -> Iterator[dict[str, Broker]]:
 
 @pytest.fixture
 def barnabas_broker(request: pytest.FixtureRequest, _reset_brokers: dict[str, Broker]) -> Broker:
-    """A broker that is empty when the test begins: one of the session, which is reset for each test in milliseconds. A
+    """A broker that is empty when the test begins. The session keeps it, and resets it for each test in milliseconds. A
     test may stop, kill and restart it. An indirect parameter is a dict of further settings."""
     said, of_test = _said_by_mark(request)
     wanted = {**said, "config": {**said.get("config", {}), **_parameter(request)}}
@@ -256,7 +256,7 @@ def barnabas_broker(request: pytest.FixtureRequest, _reset_brokers: dict[str, Br
 
 @pytest.fixture
 def fresh_kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker of this test alone, empty, which it may stop, kill and restart. An indirect parameter is a dict of
+    """An empty broker for this test alone, which may stop, kill and restart it. An indirect parameter is a dict of
     further settings."""
     said, of_test = _said_by_mark(request)
     config = {**said.get("config", {}), **_parameter(request)}
@@ -267,8 +267,8 @@ def fresh_kafka_broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
 
 @pytest.fixture
 def barnabas_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster of this test alone, of three brokers. An indirect parameter is a dict of `brokers`, `racks` and
-    `config`, as `barnabas.Cluster` takes them, any of which may be missing."""
+    """A cluster of three brokers for this test alone. An indirect parameter is a dict with any of `brokers`, `racks`
+    and `config`, as `barnabas.Cluster` takes them."""
     from barnabas.cluster import Cluster
 
     given = _parameter(request)
@@ -305,8 +305,8 @@ def _begin(ours: Any, of_test: Mapping[str, Any]) -> None:
 
 @pytest.fixture
 def barnabas_hazard(request: pytest.FixtureRequest) -> Any:
-    """One of the mark's `hazards`, faults by their names, which a test is run for each of. It is armed at the test's
-    broker or cluster. Where the mark says None nothing happens, and this is None."""
+    """One of the mark's `hazards`, which are faults with names. The test runs once for each of them. The fault is armed
+    at the test's broker or cluster. If the mark has None for it, nothing goes wrong, and this is None."""
     said = getattr(request, "param", None)
     for name in OF_A_TESTS_OWN:
         if name in request.fixturenames:

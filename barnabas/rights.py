@@ -211,13 +211,13 @@ def kafka_acls_text(acl: Acl, bootstrap: str, *, undo: bool = False) -> str:
 
 
 class Denial(NamedTuple):
-    """What a broker has denied. `str()` explains it.
+    """A request that a broker has denied. `str()` explains it.
 
-    - `request`: the API, as `Produce`; `operation`, `resource_type`, `resource`: as `write`, `topic`, `orders`.
-    - `principal`: who, as `User:alice`; `host`: the address it came from; `listener`: where it came in.
-    - `rule`: in Kafka's words; `acl` where an ACL that denies is it: without one nothing allows it.
-    - `time_ms`: when, by the node's clock; `node`: at which node, where there are several.
-    - `bootstrap`: where the command connects to.
+    - `request`: the API, such as `Produce`. `operation`, `resource_type`, `resource`: as `write`, `topic`, `orders`.
+    - `principal`: who asked, such as `User:alice`. `host`: from which address. `listener`: at which listener.
+    - `rule`: in Kafka's words. `acl`: the ACL that denies it; without one, no rule allows it.
+    - `time_ms`: when, by the node's clock. `node`: at which node, if there are several.
+    - `bootstrap`: the address that `command` connects to.
     """
 
     request: str
@@ -247,7 +247,7 @@ class Denial(NamedTuple):
 
     @property
     def line(self) -> str:
-        """Of a test, behind the name of its broker, that lets it through."""
+        """The call, to write after the name of the test's broker, that would allow it."""
         if self.acl is not None:
             return rule_text(self.acl, undo=True)
         if self.resource_type in SUPPORTED:
@@ -256,7 +256,7 @@ class Denial(NamedTuple):
 
     @property
     def command(self) -> str:
-        """Of Kafka's tool, that lets it through; `admin.properties` says how an administrator signs in."""
+        """The command of Kafka's tool that would allow it. `admin.properties` says how an administrator signs in."""
         if self.acl is not None:
             return kafka_acls_text(self.acl, self.bootstrap, undo=True)
         return kafka_acls_text(self._wanted, self.bootstrap)

@@ -70,15 +70,14 @@ class Secured(OfNodes):
         *,
         wrong: str | None = None,
     ) -> Any:
-        """What a client of this library takes to come in as this user, or without one as an administrator who may do
-        everything: a dict, for `franz-go` a file of Go, for `kcat` a list of arguments.
+        """What a client of this library needs to connect as this user. It is a dict, for `franz-go` the text of a Go
+        file, for `kcat` a list of arguments. Without a user it is for an administrator, who may do everything.
 
-        mechanism: of SASL: PLAIN, where nothing else is said, SCRAM-SHA-256 or SCRAM-SHA-512, and with tokens=True
-            OAUTHBEARER.
-        wrong: what is to be wrong with it: "password", "ca" (it doesn't trust the broker), "expired_certificate",
-            "foreign_certificate" (that the broker doesn't trust), "no_certificate" or "expired_token".
+        mechanism: of SASL. PLAIN is the default; also SCRAM-SHA-256, SCRAM-SHA-512, and OAUTHBEARER with tokens=True.
+        wrong: makes it wrong: "password", "ca" (it doesn't trust the broker), "expired_certificate",
+            "foreign_certificate" (the broker doesn't trust it), "no_certificate" or "expired_token".
 
-        Raises ValueError for a user, library or mechanism that there isn't.
+        Raises ValueError for an unknown user, library or mechanism.
         """
         if self._security is not None:
             return self._security.client_config(self.bootstrap, user, library, mechanism, wrong)
@@ -87,12 +86,12 @@ class Secured(OfNodes):
         return Security("plaintext", None, ()).client_config(self.bootstrap, user, library, mechanism, wrong)
 
     def token(self, user: str, *, lifetime: float = 3600, **claims: Any) -> str:
-        """A signed token, by which a client signs in as this user (OAUTHBEARER) for so many seconds; `claims` stand in
-        it, in place of those that would. Raises ValueError but for a broker with tokens=True."""
+        """A signed token, with which a client signs in as this user (OAUTHBEARER). It lasts `lifetime` seconds.
+        `claims` replace its own claims. Raises ValueError unless the broker has tokens=True."""
         return self._token_issuer().token(user, lifetime=lifetime, **claims)
 
     def expired_token(self, user: str, **claims: Any) -> str:
-        """As `token`, and its time is over."""
+        """The same as `token`, but it has expired."""
         return self._token_issuer().expired_token(user, **claims)
 
     def _token_issuer(self) -> TokenIssuer:
@@ -123,19 +122,19 @@ class Secured(OfNodes):
         prefix: bool = False,
         host: str = "*",
     ) -> None:
-        """Let a user do something; it holds when the call returns, on all brokers that run and can be reached.
+        """Let a user do something. It holds when the call returns, on all brokers that run and can be reached.
 
         user: "*" is everybody.
         operation: "read", "write", "create", "delete", "alter", "describe", "describe_configs", "alter_configs",
             "cluster_action", "idempotent_write", "two_phase_commit" or "all"; or for several at once "produce"
             (write, describe and create) and "consume" (read and describe, and read of the group).
-        topic, group, transactional_id: names, or "*" for all. cluster=True is the cluster as a whole. "all",
-            "produce" and "consume" without any of them are for all that there is.
-        prefix: the names are beginnings of names.
+        topic, group, transactional_id: names, or "*" for all. cluster=True is the cluster as a whole. Without any of
+            them, "all", "produce" and "consume" are for everything.
+        prefix: each name is the beginning of names.
         host: an address, or a range of them ("10.0.0.0/8").
 
-        Raises ValueError for a word or a user that there isn't, naming those that there are. `User:...` is a principal
-        as ACLs have it, and not looked up.
+        Raises ValueError for an unknown word or user, and lists the known ones. `User:...` is a principal as in ACLs,
+        and needn't be known.
         """
         from barnabas.rights import ALLOW
 
@@ -154,7 +153,7 @@ class Secured(OfNodes):
         prefix: bool = False,
         host: str = "*",
     ) -> None:
-        """As `allow`, and goes before all that allows."""
+        """Forbid a user something. It takes what `allow` takes, and wins over every rule that allows."""
         from barnabas.rights import DENY
 
         given = {"topic": topic, "group": group, "transactional_id": transactional_id, "cluster": cluster}
@@ -173,11 +172,11 @@ class Secured(OfNodes):
         host: str | None = None,
         denied: bool = False,
     ) -> None:
-        """Take back what `allow` said in the same words, or with `denied` what `deny` said. "all" takes back every such
-        rule of the user about what is named, or, where nothing is, every rule of the user, of either kind.
+        """Remove the rule that `allow` made with the same words, or with `denied` the rule of `deny`. "all" removes
+        every such rule of the user about the names given. With no names, it removes all rules of the user, of both
+        kinds.
 
-        Raises LookupError where there is no such rule: what "all" allows isn't taken back by "write", for which there
-        is `deny`.
+        Raises LookupError if there is no such rule. What "all" allows isn't removed by "write": use `deny` for that.
         """
         from barnabas.rights import ALLOW, DENY, RESOURCES, acls
 
@@ -214,13 +213,13 @@ class Secured(OfNodes):
 
     @property
     def denials(self) -> list[Denial]:
-        """What was denied since the start, the last 100 of each node, the oldest first."""
+        """The last 100 denials of each node since its start, the oldest first."""
         from barnabas.rights import denials
 
         return denials(self._named_nodes(), self.bootstrap)
 
     def explain_denial(self) -> str:
-        """Of the last denial which request it was, who asked, from where, and for what, by which rule it was denied,
-        and the line of a test and the command of Kafka's that would let it through."""
+        """The last denial in words: which request it was, who asked, from where and for what, and which rule denied it.
+        It also has the line of a test, and the command of Kafka's tool, that would allow it."""
         found = self.denials
         return str(found[-1]) if found else "nothing was denied since the start"

@@ -23,9 +23,9 @@ _CONNECTION_S = 10
 
 
 def unsecured_token(user: str, *, lifetime: float = 3600, **claims: Any) -> str:
-    """A token that nobody has signed (`alg` none), as Kafka takes them where no callback handler is set.
+    """A token without a signature (`alg` none). Kafka accepts these if no callback handler is set.
 
-    `lifetime` in seconds from now. Claims that are given win over `sub`, `iat` and `exp`; None leaves one out.
+    `lifetime` is in seconds from now. Your claims win over `sub`, `iat` and `exp`; None leaves one out.
     """
     header, body = ({"alg": "none"}, _claims(user, lifetime, claims))
     return ".".join((_encoded(header), _encoded(body), ""))
@@ -42,13 +42,13 @@ def _encoded(value: dict[str, Any]) -> str:
 
 
 class TokenIssuer:
-    """It signs tokens, and serves the keys that verify them at `jwks_url`, on a loopback port, until it is closed."""
+    """Signs tokens. Until it is closed, it serves the keys that verify them at `jwks_url`, on a loopback port."""
 
     def __init__(
         self, *, algorithm: str = "ES256", issuer: str | None = None, audience: str | list[str] | None = None
     ) -> None:
-        """`issuer` and `audience` stand in each token, as `iss` and `aud`. Raises ValueError for an algorithm that
-        isn't of ALGORITHMS, ModuleNotFoundError without the extra `security`."""
+        """Each token has `issuer` and `audience`, as `iss` and `aud`. Raises ValueError if the algorithm isn't one of
+        ALGORITHMS, and ModuleNotFoundError without the extra `security`."""
         if algorithm not in ALGORITHMS:
             raise ValueError(f"{algorithm!r} isn't one of {', '.join(ALGORITHMS)}")
         try:
@@ -86,13 +86,13 @@ class TokenIssuer:
         self.jwks_url = f"http://127.0.0.1:{self._server.server_port}/jwks"
 
     def jwks(self) -> dict[str, Any]:
-        """What is served: the public parts of its keys, the newest first."""
+        """The public parts of its keys, as they are served, the newest first."""
         return {"keys": [key.as_dict(private=False) for key in self._keys]}
 
     def token(self, user: str, *, lifetime: float = 3600, **claims: Any) -> str:
-        """A signed token for the user, `lifetime` seconds from now.
+        """A signed token for the user, which lasts `lifetime` seconds from now.
 
-        Claims that are given win over `sub`, `iat`, `exp`, `iss` and `aud`; None leaves one out.
+        Your claims win over `sub`, `iat`, `exp`, `iss` and `aud`; None leaves one out.
         """
         from joserfc import jwt
 
@@ -103,12 +103,12 @@ class TokenIssuer:
         return signed
 
     def expired_token(self, user: str, **claims: Any) -> str:
-        """One that ended an hour ago: more than any clock's skew."""
+        """A token that ended an hour ago, which is more than clocks differ."""
         now = int(time.time())
         return self.token(user, **{"iat": now - 7200, "exp": now - 3600, **claims})
 
     def rotate(self, *, keep: bool = False) -> None:
-        """Signs by a new key from now on. `keep`: the old ones are served on, eight at most in all."""
+        """Sign with a new key from now on. `keep`: also serve the old ones, at most eight keys in all."""
         from joserfc.jwk import ECKey, RSAKey
 
         self._made += 1
@@ -120,7 +120,7 @@ class TokenIssuer:
         self._keys = [fresh, *(self._keys if keep else [])][:_MOST_KEYS]
 
     def close(self) -> None:
-        """Nobody is served from now on."""
+        """Stop serving the keys."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

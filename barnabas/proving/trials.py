@@ -101,16 +101,16 @@ def prove(
 ) -> Proof:
     """Run a program that consumes, transforms and produces, once undisturbed and once for each hazard, and compare.
 
-    command: of the program. Each start has the broker's address in `BARNABAS_BOOTSTRAP` and in place of `{bootstrap}`.
-        It ends by itself once all is done, with status 0, or is ended once it was idle for `idle_s`. Where it ends with
-        another status it is started again, as a supervisor would.
-    outputs, inputs: topics. The records of `outputs` that are committed are compared by topic, key and value.
-    seed: makes what there is before the program starts: topics, records. Each run begins with that.
-    hazards: these alone, in place of those of all steps (`how`), at most `most`.
-    timeout_s: of one run.
-    told: is called with each run that is over, the undisturbed one first.
+    command: starts the program. It gets the broker's address in `BARNABAS_BOOTSTRAP`, and in place of `{bootstrap}`. It
+        should end with status 0 when all is done; if it is idle for `idle_s`, it is ended. If it ends with another
+        status it is started again, as a supervisor would do.
+    outputs, inputs: topics. The committed records of `outputs` are compared by topic, key and value.
+    seed: makes topics and records. Each run begins with these.
+    hazards: only these, instead of those of all steps (`how`); at most `most`.
+    timeout_s: the limit for one run.
+    told: is called after each run, first after the undisturbed one.
 
-    Raises CannotProveError where the undisturbed run doesn't end well, or writes nothing.
+    Raises CannotProveError if the undisturbed run doesn't end well, or writes nothing.
     """
     from barnabas.broker import Broker
 
