@@ -106,7 +106,9 @@ def test_what_it_cant_say_fails_the_session_once(
         def test_it({fixture}, number): pass
         """
     )
-    result = session.runpytest_subprocess(*PLUGIN)
+    result = session.runpytest_subprocess(
+        *PLUGIN, "-rN"
+    )  # in CI pytest's summary has each error whole once more
     text = result.stdout.str() + result.stderr.str()
     assert result.ret != 0
     assert text.count("barnabas: the mark barnabas") == 1, text

@@ -37,20 +37,26 @@ export function Questions() {
   const [, render] = useReducer((count) => count + 1, 0);
   const dialog = useRef(null);
   again = render;
+  const it = current;
+  const shown = useRef(null);
+  // An effect runs behind the paint, when the next question may have been asked already: it goes by what was drawn.
   useEffect(() => {
-    if (!dialog.current) return;
-    if (current && !dialog.current.open) {
+    shown.current = it;
+    if (it && !dialog.current.open) {
       dialog.current.showModal();
       dialog.current.querySelector(".leave").focus();
     }
-    if (!current && dialog.current.open) dialog.current.close();
+    if (!it && dialog.current.open) dialog.current.close();
   });
   const close = () => {
     current = null;
     render();
   };
-  const it = current;
-  return html`<dialog ref=${dialog} aria-labelledby="question" onClose=${close}>
+  // The browser tells of a dialog's end later, too: it isn't that of a question that is yet to be shown.
+  const closed = () => {
+    if (!dialog.current.open && current === shown.current) close();
+  };
+  return html`<dialog ref=${dialog} aria-labelledby="question" onClose=${closed}>
     ${it && html`
       <h2 id="question">${it.label}</h2>
       ${it.error ? html`<p class="problem" role="alert">${it.error}</p>` : ""}
