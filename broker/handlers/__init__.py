@@ -1,14 +1,14 @@
-"""One module per API family. A handler is a coroutine, or a plain function where it never waits:
+"""One module per API. A handler is a coroutine, or a plain function if it never waits:
 
     async def handle(node: GroupPorts, context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse
 
-What it uses of the node stands in `node_ports`. It asks the authorizer, and decides; where something has to change,
-records are appended in the same turn of the loop as the check that guards them: nobody else runs between two `await`s.
-What is decided in several turns, or in a thread, is looked at once more in the turn that appends. None means that
-nothing is answered (Produce with acks=0). Where the client hangs up, a handler ends at its `await`, unless it
-`runs_to_its_end`.
+`node_ports` declares what handlers use of the node. A handler asks the authorizer, then decides. If something has to
+change, it appends records in the same turn of the loop as the check that guards them: no other code runs between two
+`await`s. A decision that takes several turns, or a thread, is checked once more in the turn that appends. A handler
+that returns None sends no answer (Produce with acks=0). If the client hangs up, a handler ends at its `await`, unless
+it `runs_to_its_end`.
 
-An API is served, and advertised in ApiVersions, by having a row here; its module is imported at its first request.
+A row here makes the node serve an API and advertise it in ApiVersions. The first request imports the module.
 """
 
 HANDLERS: dict[int, str] = {
@@ -92,7 +92,7 @@ HANDLERS: dict[int, str] = {
 }
 
 TELEMETRY_HANDLERS: dict[int, str] = {71: "get_telemetry_subscriptions", 72: "push_telemetry"}
-"""What a broker that has a listener for metrics serves besides; a plain Kafka doesn't tell of these either."""
+"""APIs that a broker serves if it has a listener for metrics. A plain Kafka doesn't advertise them either."""
 
 CONTROLLER_HANDLERS: dict[int, str] = {
     1: "fetch_metadata_log",
@@ -134,4 +134,4 @@ CONTROLLER_HANDLERS: dict[int, str] = {
     81: "remove_raft_voter",
     94: "unregister_controller",
 }
-"""What is served at a controller's listeners (Kafka: `ControllerApis`); ports are those of `ControllerServer`."""
+"""APIs at a controller's listeners (Kafka: `ControllerApis`). Their ports are those of `ControllerServer`."""

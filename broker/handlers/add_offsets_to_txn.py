@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (25), versions 0 to 4: the partition of a group's offsets becomes part of the transaction.
 
 v2: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH (KIP-588); v3: flexible; v4: TRANSACTION_ABORTABLE. Clients of
-transactions version 2 don't ask for it (KIP-890).
+transactions version 2 don't send it (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """AddPartitionsToTxn (24), versions 0 to 5.
 
-v2: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH (KIP-588); v3: flexible, and the last one of clients; v4: of
-brokers, for several transactions at once, and possibly only to verify (KIP-890); v5: TRANSACTION_ABORTABLE.
+v2: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH (KIP-588); v3: flexible, the last version of clients; v4: of
+brokers, for several transactions at once, possibly only to verify them (KIP-890); v5: TRANSACTION_ABORTABLE.
 
-Either all partitions of a transaction are added, or none. Clients can't add those of internal topics. A conscious
-difference: a list of no transactions is answered with an empty one, where Kafka never answers.
+Either all partitions of a transaction are added, or none. Clients can't add partitions of internal topics. A conscious
+difference: the answer to an empty list of transactions is an empty list. Kafka never answers it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BATCH_VERSION = 4  # brokers', of transactions version 2
 
 TopicResults = list[AddPartitionsToTxnTopicResult]
 Partitions = dict[TopicPartition, None]
-"""Those that are to be added, each once."""
+"""Partitions to add, each once."""
 Errors = Mapping[TopicPartition, Error]
 
 
@@ -87,9 +87,10 @@ async def _added_for_brokers(
     asked: Sequence[AddPartitionsToTxnTransaction],
     version: int,
 ) -> list[AddPartitionsToTxnResult]:
-    """Of several transactions, and no topic is denied to brokers. All are under way before the first is waited for.
+    """Add partitions to several transactions. No topic is denied to brokers. All are under way before this waits for
+    the first.
 
-    Of transactions with the same id Kafka adds the partitions of the last, and answers for those of the first.
+    If transactions have the same id, Kafka adds the partitions of the last one and answers for those of the first.
     """
     first: dict[str, list[AddPartitionsToTxnTopic]] = {}
     last: dict[str, list[AddPartitionsToTxnTopic]] = {}
@@ -139,7 +140,7 @@ async def _partitions_of(topics: Sequence[AddPartitionsToTxnTopic]) -> Partition
 
 
 async def _refused(partitions: Partitions, image: ClusterImage, denied: Container[str]) -> Errors:
-    """Empty where all of these can be added. Where one is refused none is."""
+    """The error of each partition; empty if all can be added. If one is refused, none is added."""
     refused: dict[TopicPartition, Error] = {}
 
     def look(some: Sequence[TopicPartition]) -> None:
@@ -167,8 +168,9 @@ async def _added(
     *,
     verify_only: bool = False,
 ) -> Errors | KafkaError | None:
-    """What comes of adding them to the transaction: None, or why none is added. Or of verifying that they are in it:
-    what holds for each."""
+    """Add the partitions to the transaction, or verify that they are in it.
+
+    Returns None if they were added, a KafkaError if none was, or, with `verify_only`, the error of each."""
     try:
         if not producer.transactional_id:
             raise KafkaError(Error.INVALID_REQUEST)
@@ -189,7 +191,7 @@ def _told(failure: Errors | KafkaError | None, version: int) -> Error:
 
 
 def _each(topics: Sequence[AddPartitionsToTxnTopic], error: Error) -> TopicResults:
-    """Everything that is answered for has this error, in the form of the request."""
+    """Results in the order of the request, all with this error."""
     return [
         AddPartitionsToTxnTopicResult.of(
             name=topic.name,

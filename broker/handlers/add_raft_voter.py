@@ -1,7 +1,7 @@
-"""AddRaftVoter (80), versions 0 to 1 (KIP-853): a voter is to join the quorum. v1: whether the answer waits until that
-is committed.
+"""AddRaftVoter (80), versions 0 to 1 (KIP-853): a voter asks to join the quorum. v1: the client says whether the answer
+waits for the commit.
 
-Conscious gap: a quorum has one voter here, and none is added: `controller.quorum_requests`.
+Conscious gap: a quorum has one voter here, and can't get another: `controller.quorum_requests`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""AllocateProducerIds (67), version 0, of a controller: a block of producer ids for a broker (KIP-730). No other is
-ever given the same.
+"""AllocateProducerIds (67), version 0, of a controller: a block of producer ids for a broker (KIP-730). No two brokers
+ever get the same block.
 
 Source: `ProducerIdControlManager.generateNextProducerId`.
 """
@@ -29,9 +29,9 @@ LAST_PRODUCER_ID = (1 << 63) - 1  # Long.MAX_VALUE
 def allocate_producer_ids(
     image: ClusterImage, broker: BrokerIncarnation, size: int = BLOCK_SIZE
 ) -> ControllerResult[int | KafkaError]:
-    """The answer is the first id of the block.
+    """Decide on the next block; the answer is its first id.
 
-    Raises KafkaError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR where so many aren't left.
+    Raises KafkaError: STALE_BROKER_EPOCH; UNKNOWN_SERVER_ERROR if too few ids are left.
     """
     check_broker_epoch(image, broker)
     first = image.next_producer_id

@@ -1,6 +1,6 @@
-"""AlterClientQuotas (49), versions 0 and 1 (KIP-546): quotas are set, changed and removed. v1 flexible.
+"""AlterClientQuotas (49), versions 0 and 1 (KIP-546): sets, changes and removes quotas. v1: flexible.
 
-Quotas are enforced from the next request on (`broker.quotas`).
+A quota applies from the next request on (`broker.quotas`).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 MOST_HOST_NAMES = 1_000
-"""Of the hosts in one request, those that are no addresses: a name service may take seconds for each."""
+"""Host names that one request may have looked up: a name service may take seconds for each."""
 
 MOST_PARTS = 1_000
-"""Of the entity of one entry. There are three types of them, of which each counts once."""
+"""Parts that the entity of one entry may have. There are three types of parts, and each counts once."""
 
 
 @runs_to_its_end
@@ -76,7 +76,7 @@ async def handle(
 
 
 def _hosts(request: AlterClientQuotasRequest) -> list[str]:
-    """Those that the entries name. Kafka looks them up as it decides, and everybody waits for it."""
+    """The hosts that the entries name. Kafka looks them up while it decides, and all other requests wait for it."""
     return [
         part.entity_name
         for entry in request.entries
@@ -105,7 +105,7 @@ async def _response(outcomes: Outcomes) -> AlterClientQuotasResponse:
 
 
 async def _refused(request: AlterClientQuotasRequest, refusal: KafkaError) -> AlterClientQuotasResponse:
-    """The request as a whole."""
+    """The answer that refuses the whole request."""
     response = AlterClientQuotasResponse()
     pause = Pause(PER_TURN)
     for entry in request.entries:

@@ -1,6 +1,6 @@
-"""AlterConfigs (33), versions 0 to 2: replaces all settings of a resource; what isn't named goes.
+"""AlterConfigs (33), versions 0 to 2: replaces all settings of a resource. A setting that isn't named is removed.
 
-Old clients' way, and why IncrementalAlterConfigs came (KIP-339). Loggers can't be altered so.
+Only old clients use it; IncrementalAlterConfigs replaced it for that reason (KIP-339). It can't alter loggers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def replaced_here(
     rights: ConfigRights,
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse:
-    """What this node's controller makes of what is left."""
+    """Have this node's controller decide on the resources that are left."""
 
     def decide(image: ClusterImage, resource: AlterConfigsResource) -> list[Message]:
         of = (resource.resource_type, resource.resource_name)

@@ -1,4 +1,4 @@
-"""AlterPartition (56), versions 2 to 3, of a controller: what leaders say of who is in sync (KIP-497).
+"""AlterPartition (56), versions 2 to 3, of a controller: leaders report which replicas are in sync (KIP-497).
 
 v3: the members' broker epochs (KIP-903).
 """

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (45), versions 0 to 1 (KIP-455).
 
-v1: may refuse another number of replicas (KIP-860).
+v1: the client may forbid a change of the number of replicas (KIP-860).
 """
 
 from __future__ import annotations

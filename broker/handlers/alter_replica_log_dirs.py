@@ -1,9 +1,9 @@
-"""AlterReplicaLogDirs (34), versions 1 to 2 (KIP-113): in which log directory a partition is to lie.
+"""AlterReplicaLogDirs (34), versions 1 to 2 (KIP-113): moves partitions to other log directories.
 
-The answer says that the move has begun; DescribeLogDirs shows how far it is. A partition that is sent to the directory
-it is in stays there, and a move that it was on is given up. One that doesn't exist yet is answered with
-UNKNOWN_TOPIC_OR_PARTITION, one that this broker has no replica of with REPLICA_NOT_AVAILABLE; either is put into the
-directory when it comes here.
+The answer says that the move has begun; DescribeLogDirs shows how far it is. A partition that is already in the
+directory stays there, and its move to another one, if any, is cancelled. The error is UNKNOWN_TOPIC_OR_PARTITION if the
+partition doesn't exist yet, and REPLICA_NOT_AVAILABLE if this broker has no replica of it. Either goes into the
+directory once this broker gets a replica.
 Source: ReplicaManager.alterReplicaLogDirs.
 """
 
@@ -52,7 +52,7 @@ async def handle(
 async def _altered(
     asked: _Asked, request: AlterReplicaLogDirsRequest, *, is_allowed: bool
 ) -> AlterReplicaLogDirsResponse:
-    wanted: dict[str, dict[int, str]] = {}  # of a partition that is named twice the last directory counts
+    wanted: dict[str, dict[int, str]] = {}  # the last directory counts if a partition is named twice
     pause = Pause()
     for directory in request.dirs:
         if pause.is_due():
@@ -79,7 +79,7 @@ async def _altered(
 
 
 class _Asked(NamedTuple):
-    """Who has a word in where a partition is."""
+    """The parts of the node that decide where a partition is."""
 
     moves: LogDirMoves
     log_dirs: LogDirs
@@ -112,8 +112,8 @@ def _move(asked: _Asked, name: str, index: int, path: str) -> Error:
             asked.moves.cancel(partition)
         is_new = partition.move is None or partition.move.cancelling
         if partition.directory is not directory and is_new and None in known.values():
-            # One in the directory that is offline may be on its way already. And what `LogDirFailures` has still to
-            # record, that a partition stayed where it was, must not come after a newer move of that partition.
+            # A move to the offline directory may be under way already. `LogDirFailures` then still has to record that
+            # the partition stayed where it was, and that must not come after a newer move of the partition.
             return Error.KAFKA_STORAGE_ERROR
         asked.moves.begin(partition, directory_id)
     except FAULTS as error:

@@ -1,6 +1,6 @@
-"""AlterShareGroupOffsets (91), version 0 (KIP-932): a share group without members begins at these offsets.
+"""AlterShareGroupOffsets (91), version 0 (KIP-932): sets the offsets at which a share group without members begins.
 
-A conscious difference: 10,000 topics and partitions together may be in a request. Kafka has no limit.
+A conscious difference: a request may have 10,000 topics and partitions together. Kafka has no limit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 MOST_ALTERED_PARTITIONS = 10_000
-"""In a request, topics counted as well: what becomes of them is decided at once, some 5 µs each."""
+"""Most partitions and topics, counted together, in a request. One turn decides on all of them, at some 5 µs each."""
 
 
 @runs_to_its_end
@@ -33,7 +33,7 @@ async def handle(
     context: RequestContext,
     request: AlterShareGroupOffsetsRequest,
 ) -> AlterShareGroupOffsetsResponse:
-    """Topics that may not be read, or aren't there, come first."""
+    """The answer lists topics first that the client may not read or that don't exist."""
     if not node.groups.serves_share_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION, "Share groups aren't served."))
     if not node.authorizer.allows(context, READ, GROUP, request.group_id):

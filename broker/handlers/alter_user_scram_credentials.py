@@ -1,6 +1,6 @@
-"""AlterUserScramCredentials (51), version 0 (KIP-554): credentials are made, replaced and deleted.
+"""AlterUserScramCredentials (51), version 0 (KIP-554): creates, replaces and deletes credentials.
 
-They are kept in the metadata log, and clients sign in by them (`broker.security.sasl`).
+The metadata log keeps them. Clients sign in with them (`broker.security.sasl`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What this node's controller makes of the rest of an AlterConfigs or IncrementalAlterConfigs."""
+"""AlterConfigs and IncrementalAlterConfigs: the part that this node's controller decides."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 
 def check_files(key_stores: KeyStores, config: BrokerConfig, wanted: Mapping[str, str | None]) -> None:
-    """Of this broker: whether the keys and certificates that its settings would name can take the place of those that
-    it has. Raises KafkaError(INVALID_REQUEST)."""
+    """Check that the keys and certificates that this broker's settings would name can replace the present ones.
+
+    Raises KafkaError(INVALID_REQUEST)."""
     if not key_stores:
         return
     after = config.altered(broker={name: text for name, text in wanted.items() if text is not None})
@@ -39,7 +40,9 @@ async def alter_remaining(
     *,
     validate_only: bool,
 ) -> None:
-    """Of those that the client may alter: each is answered by `asked.responses` then. `decide` raises KafkaError."""
+    """Alter those of the remaining resources that the client may alter. `asked.responses` then has an answer for each.
+
+    `decide` raises KafkaError."""
     await asked.authorize(rights.refusal)
     if asked.remaining:
         deciding = node.controller.submit(

@@ -1,9 +1,9 @@
 """ApiVersions (18), versions 0 to 5.
 
 v3: flexible body with features (KIP-584) and the client's software (KIP-511), the answer's header stays version 0;
-v4: supported features whose lowest level is 0 are listed too (KIP-1022); v5: a client says which node of which cluster
-it means to speak to, and is told to bootstrap anew where it is another (KIP-1242). A version that isn't known is
-answered in version 0 with the range that is.
+v4: also lists supported features whose lowest level is 0 (KIP-1022); v5: a client says which node of which cluster it
+means, and the answer tells it to bootstrap again if this is another one (KIP-1242). The answer to an unknown version
+is in version 0 and has the range of known ones.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def handle(
 
 
 def _is_for_another(node: NodePorts, context: RequestContext, request: ApiVersionsRequest) -> bool:
-    """Whether the client means another broker, or a broker of another cluster. A controller doesn't look."""
+    """True if the client means another broker, or a broker of another cluster. A controller doesn't check."""
     if request.cluster_id is None or context.listener_name in node.config.get_list(
         "controller.listener.names"
     ):
@@ -79,8 +79,7 @@ def _is_for_another(node: NodePorts, context: RequestContext, request: ApiVersio
 
 
 def served_versions(handlers: Iterable[int], forwarding: Forwarding | None) -> list[ApiVersion]:
-    """What is served, by api key: those that there are handlers of, and that the controller serves where they are
-    forwarded."""
+    """The served APIs and versions, by key: APIs that have a handler and, if forwarded, that the controller serves."""
     served = []
     for key in sorted(handlers):
         versions: tuple[int, int] | None = (APIS[key].min_version, APIS[key].max_version)
@@ -92,7 +91,7 @@ def served_versions(handlers: Iterable[int], forwarding: Forwarding | None) -> l
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """The answer, in version 0, to a version that isn't known."""
+    """The answer to an unknown version; it is encoded in version 0."""
     api = APIS[API_VERSIONS_KEY]
     return ApiVersionsResponse(
         error_code=Error.UNSUPPORTED_VERSION,

@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (73), version 0, of a controller: a broker says in which directories its replicas are
+"""AssignReplicasToDirs (73), version 0, of a controller: a broker reports which directories its replicas are in
 (KIP-858)."""
 
 from __future__ import annotations

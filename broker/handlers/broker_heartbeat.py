@@ -1,6 +1,6 @@
 """BrokerHeartbeat (63), versions 0 to 2, of a controller (KIP-631).
 
-v1: directories that failed (KIP-858); v2: those that are cordoned (KIP-1066).
+v1: failed directories (KIP-858); v2: cordoned ones (KIP-1066).
 """
 
 from __future__ import annotations

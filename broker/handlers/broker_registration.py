@@ -1,6 +1,6 @@
 """BrokerRegistration (62), versions 0 to 4, of a controller (KIP-631).
 
-v1: migration from ZooKeeper, which there is none of; v2: log directories (KIP-858); v3: the epoch of the run before
+v1: migration from ZooKeeper, which isn't supported; v2: log directories (KIP-858); v3: the epoch of the previous run
 (KIP-966); v4: features whose lowest level is 0 (KIP-1022).
 """
 

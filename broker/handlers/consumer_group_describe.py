@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (69), versions 0 and 1 (KIP-848). v1: the protocol that a member uses (KIP-1099)."""
+"""ConsumerGroupDescribe (69), versions 0 and 1 (KIP-848). v1: each member's protocol (KIP-1099)."""
 
 from __future__ import annotations
 

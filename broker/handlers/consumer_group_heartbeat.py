@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (68), versions 0 and 1 (KIP-848).
 
-v1: subscription by regular expression, and member ids that clients make by themselves (KIP-1082).
+v1: subscription by regular expression, and member ids that clients generate (KIP-1082).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
 
 
 def _check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """Whether the request makes sense by itself. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Check the request on its own. Raises KafkaError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
     epoch = request.member_epoch
     if version >= OWN_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVE_EPOCH:
         check_text("MemberId", request.member_id)
@@ -79,7 +79,7 @@ def _check(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tupl
 
 
 def check_text(name: str, value: str | None) -> None:
-    """Null is fine, blanks alone aren't (Java's String.trim): raises KafkaError (INVALID_REQUEST)."""
+    """Refuse a text of blanks alone (Java's String.trim), with KafkaError(INVALID_REQUEST). Null is fine."""
     if value is not None and is_blank(value):
         raise invalid(f"{name} can't be empty.")
 

@@ -1,6 +1,6 @@
-"""AlterConfigs (33) of a controller: what brokers hand on of it, and what is asked of it here.
+"""AlterConfigs (33) of a controller: requests that brokers forward, and requests that clients send to the controller.
 
-The broker that was asked has looked at it already; settings of any broker can be altered (Kafka: `ControllerApis`,
+A broker has checked what it forwards. The controller alters the settings of any broker (Kafka: `ControllerApis`,
 `ControllerConfigurationValidator`).
 """
 

@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs (44) of a controller: what brokers hand on of it, and what is asked of it here.
+"""IncrementalAlterConfigs (44) of a controller: requests that brokers forward, and those that clients send to it.
 
-The broker that was asked has looked at it already; settings of any broker can be altered (Kafka: `ControllerApis`,
+A broker has checked what it forwards. The controller alters the settings of any broker (Kafka: `ControllerApis`,
 `ControllerConfigurationValidator`).
 """
 

@@ -1,4 +1,4 @@
-"""ControllerRegistration (70), version 0, of a controller: a controller says what it is (KIP-919)."""
+"""ControllerRegistration (70), version 0, of a controller: a controller registers itself (KIP-919)."""
 
 from __future__ import annotations
 

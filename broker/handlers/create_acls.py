@@ -1,4 +1,4 @@
-"""CreateAcls (30), versions 1 to 3: ACLs are written to the metadata log. Without an authorizer it is answered with
+"""CreateAcls (30), versions 1 to 3: writes ACLs to the metadata log. Without an authorizer the answer is
 SECURITY_DISABLED, as in Kafka (`AclApis`)."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def handle(
     if any(
         UNKNOWN in (acl.resource_type, acl.pattern_type, acl.operation, acl.permission_type) for acl in wanted
     ):
-        raise CloseConnectionError("CreateAcls with the code for what isn't known")
+        raise CloseConnectionError("CreateAcls with the code UNKNOWN")
     refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
     if refusal is None and node.config.authorizer is None:
         refusal = KafkaError(Error.SECURITY_DISABLED, NO_AUTHORIZER_FOR_CHANGES)

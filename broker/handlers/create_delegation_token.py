@@ -1,4 +1,4 @@
-"""CreateDelegationToken (38), versions 1 to 3 (KIP-48; KIP-373: for another owner): the controller makes a token.
+"""CreateDelegationToken (38), versions 1 to 3 (KIP-48; KIP-373: for another owner): the controller creates a token.
 
 Sources: `KafkaApis.handleCreateTokenRequest`, `ControllerApis.handleCreateDelegationTokenRequest`.
 """
@@ -65,7 +65,7 @@ async def handle(
 def _refused(
     context: RequestContext, error: Error, owner: Principal, requester: Principal
 ) -> CreateDelegationTokenResponse:
-    """Where the controller didn't decide it."""
+    """The answer to a request that the controller didn't decide."""
     response = CreateDelegationTokenResponse(
         error_code=error,
         principal_type=owner.type,

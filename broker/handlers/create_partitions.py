@@ -1,4 +1,4 @@
-"""CreatePartitions (37), versions 0 to 3: more partitions for a topic; they begin empty, and there is no way back.
+"""CreatePartitions (37), versions 0 to 3: adds partitions to a topic. They begin empty, and stay for good.
 
 Source: ControllerApis.createPartitions.
 """
@@ -53,8 +53,9 @@ async def _chosen(
     request: CreatePartitionsRequest,
     times_named: Counter[str],
 ) -> tuple[list[CreatePartitionsTopicResult], list[CreatePartitionsTopic]]:
-    """What is refused by its name alone, and the others, in the order in which Kafka comes to the bound of a request:
-    that of its map."""
+    """The results of topics that their name alone rules out, and the other topics.
+
+    These are in the order of Kafka's map: in this order Kafka counts them against the limit of a request."""
     twice = KafkaError(Error.INVALID_REQUEST, "Duplicate topic name.")
     refused = [_result(name, twice) for name, times in times_named.items() if times > 1]
     by_name: JavaMap[str, CreatePartitionsTopic] = JavaMap()

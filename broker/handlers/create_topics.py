@@ -1,7 +1,7 @@
 """CreateTopics (19), versions 2 to 7.
 
-v4: −1 for the default counts (KIP-464, which Kafka 4 takes in every version); v5: the new topic's settings in the
-answer (KIP-525), for those who may see them; v6: beyond a quota on changes topics are refused (KIP-599); v7: topic ids.
+v4: −1 for the default counts (KIP-464; Kafka 4 takes it in every version); v5: the answer has the new topic's settings
+(KIP-525) if the client may see them; v6: refuses topics beyond a quota on changes (KIP-599); v7: topic ids.
 A client can produce as soon as it has the answer. Source: ControllerApis.createTopics.
 """
 

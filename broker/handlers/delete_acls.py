@@ -1,5 +1,5 @@
-"""DeleteAcls (31), versions 1 to 3: the ACLs that filters meet are removed from the metadata log. Without an authorizer
-it is answered with SECURITY_DISABLED, as in Kafka (`AclApis`)."""
+"""DeleteAcls (31), versions 1 to 3: removes the ACLs that match filters from the metadata log. Without an authorizer
+the answer is SECURITY_DISABLED, as in Kafka (`AclApis`)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def handle(
 ) -> DeleteAclsResponse:
     filters = [AclFilter.of(each) for each in request.filters]
     if any(each.is_nonsense for each in filters):
-        raise CloseConnectionError("DeleteAcls with the code for what isn't known")
+        raise CloseConnectionError("DeleteAcls with the code UNKNOWN")
     refusal = cluster_refusal(node.authorizer, context, Operation.ALTER)
     if refusal is None and node.config.authorizer is None:
         refusal = KafkaError(Error.SECURITY_DISABLED, NO_AUTHORIZER_FOR_CHANGES)

@@ -1,7 +1,7 @@
-"""DeleteGroups (42), versions 0 to 3. A group goes with its offsets, unless it has members. v2: flexible; v3: an
-error message, which Kafka has where a plugin keeps it from deleting the topology of a Streams group, and nowhere else.
+"""DeleteGroups (42), versions 0 to 3: deletes a group and its offsets, unless it has members. v2: flexible; v3: an
+error message. Kafka fills it only if a plugin keeps it from deleting the topology of a Streams group.
 
-Of share groups the share coordinator forgets what it knows first (KIP-932).
+The share coordinator forgets the state of share groups first (KIP-932).
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from coordinator.group.shard import GroupShard
 
 MOST_DELETED_OFFSETS = 10_000
-"""Offsets that go with their groups in one batch and one turn of the loop, some 30 ms: those of the last group may be
-more. All groups of a partition are one batch in Kafka, which refuses them where it is more than `max.message.bytes`, by
-default some 15,000 offsets."""
+"""Offsets that one batch, and so one turn of the loop (some 30 ms), deletes. The last group of a batch may go beyond
+it. In Kafka all groups of a partition are one batch. Kafka refuses it if it exceeds `max.message.bytes`, which is at
+some 15,000 offsets by default."""
 
 MOST_SHARE_GROUPS = 20
-"""Whose states go in one turn."""
+"""Share groups whose states one turn deletes."""
 
 
 @runs_to_its_end
@@ -36,7 +36,7 @@ async def handle(
     context: RequestContext,
     request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse:
-    """A group that is named twice is answered once, groups that may not be deleted last."""
+    """The answer has each group once. Groups that the client may not delete come last."""
     groups, authorizer, turns = node.groups, node.authorizer, node.turns
     errors: dict[str, Error] = {}
     denied: dict[str, Error] = {}
@@ -73,7 +73,7 @@ async def handle(
 
 
 async def _states_deleted(groups: Groups, shard: GroupShard, group_ids: Sequence[str]) -> dict[str, Error]:
-    """The share groups among them whose states can't be deleted, each with its error."""
+    """Delete the states of the share groups among these. Returns the error of each that is refused."""
     refused: dict[str, Error] = {}
     of_share = shard.share_groups.are_among(group_ids)
     for first in range(0, len(of_share), MOST_SHARE_GROUPS):
@@ -90,7 +90,7 @@ def _deletion_of_states(group_ids: Sequence[str]) -> Callable[[GroupShard], Wait
 
 
 def _batches(shard: GroupShard, group_ids: Iterable[str]) -> Iterator[tuple[Sequence[str], bool]]:
-    """The groups that go together, or not at all, and whether they are many."""
+    """Batches of groups, each deleted as a whole or not at all, and whether the batch is full."""
     batch: list[str] = []
     offsets = 0
     for group_id in group_ids:

@@ -1,10 +1,10 @@
-"""DeleteRecords (21), versions 0 to 2 (KIP-107): everything below an offset goes.
+"""DeleteRecords (21), versions 0 to 2 (KIP-107): deletes everything below an offset.
 
-The log start moves at once, and that of the other replicas with what they fetch next, for which the answer waits: it
-has the lowest of them; a log on its way to another directory is one. Segments go at the next retention run. The offset
-is on its way to the disk (`log-start-offset-checkpoint`) as the answer is, or a tenth of a second later where there are
-many such requests, so that what was deleted doesn't come back with a broker that is killed later. Kafka writes it by
-the clock and at shutdown alone.
+The leader's log start moves at once, and that of the other replicas with their next fetch. The answer waits for these,
+and for a log on its way to another directory, and has the lowest of their log starts. The next retention run deletes
+segments. The offset goes to the disk (`log-start-offset-checkpoint`) when the answer goes out, or a tenth of a second
+later if there are many such requests. So deleted records don't come back if the broker is killed later. Kafka writes
+it only by the clock and at shutdown.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def handle(
 ) -> DeleteRecordsResponse:
     turns = node.turns
 
-    # 1. Of a partition that is named twice the last offset counts.
+    # 1. The last offset counts if a partition is named twice.
     wanted: dict[str, dict[int, int]] = {}
     for topic in request.topics:
         offsets = wanted.setdefault(topic.name, {})
@@ -49,7 +49,7 @@ async def handle(
         if turns.is_over:
             await turn()
 
-    # 2. The log starts move.
+    # 2. Move the log starts.
     response = DeleteRecordsResponse()
     awaited: list[AwaitedDeletion] = []
     directories: dict[LogDirectory, None] = {}
@@ -73,7 +73,7 @@ async def handle(
     for directory in directories:
         directory.log_start_moved()
 
-    # 3. Until those of all replicas have. However many there are, they are waited for together.
+    # 3. Wait until those of all replicas have moved: for all partitions together, however many.
     if awaited:
         await turns.all_done(awaited, request.timeout_ms, node.scheduler)
     return response
@@ -87,8 +87,9 @@ def _delete(
     result: DeleteRecordsPartitionResult,
     awaited: list[AwaitedDeletion],
 ) -> LogDirectory:
-    """The result has the low watermark as it is; where that is to come, it is waited for. Returns where the log is.
-    Raises KafkaError."""
+    """Move the log start. The result gets the present low watermark; `awaited` gets it too if it isn't there yet.
+
+    Returns the directory of the log. Raises KafkaError."""
     partition = partitions.get(name, index)
     if partition.topic.is_internal:
         raise KafkaError(Error.INVALID_TOPIC_EXCEPTION)
@@ -106,8 +107,8 @@ def _delete(
 
 
 class AwaitedDeletion:
-    """One partition's part of it (Kafka: `DelayedDeleteRecords`): all below the offset is to go, and doesn't count as
-    gone until the other replicas, and a log on its way to another directory, begin there."""
+    """One partition's part of a request (Kafka: `DelayedDeleteRecords`). Its records count as deleted once the other
+    replicas, and a log on its way to another directory, begin at the offset."""
 
     __slots__ = ("_done", "_is_over", "_leader", "_name", "_offset", "_partitions", "_result")
 
@@ -125,7 +126,7 @@ class AwaitedDeletion:
     def start(self, done: Callable[[], None]) -> None:
         """See `Awaited`."""
         self._done = done
-        if self._is_over:  # its time was over before
+        if self._is_over:  # it expired before
             self._end()
             return
         partition = self._partitions.find(self._name, self._result.partition_index)
@@ -135,7 +136,7 @@ class AwaitedDeletion:
         self.recheck()
 
     def recheck(self) -> None:
-        """A replica has said where it begins, or another broker leads."""
+        """Called when a replica has reported its log start, or when another broker leads."""
         result = self._result
         try:
             low_watermark = self._partitions.get(self._name, result.partition_index).low_watermark
@@ -148,7 +149,7 @@ class AwaitedDeletion:
         self._end()
 
     def expire(self) -> None:
-        """It is told with the low watermark as it was at first."""
+        """End with REQUEST_TIMED_OUT. The result keeps the low watermark that it had at first."""
         if not self._is_over:
             self._result.error_code = Error.REQUEST_TIMED_OUT
             self._end()

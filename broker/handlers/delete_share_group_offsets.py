@@ -1,6 +1,6 @@
-"""DeleteShareGroupOffsets (92), version 0 (KIP-932): where a share group without members is in topics is forgotten.
+"""DeleteShareGroupOffsets (92), version 0 (KIP-932): forgets the positions of a share group without members in topics.
 
-A conscious difference: 20,000 topics may be in a request. Kafka has no limit.
+A conscious difference: a request may have 20,000 topics. Kafka has no limit.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 MOST_FORGOTTEN_TOPICS = 20_000
-"""In a request: what becomes of them is decided at once."""
+"""Most topics in a request: one turn decides on all of them."""
 
 
 @runs_to_its_end
 async def handle(
     node: GroupPorts, context: RequestContext, request: DeleteShareGroupOffsetsRequest
 ) -> DeleteShareGroupOffsetsResponse:
-    """Topics that may not be read come first."""
+    """The answer lists topics first that the client may not read."""
     if not node.groups.serves_share_groups:
         return _refused(KafkaError(Error.UNSUPPORTED_VERSION, "Share groups aren't served."))
     if not node.authorizer.allows(context, Operation.DELETE, GROUP, request.group_id):

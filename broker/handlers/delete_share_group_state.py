@@ -1,5 +1,5 @@
-"""DeleteShareGroupState (86), version 0 (KIP-932): a group coordinator has share partitions forgotten. One that is none
-is forgotten, too."""
+"""DeleteShareGroupState (86), version 0 (KIP-932): a group coordinator has the state of share partitions deleted. To
+delete one that doesn't exist succeeds, too."""
 
 from __future__ import annotations
 

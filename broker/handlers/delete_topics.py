@@ -1,7 +1,7 @@
 """DeleteTopics (20), versions 1 to 6.
 
-v3: TOPIC_DELETION_DISABLED where INVALID_REQUEST was answered before; v5: error messages; v6: topics by name or by
-id. Kafka shuffles its answer, so that places tell nothing; clients look results up by name or id.
+v3: TOPIC_DELETION_DISABLED in place of INVALID_REQUEST; v5: error messages; v6: topics by name or by id. Kafka
+shuffles its answer so that the order tells nothing. Clients look results up by name or id.
 Source: ControllerApis.deleteTopics.
 """
 
@@ -60,7 +60,7 @@ async def handle(
 
 
 class _Rights:
-    """What the sender of the request may do: with the right to delete on the cluster everything."""
+    """The rights of the client. If it may delete on the cluster, it may do everything."""
 
     def __init__(self, authorizer: Authorizer, context: RequestContext) -> None:
         self._authorizer = authorizer
@@ -77,7 +77,7 @@ class _Rights:
 
 
 class _Selection:
-    """The topics that are named, by id or by name, and may be deleted; `results` has what is said of the others."""
+    """The topics that the request names by id or by name and that the client may delete. `results` has the others."""
 
     def __init__(self, image: ClusterImage, rights: _Rights) -> None:
         self.chosen: dict[bytes, TopicImage] = {}
@@ -149,7 +149,7 @@ class _Selection:
         self.tell(name, topic_id, KafkaError(error, message))
 
     def tell(self, name: str | None, topic_id: bytes, error: KafkaError | None) -> None:
-        """What became of a topic; None where it is deleted."""
+        """Add a topic's result. `error` is None if it was deleted."""
         result = DeletableTopicResult(name=name, topic_id=topic_id)
         if error is not None:
             result.error_code, result.error_message = error.error, error.message

@@ -1,4 +1,4 @@
-"""DescribeAcls (29), versions 1 to 3: the ACLs that a filter meets. Without an authorizer it is answered with
+"""DescribeAcls (29), versions 1 to 3: the ACLs that match a filter. Without an authorizer the answer is
 SECURITY_DISABLED, as in Kafka (`AclApis`)."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ async def handle(
 ) -> DescribeAclsResponse:
     wanted = AclFilter.of(request)
     if wanted.is_nonsense:
-        raise CloseConnectionError("DescribeAcls with the code for what isn't known")
+        raise CloseConnectionError("DescribeAcls with the code UNKNOWN")
     refusal = cluster_refusal(node.authorizer, context, Operation.DESCRIBE)
     if refusal is not None:
         return DescribeAclsResponse(error_code=refusal.error, error_message=refusal.message)

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48), versions 0 and 1 (KIP-546): quotas by a filter of entities. v1 flexible."""
+"""DescribeClientQuotas (48), versions 0 and 1 (KIP-546): the quotas of entities that match a filter. v1: flexible."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """DescribeCluster (60), versions 0 to 2.
 
-v1: the type of endpoint asked for (KIP-919), of which a broker's listener serves the brokers' only; v2: fenced
-brokers (KIP-1073).
+v1: the client says which type of endpoint it wants (KIP-919), and a broker's listener serves only that of brokers;
+v2: fenced brokers (KIP-1073).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 v1: sources and synonyms (KIP-226); v3: types and documentation (KIP-569). Resources: topics (2), brokers (4),
 loggers of this process (8, KIP-412), subscriptions to client metrics (16, KIP-714), groups (32, KIP-848).
 
-Conscious gaps: documentation is there for the settings that a user would look up, null for the others; the loggers
-are ours, not Kafka's classes. Settings come by name, where Kafka's order is that of a hash map.
+Conscious gaps: only settings that a user would look up have documentation; it is null for the others. The loggers are
+barnabas's, not Kafka's classes. Settings are sorted by name; Kafka's order is that of a hash map.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def handle(
     context: RequestContext,
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse:
-    """Those that the client may not see come last, as in Kafka. All settings of a broker take some ms by themselves."""
+    """Resources that the client may not see come last, as in Kafka. All settings of one broker take some ms."""
     described = _Described(node.metadata.image, node.config, node.node_id)
     rights = ConfigRights(node.authorizer, context, Operation.DESCRIBE_CONFIGS)
     return await _answered(described, rights, request)
@@ -69,7 +69,7 @@ async def _answered(
     denied: list[DescribeConfigsResult] = []
     for resource in answered(request.resources, _key):
         if not resource.configuration_keys and (resource.resource_type != TOPIC_RESOURCE or results):
-            await turn()  # all of its settings, in a turn of their own: a hundred clients may ask at once
+            await turn()  # a turn for all settings of a resource: a hundred clients may ask at once
         refused = rights.refusal(resource.resource_type, resource.resource_name)
         if refused is not None:
             denied.append(_refused(resource, refused))
@@ -90,7 +90,7 @@ def _key(resource: DescribeConfigsResource) -> tuple[int, str]:
 
 
 class _Described(NamedTuple):
-    """What the settings of all resources are in."""
+    """The sources of the settings of all resources."""
 
     image: ClusterImage
     config: BrokerConfig
@@ -98,7 +98,7 @@ class _Described(NamedTuple):
 
 
 Names: TypeAlias = Collection[str] | None
-"""The settings that are asked for; all of them where there are none."""
+"""The names of the wanted settings. None or empty means all."""
 
 
 def _topic_entries(described: _Described, name: str, names: Names) -> list[ConfigEntry]:

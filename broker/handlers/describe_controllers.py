@@ -47,7 +47,7 @@ def handle(
 
 
 def _mistake(asked: int, api_version: int) -> KafkaError | None:
-    """That another type of endpoint is asked for; version 0, which says no type, asks for brokers."""
+    """The error if the client wants another type of endpoint. Version 0 has no type and so wants brokers."""
     if asked == CONTROLLERS:
         return None
     if asked == BROKERS:

@@ -1,7 +1,7 @@
-"""DescribeDelegationToken (41), versions 1 to 3 (KIP-48): tokens with their secrets, as far as one may see them.
+"""DescribeDelegationToken (41), versions 1 to 3 (KIP-48): the tokens that the client may see, with their secrets.
 
-Those whose owner one is, that one has asked for, or may renew; of others, by a right to the token, or to its owner's
-tokens (KIP-373). Source: `KafkaApis.handleDescribeTokensRequest`, `DelegationTokenManager.filterToken`.
+A client sees a token if it owns it, requested it or may renew it. It sees others by a right to the token, or to its
+owner's tokens (KIP-373). Source: `KafkaApis.handleDescribeTokensRequest`, `DelegationTokenManager.filterToken`.
 """
 
 from __future__ import annotations

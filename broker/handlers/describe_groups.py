@@ -1,7 +1,7 @@
 """DescribeGroups (15), versions 0 to 6: classic groups.
 
-v3: authorized operations (KIP-430); v4: static members; v5: flexible; v6: GROUP_ID_NOT_FOUND (KIP-1043), where a group
-that isn't there was a Dead one before.
+v3: authorized operations (KIP-430); v4: static members; v5: flexible; v6: GROUP_ID_NOT_FOUND for a group that doesn't
+exist (KIP-1043), which was Dead before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 async def handle(
     node: GroupPorts, context: RequestContext, request: DescribeGroupsRequest
 ) -> DescribeGroupsResponse:
-    """Groups that may not be described come first, as in Kafka."""
+    """The answer lists groups first that the client may not describe, as in Kafka."""
     allowed = []
     answers = []
     for group_id in answered(request.groups, str):

@@ -1,6 +1,7 @@
-"""DescribeLogDirs (35), versions 1 to 5 (KIP-113): what lies in which log directory, and how large it is.
+"""DescribeLogDirs (35), versions 1 to 5 (KIP-113): the partitions in each log directory, and their sizes.
 
-v3: an error for the whole request; v4: size and room of the volume (KIP-827); v5: cordoned directories (KIP-1066).
+v3: an error for the whole request; v4: size and free space of the volume (KIP-827); v5: cordoned directories
+(KIP-1066).
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ async def _described(
 
 
 def _volume(directory: LogDirectory) -> Volume | None:
-    """None where the disk doesn't say."""
+    """The volume of a directory, or None if the disk doesn't answer."""
     try:
         return directory.files.volume(directory.path)
     except OSError:
@@ -102,7 +103,7 @@ async def _topics(
         for key, log in [*logs.items()]:
             if pause.is_due():
                 await turn()
-            if is_wanted(key) and not log.closed:  # since
+            if is_wanted(key) and not log.closed:  # it may have been closed meanwhile
                 add(key, log.size, _lag(partitions, log, is_future), is_future=is_future)
     for key, size in directory.unopened_future_sizes().items():
         if is_wanted(key):
@@ -111,7 +112,7 @@ async def _topics(
 
 
 def _lag(partitions: Partitions, log: PartitionLog, is_future: bool) -> int:
-    """Of a future log what it lacks of the present one, which has itself only what is replicated to lack."""
+    """How far a log is behind: a future log behind the present one, and the present one behind its high watermark."""
     partition = partitions.find(log.topic, log.partition)
     if partition is None:
         return NO_LAG

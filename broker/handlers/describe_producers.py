@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0 (KIP-664): what a partition knows of those who write to it."""
+"""DescribeProducers (61), version 0 (KIP-664): the producers that a partition knows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def handle(
     context: RequestContext,
     request: DescribeProducersRequest,
 ) -> DescribeProducersResponse:
-    """Followers know the producers too, and answer."""
+    """Followers answer too, since they know the producers."""
     return await _described(node.partitions, node.metadata, node.authorizer, node.turns, context, request)
 
 
@@ -77,7 +77,7 @@ async def _described(
 def _refusal(
     metadata: MetadataLog, authorizer: Authorizer, context: RequestContext, topic: str
 ) -> KafkaError | None:
-    """Why nothing is told of a topic."""
+    """The error that refuses a topic, or None."""
     reason = invalid_name_reason(topic)
     if reason is not None:
         return KafkaError(Error.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")

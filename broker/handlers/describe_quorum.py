@@ -1,5 +1,5 @@
-"""DescribeQuorum (55), versions 0 to 2 (KIP-595): who leads and who votes over the cluster's metadata. There is one
-voter: we. See `controller.quorum_requests`."""
+"""DescribeQuorum (55), versions 0 to 2 (KIP-595): the leader and the voters of the cluster's metadata. This node is the
+only voter. See `controller.quorum_requests`."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ async def handle(
 
 
 def _controller_listener(node_id: int, config: BrokerConfig, endpoints: Endpoints) -> QuorumListener:
-    """Where the configuration says that controllers are. Of a node without a controller's listener that is where
-    clients are served: nobody else asks."""
+    """The controller's address in `controller.quorum.voters`. If the node has no controller's listener, this is the
+    address that clients use, since only they ask."""
     name = config.get_list("controller.listener.names")[0]
     for voter in config.get_list("controller.quorum.voters"):
         voter_id, _, address = voter.partition("@")

@@ -1,10 +1,10 @@
-"""DescribeShareGroupOffsets (90), versions 0 and 1 (KIP-932): where share groups are in partitions.
+"""DescribeShareGroupOffsets (90), versions 0 and 1 (KIP-932): the positions of share groups in partitions.
 
-v1: how many records are left (KIP-1226). Whoever is asked answers for topics that are named; all topics of a group are
-known to its coordinator.
+v1: how many records are left (KIP-1226). Any broker answers for topics that the request names. Only the coordinator
+of a group knows all its topics.
 
-A conscious difference: nobody is asked for a partition that isn't there. Kafka asks for half a minute, and answers the
-same.
+A conscious difference: this asks nobody about a partition that doesn't exist. Kafka asks for half a minute, and then
+gives the same answer.
 """
 
 from __future__ import annotations
@@ -98,8 +98,9 @@ class _Described:
     async def _fill(
         self, answer: DescribeShareGroupOffsetsResponseGroup, group: DescribeShareGroupOffsetsRequestGroup
     ) -> None:
-        """Raises KafkaError with what holds for all of the group. One without an id has topics that aren't there: of
-        others Kafka's persister refuses to ask."""
+        """Add the topics of a group. Raises KafkaError if it concerns the whole group.
+
+        A group without an id may name only topics that don't exist: for others Kafka's persister refuses to ask."""
         if not self._groups.serves_share_groups:
             raise KafkaError(Error.UNSUPPORTED_VERSION)
         if not self._may(DESCRIBE, GROUP, group.group_id):
@@ -107,7 +108,7 @@ class _Described:
         if group.topics is None:
             found = await self._initialized(group.group_id)
             for name, indexes in found.items():
-                # others are served in between, and may delete a topic
+                # other requests are served in between, and may delete a topic
                 if self._may(DESCRIBE, TOPIC, name) and name in self._image.topics:
                     topic = await self._topic(group.group_id, name, indexes)
                     answer.topics.append(topic)
@@ -130,7 +131,7 @@ class _Described:
         answer.topics += hidden
 
     async def _initialized(self, group_id: str) -> dict[str, list[int]]:
-        """All that the group has, by topic name. Raises KafkaError as `Groups.shard_of`."""
+        """All partitions of the group, by topic name. Raises KafkaError as `Groups.shard_of`."""
         found = await self._groups.ask(
             group_id, lambda shard: shard.share_groups.offsets.initialized(group_id)
         )
@@ -165,7 +166,7 @@ class _Described:
     async def _partition(
         self, name: str, index: int, summary: ShareStateSummary | KafkaError
     ) -> DescribeShareGroupOffsetsResponsePartition:
-        """What the share coordinator refuses is nothing that is known, and no error."""
+        """The result for one partition. If the share coordinator refuses, it has no offset and no error."""
         result = DescribeShareGroupOffsetsResponsePartition(
             partition_index=index, start_offset=NO_START_OFFSET, leader_epoch=UNKNOWN_LEADER_EPOCH
         )

@@ -39,7 +39,7 @@ async def handle(
 
 
 class _Asked(NamedTuple):
-    """Who has a word in it."""
+    """The parts of the node that an answer comes from."""
 
     config: BrokerConfig
     metadata: MetadataLog
@@ -106,7 +106,7 @@ async def _described(
         described.topic_authorized_operations = authorized_operations(
             authorizer, context, ResourceType.TOPIC, described.name or ""
         )
-    if not every:  # of topics that nobody named it isn't told that they are there
+    if not every:  # a client that didn't name a topic must not learn that it exists
         response.topics += [
             DescribeTopicPartitionsResponseTopic(error_code=Error.TOPIC_AUTHORIZATION_FAILED, name=name)
             for name in denied
@@ -135,7 +135,7 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 def _partition(
     index: int, partition: PartitionImage, view: ListenerView
 ) -> DescribeTopicPartitionsResponsePartition:
-    """Without an error, as in Kafka, even where nobody leads it."""
+    """A partition has no error, as in Kafka, even if it has no leader."""
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,
         leader_id=view.leader(partition),

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65), version 0 (KIP-664). In a transaction that is being ended, the partitions are those that
+"""DescribeTransactions (65), version 0 (KIP-664). While a transaction is being ended, its partitions are those that
 still await their marker."""
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _show(
     shown: list[DescribedTransactionTopic],
     topics: Sequence[DescribedTransactionTopic],
 ) -> None:
-    """Those that the client may know of."""
+    """Collect the topics that the client may describe."""
     for topic in topics:
         if authorizer.allows(context, Operation.DESCRIBE, ResourceType.TOPIC, topic.topic):
             shown.append(topic)

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50), version 0 (KIP-554): who has which credentials; keys are never shown."""
+"""DescribeUserScramCredentials (50), version 0 (KIP-554): the credentials of users, without their keys."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ async def handle(
 def _refused(
     context: RequestContext, request: ElectLeadersRequest, refusal: KafkaError
 ) -> ElectLeadersResponse:
-    """With every partition's error; v0 has none for the whole."""
+    """The answer that refuses all partitions. v0 has no error for the whole request."""
     return ElectLeadersResponse(
         error_code=refusal.error if context.api_version >= 1 else Error.NONE,
         replica_election_results=[

@@ -1,10 +1,10 @@
 """EndTxn (26), versions 0 to 5: commit or abort.
 
 v2: PRODUCER_FENCED in place of INVALID_PRODUCER_EPOCH (KIP-588); v3: flexible; v4: TRANSACTION_ABORTABLE;
-v5: transactions version 2 (KIP-890): each end bumps the epoch, and the answer says who the producer is from now on.
+v5: transactions version 2 (KIP-890): each end bumps the epoch, and the answer has the producer's new id and epoch.
 
-The transaction's outcome is committed before the answer leaves. Where nothing is in the way its markers are written,
-and its end is logged, before the next request is served.
+The transaction's outcome is committed before the answer leaves. If nothing is in the way, its markers are written and
+its end is logged before the next request is served.
 """
 
 from __future__ import annotations

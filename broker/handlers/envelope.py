@@ -1,4 +1,4 @@
-"""Envelope (58), version 0, of a controller: what a client asks for of it, handed on by a broker (KIP-590).
+"""Envelope (58), version 0, of a controller: a client's request that a broker forwards (KIP-590).
 
 Source: `EnvelopeUtils.handleEnvelopeRequest`, `RequestChannel.buildResponseSend`.
 """
@@ -34,7 +34,7 @@ async def handle(
     context: RequestContext,
     request: EnvelopeRequest,
 ) -> EnvelopeResponse:
-    """Whatever becomes of the request in it, the broker is answered: else it would ask again and again."""
+    """The broker always gets an answer, even if the request inside fails: else it would send it again and again."""
     refusal = cluster_refusal(node.authorizer, context, Operation.CLUSTER_ACTION)
     if refusal is not None:
         return EnvelopeResponse(error_code=refusal.error)
@@ -55,10 +55,10 @@ async def handle(
         try:
             answer = take()
         except (CloseConnectionError, CodecError) as error:
-            log.info("what %s hands on can't be served: %s", context.connection, error)
+            log.info("a request that %s forwards can't be served: %s", context.connection, error)
             later.reply(EnvelopeResponse(error_code=Error.UNSUPPORTED_VERSION))
         except NotAdmittedError as error:
-            log.info("what %s hands on isn't taken: %s", context.connection, error)
+            log.info("a request that %s forwards isn't taken: %s", context.connection, error)
             later.reply(EnvelopeResponse(error_code=Error.INVALID_REQUEST))
         except Exception as error:
             node.dispatcher.failed(context.connection, error)

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (40), versions 1 to 2 (KIP-48): a token's owner, or whoever may renew it, says when it ends.
+"""ExpireDelegationToken (40), versions 1 to 2 (KIP-48): a token's owner or renewer sets its expiry.
 
 Sources: `KafkaApis.handleExpireTokenRequest`, `ControllerApis.handleExpireDelegationTokenRequest`.
 """

@@ -4,9 +4,9 @@ v5: log start offset; v7: sessions (KIP-227); v9: current leader epoch (KIP-320)
 fetched epoch and the diverging epoch (KIP-595); v13: topic ids (KIP-516); v15: ReplicaState (KIP-903); v16: the
 current leader in answers (KIP-951); v17: the replica's directory; v18: the replica's high watermark.
 
-A follower takes what isn't committed yet, as far as no quota on replication throttles it, and by what it asks for its
-leader knows what it has. A consumer may read from any replica since v11, and is sent to the one in its rack where
-`replica.selector.class` says so; snapshots and tiered storage have nothing to say here.
+A follower also gets records that aren't committed yet, unless a quota on replication throttles it. The offset it asks
+for tells its leader what it has. Since v11 a consumer may read from any replica, and `replica.selector.class` may send
+it to the one in its rack. Snapshots and tiered storage play no part here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ FIRST_VERSION_TOLD_LEADERS = 16
 TOLD_WITH_LEADER = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
 
 FETCHED_PARTITIONS = EntryList("topics", "responses", "partitions", "partitions", at_once=PER_TURN)
-"""What one turn goes through of a request."""
+"""The part of a request that one turn goes through."""
 
 
 async def handle(node: ReplicaPorts, context: RequestContext, request: FetchRequest) -> FetchResponse:
@@ -78,7 +78,7 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: FetchRequ
     if plan.error:
         return FetchResponse(error_code=plan.error)
 
-    # 2. By what is read.
+    # 2. The terms of reading.
     state, quotas, authorizer = request.replica_state, node.quotas, node.authorizer
     replica_id = request.replica_id if state is None else state.replica_id
     max_bytes = min(request.max_bytes, node.fetch_max_bytes)
@@ -107,7 +107,7 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: FetchRequ
     if leader_quota is not None and not authorizer.allows(context, CLUSTER_ACTION, CLUSTER, CLUSTER_NAME):
         results = await _refused(targets)
     else:
-        # 3. What there is; of many partitions in turns.
+        # 3. Read what is there, many partitions in turns.
         may_read = None  # a follower may read all
         if leader_quota is None and not authorizer.allows_everything:
             may_read = partial(authorizer.allows, context, READ, TOPIC)
@@ -119,7 +119,7 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: FetchRequ
         if reading.found and request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
             return await _failed_whole(request, by_id=by_id)
 
-        # 4. Until there is enough, or its time is over; then it is read anew.
+        # 4. Wait until there is enough, or the time is over; then read again.
         if reading.may_wait:
             reading.forget()
             await DelayedFetch(reading).wait(node.scheduler, node.turns)
@@ -129,13 +129,13 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: FetchRequ
                 reading.read_anew(again)
         results = reading.results if reading.unknown_ids or reading.refused else reading.answers
 
-    # 5. What quotas say of the answer: what a consumer isn't given isn't charged.
+    # 5. Charge the quotas. A consumer isn't charged for an answer that it doesn't get.
     if leader_quota is not None:
         if leader_quota.throttled:
             is_throttled = leader_quota.is_throttled
 
             def counted(some: Listed) -> Listed:
-                """Of throttled partitions, be their replicas in sync or not."""
+                """Throttled partitions count, whether their replicas are in sync or not."""
                 return [
                     each for each in news_of(plan, some) if is_throttled(each[0].topic_name, each[0].index)
                 ]
@@ -148,7 +148,7 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: FetchRequ
             session_id = NO_SESSION if known is None else known.session_id
             return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
 
-    # 6. The answer, which the session is told.
+    # 6. Answer, and update the session.
     session_id, listed = NO_SESSION, results
     if plan.session is not None or plan.of_new_session is not None:
         session_id, listed = await sessions.finish(plan, results, now_ms)
@@ -163,13 +163,13 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: FetchRequ
 
 
 def _within_quota(quotas: ClientQuotas, context: RequestContext, max_bytes: int) -> int:
-    """At most what a quota lets through at once, or the consumer would be throttled by each of its fetches."""
+    """Limit the bytes to what the quota lets through at once. Else each fetch would throttle the consumer."""
     most = quotas.fetch.most_at_once(context.principal.name, context.client_id or "")
     return max_bytes if most is None else int(min(max_bytes, most))
 
 
 async def _refused(targets: Sequence[FetchTarget]) -> Results:
-    """The answer to a follower that may not be one."""
+    """The answer to a follower without the right to be one."""
     refusals: Results = []
 
     def refuse(some: Sequence[FetchTarget]) -> None:
@@ -180,7 +180,7 @@ async def _refused(targets: Sequence[FetchTarget]) -> Results:
 
 
 async def _failed_whole(request: FetchRequest, *, by_id: bool) -> FetchResponse:
-    """Kafka's answer where it fails on a request: below v13 each partition that was *asked for* says so as well."""
+    """Kafka's answer if it fails on a request. Below v13 each *requested* partition has the error, too."""
     topics: list[FetchableTopicResponse] = []
     if not by_id:
         for part, goes_on in pieces(request, FETCHED_PARTITIONS):
@@ -213,7 +213,7 @@ def _failed(topic: FetchTopic) -> FetchableTopicResponse:
 
 
 async def _throttled(node: ReplicaPorts, context: RequestContext, plan: FetchPlan, results: Results) -> int:
-    """For how long the consumer has to wait instead of being answered."""
+    """Charge the answer. Returns how long, in ms, the consumer has to wait instead of getting it."""
     size = await _size(node, context, results, partial(news_of, plan))
     quota, now_ms = node.quotas.fetch, node.clock.now_ms()
     user, client_id = context.principal.name, context.client_id or ""
@@ -226,7 +226,7 @@ async def _throttled(node: ReplicaPorts, context: RequestContext, plan: FetchPla
 async def _size(
     node: ReplicaPorts, context: RequestContext, results: Results, listed_of: Callable[[Listed], Listed]
 ) -> int:
-    """Of an answer that lists these, as quotas count it: `listed_of` says of some results which of them count."""
+    """The size in bytes of an answer with these results, as quotas count it. `listed_of` picks those that count."""
     topics: list[FetchableTopicResponse] = []
     for some in portions(results):
         _by_topic(listed_of(some), topics)
@@ -243,7 +243,7 @@ async def _size(
 
 
 def news_of(plan: FetchPlan, results: Listed) -> Listed:
-    """What the answer will list."""
+    """The results that the answer will list."""
     return results if plan.session is None else [each for each in results if each[0].is_news(each[1])]
 
 
@@ -251,11 +251,11 @@ def news_of(plan: FetchPlan, results: Listed) -> Listed:
 
 
 def _by_topic(listed: Listed, topics: list[FetchableTopicResponse]) -> None:
-    """Put behind the topics that are there."""
+    """Append the partitions to `topics`."""
     last = topics[-1].topic or topics[-1].topic_id if topics else None
     for target, answer in listed:
         if target.topic != last:
-            # As in Kafka, partitions of a topic share an entry only where they follow one another.
+            # As in Kafka, partitions of a topic share an entry only if they follow one another.
             last = target.topic
             topics.append(
                 FetchableTopicResponse.of(topic_id=last)
@@ -272,7 +272,7 @@ def _tell_leaders(
     context: RequestContext,
     parameters: FetchParameters,
 ) -> None:
-    """With where consumers find them; a follower knows that from its metadata."""
+    """Name the current leaders, and their addresses for consumers. A follower knows these from its metadata."""
     for target, answer in listed:
         if answer.error_code not in TOLD_WITH_LEADER:
             continue

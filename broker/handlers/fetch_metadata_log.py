@@ -1,7 +1,7 @@
-"""Fetch (1), versions 4 to 18, of a controller: of the metadata log alone, by those that follow it (KIP-595).
+"""Fetch (1), versions 4 to 18, of a controller: followers fetch the metadata log, and nothing else (KIP-595).
 
-Brokers say by `replica_state` who they are (v15, KIP-903), and by v18 which high watermark they know. From v17 on they
-are told where the leader is (KIP-853), as `RaftUtil.singletonFetchResponse` has it.
+v15: `replica_state` says which broker fetches (KIP-903); v17: the answer has the leader's address (KIP-853), as in
+`RaftUtil.singletonFetchResponse`; v18: the broker says which high watermark it knows.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """FetchSnapshot (59), versions 0 to 1, of a controller: a piece of a snapshot of the metadata (KIP-630).
 
-v1: who asks by its directory (KIP-853), which says nothing of who is no voter, and where the leader is.
+v1: the sender's directory (KIP-853), which doesn't matter unless it votes, and the leader's address in the answer.
 """
 
 from __future__ import annotations
