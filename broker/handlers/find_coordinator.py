@@ -2,10 +2,10 @@
 
 v1: key types; v3: flexible; v4: several keys at once; v6: share groups (KIP-932).
 
-A conscious difference: where the internal topic isn't there yet, Kafka starts to create it, answers
-COORDINATOR_NOT_AVAILABLE and lets the client come again. Here it is created before the answer, and what a client asks
-of a coordinator waits until that is loaded (`broker.early_requests`); so the first group and the first transaction of a
-fresh broker are as fast as any later ones.
+A conscious difference: if the internal topic doesn't exist yet, Kafka starts to create it, answers
+COORDINATOR_NOT_AVAILABLE and lets the client ask again. barnabas creates it before the answer, and requests to a
+coordinator wait until it is loaded (`broker.early_requests`). So the first group and the first transaction of a fresh
+broker are as fast as any later ones.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _MESSAGES = AUTHORIZATION_FAILED | {
     Error.INVALID_REQUEST: "There is no such type of coordinator, or no such key of it.",
 }
 
-# What is asked of the authorizer, and what is said where it refuses.
+# The resource type whose DESCRIBE right the client needs, and the error if it lacks it.
 _PERMISSIONS = {
     GROUP: (ResourceType.GROUP, Error.GROUP_AUTHORIZATION_FAILED),
     TRANSACTION: (ResourceType.TRANSACTIONAL_ID, Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
@@ -64,17 +64,17 @@ class _Found(NamedTuple):
 
 
 class _Coordinators(NamedTuple):
-    """What it takes to find one."""
+    """The parts of the node that know where coordinators are."""
 
     metadata: MetadataLog
     groups: Groups
     transactions: Transactions
     share_states: ShareStates
     missing: dict[str, None]
-    """The internal topic, where it wasn't found."""
+    """The internal topics that weren't found."""
 
     def find(self, key_type: int, key: str, listener_name: str) -> _Found:
-        """Of a group, a transaction or a share partition."""
+        """Find the coordinator of a group, a transaction or a share partition."""
         name, coordinators = self._by_type(key_type)
         image = self.metadata.image
         topic = image.topics.get(name)
@@ -88,7 +88,7 @@ class _Coordinators(NamedTuple):
         return _Found(Error.NONE, node.node_id, node.host, node.port)
 
     def _by_type(self, key_type: int) -> tuple[str, Groups | Transactions | ShareStates]:
-        """The internal topic, and who knows which of its partitions a key is in."""
+        """The internal topic, and the coordinators that know which of its partitions a key is in."""
         if key_type == GROUP:
             return OFFSETS_TOPIC, self.groups
         if key_type == TRANSACTION:
@@ -104,7 +104,7 @@ async def handle(
     coordinators = _Coordinators(node.metadata, node.groups, node.transactions, node.share_states, {})
     answer = _answer(coordinators, node.authorizer, context, request)
     if coordinators.missing:
-        # the internal topic is there as soon as that is committed: why send the client away to ask again?
+        # The internal topic exists as soon as its creation is committed, so the client needn't ask again.
         await node.topics.auto_create([*coordinators.missing])
         answer = _answer(coordinators, node.authorizer, context, request)
     return answer

@@ -1,6 +1,6 @@
-"""GetTelemetrySubscriptions (71), version 0 (KIP-714): which metrics a client is to push, and how often.
+"""GetTelemetrySubscriptions (71), version 0 (KIP-714): tells a client which metrics to push, and how often.
 
-Served, and told of, only at a node with a listener for metrics. Source: `ClientMetricsManager`.
+Only a node with a listener for metrics serves and advertises it. Source: `ClientMetricsManager`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe have in common: each group is described by
-its coordinator, and hidden where it has topics that the client may not see.
+"""The common part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe: the coordinator describes each
+group, and a group with topics that the client may not see is hidden.
 
-Groups that may not be described come first, as in Kafka.
+Groups that the client may not describe come first, as in Kafka.
 Source: `KafkaApis` (handleConsumerGroupDescribe and its neighbours).
 """
 
@@ -28,7 +28,7 @@ HIDDEN_TOPICS = "The group has described topic(s) that the client is not authori
 
 
 class DescribeRequest(Protocol):
-    """Of all three."""
+    """A request of any of the three."""
 
     @property
     def group_ids(self) -> list[str]: ...
@@ -49,17 +49,17 @@ R = TypeVar("R")
 
 
 class DescribeApi(NamedTuple, Generic[G, R]):
-    """One of them."""
+    """One of the three APIs."""
 
     response: Callable[..., R]
     described: Callable[..., G]
     describe: Callable[[GroupShard, str], G]
     """Asks the shard. May raise KafkaError."""
     topics_of: Callable[[G], Iterable[str]]
-    """The names of all topics that are told of."""
+    """The names of all topics in a description."""
     hidden_topics: str = HIDDEN_TOPICS
     without_coordinator: str | None = None
-    """What is said where no coordinator says why."""
+    """The error message if no coordinator gives one."""
 
 
 async def described_groups(
@@ -71,7 +71,7 @@ async def described_groups(
     *,
     is_served: bool,
 ) -> R:
-    """The answer; UNSUPPORTED_VERSION of each group where the protocol isn't served."""
+    """The answer. Each group has UNSUPPORTED_VERSION if the protocol isn't served."""
     if not is_served:
         unsupported = [
             api.described(group_id=group_id, error_code=Error.UNSUPPORTED_VERSION)
@@ -109,7 +109,7 @@ async def described_groups(
 def _visible(
     authorizer: Authorizer, context: RequestContext, answers: Sequence[G], api: DescribeApi[G, R]
 ) -> list[G]:
-    """A group with topics that the client may not see is hidden from it."""
+    """Hide groups with topics that the client may not see."""
     topics_of = [[*api.topics_of(group)] for group in answers]
     hidden = {
         topic

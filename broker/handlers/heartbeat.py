@@ -1,6 +1,6 @@
 """Heartbeat (12), versions 0 to 4. v3: static members; v4: flexible.
 
-While a coordinator is loading nobody is told to look for another one: the heartbeat counts as good.
+While the coordinator loads, the answer has no error: a member mustn't look for another coordinator.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""IncrementalAlterConfigs (44), versions 0 to 1 (KIP-339): set, delete, append and subtract single settings.
+"""IncrementalAlterConfigs (44), versions 0 to 1 (KIP-339): sets, deletes, appends and subtracts single settings.
 
-All or nothing for each resource; resources don't depend on each other. What is set takes effect before the answer.
-The levels of loggers (KIP-412) are the process's and aren't stored.
+Each resource is altered as a whole or not at all, independently of the others. A change takes effect before the answer.
+The levels of loggers (KIP-412) belong to the process and aren't stored.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ async def altered_here(
     rights: ConfigRights,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse:
-    """What this node's controller makes of what is left."""
+    """Have this node's controller decide on the resources that are left."""
     has_unknown_operation = any(
         each.config_operation not in _OPERATIONS
         for resource in request.resources

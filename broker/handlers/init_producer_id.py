@@ -1,13 +1,14 @@
 """InitProducerId (22), versions 0 to 5 (KIP-98).
 
-v3: the id and epoch that a producer has (KIP-360); v4: PRODUCER_FENCED. v6 (KIP-939) is unstable in Kafka 4.3 and not
-served: its connection is closed, as Kafka without unstable versions does.
+v3: the producer's present id and epoch (KIP-360); v4: PRODUCER_FENCED. v6 (KIP-939) is unstable in Kafka 4.3 and isn't
+served: the broker closes the connection, as Kafka does without unstable versions.
 
-Without a transactional id anybody is given a fresh producer id. With one the transaction's coordinator fences whoever
-had it before, aborts what that one left open, and answers CONCURRENT_TRANSACTIONS until this is done.
+Without a transactional id every producer gets a fresh producer id. With one the transaction's coordinator fences the
+previous producer, aborts the transaction that it left open, and answers CONCURRENT_TRANSACTIONS until this is done.
 
-Only who needs a fresh producer id depends on the controller, which gives them out in blocks. Where none is left Kafka
-has the client ask again at once; here it waits a little for the block, so that a first producer meets no error.
+A request for a fresh producer id depends on the controller, which hands out blocks of them; other requests don't. If
+none is left, Kafka makes the client ask again at once. Here the request waits a little for a block, so that a first
+producer sees no error.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
 PRODUCER_FENCED_VERSION = 4
 
 LONGEST_WAIT_S = 1.0
-"""For a block of producer ids. It is there in some ms, unless the controller is away: then the client asks again, and
-its connection is free meanwhile."""
+"""The longest wait for a block of producer ids. A block takes some ms, unless the controller is away. Then the client
+asks again, and its connection is free meanwhile."""
 
 
 async def handle(
@@ -54,7 +55,7 @@ async def handle(
 async def _init(
     transactions: Transactions, producer_ids: ProducerIds, request: InitProducerIdRequest
 ) -> ProducerIdAndEpoch | KafkaError:
-    """Nothing has happened where it is refused for want of a producer id."""
+    """Give the producer its id and epoch. If this fails with NoProducerIdError, nothing has changed."""
     transactional_id = request.transactional_id
     try:
         if transactional_id is None:
@@ -72,8 +73,9 @@ async def _init(
 async def _init_once_left(
     node: TransactionPorts, request: InitProducerIdRequest
 ) -> ProducerIdAndEpoch | KafkaError:
-    """Once there is a producer id, which is taken in that call; or once none is to be had, or after a while: with what
-    it is told then. Nothing is carried out any more for a client that has hung up meanwhile."""
+    """Try again once there is a producer id, once none can be had, or after LONGEST_WAIT_S. This try decides.
+
+    There is no other try if the client hangs up meanwhile."""
     left = node.producer_ids.left()
     is_over = False
 
@@ -101,12 +103,12 @@ async def _init_once_left(
 
 
 def _check(authorizer: Authorizer, context: RequestContext, request: InitProducerIdRequest) -> Error:
-    """What is wrong with the request, whoever the producer is."""
+    """The error of the request that doesn't depend on the producer's state."""
     transactional_id = request.transactional_id
     if transactional_id is not None:
         if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, transactional_id):
             return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    # Who may write to some topic may do so idempotently.
+    # A client that may write to any topic may do so idempotently.
     elif not authorizer.allows(
         context, IDEMPOTENT_WRITE, CLUSTER, CLUSTER_NAME, log_denied=False
     ) and not authorizer.allows_any(context, WRITE, TOPIC):

@@ -1,6 +1,6 @@
-"""InitializeShareGroupState (83), version 0 (KIP-932): a group coordinator has share partitions begin anew.
+"""InitializeShareGroupState (83), version 0 (KIP-932): a group coordinator has share partitions begin at an offset.
 
-A topic without partitions goes unanswered."""
+The answer leaves out topics without partitions."""
 
 from __future__ import annotations
 

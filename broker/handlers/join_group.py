@@ -1,11 +1,11 @@
 """JoinGroup (11), versions 0 to 9.
 
-v1: rebalance timeout (v0: the session timeout stands for it); v4: a new member gets its id with MEMBER_ID_REQUIRED
-(KIP-394); v5: static members (KIP-345); v6: flexible; v7: protocol type (KIP-559); v8: reasons (KIP-800); v9: a leader
-that need not assign (KIP-814). The answer waits until the group's members have joined.
+v1: rebalance timeout (v0 uses the session timeout); v4: a new member gets its id with MEMBER_ID_REQUIRED (KIP-394);
+v5: static members (KIP-345); v6: flexible; v7: protocol type (KIP-559); v8: reasons (KIP-800); v9: a leader that need
+not assign (KIP-814). The answer waits until the group's members have joined.
 
-A group of the newer protocol (KIP-848) has members of this one, too, unless `group.consumer.migration.policy` is
-against it; nobody waits there.
+A group of the newer protocol (KIP-848) can have members of this one, too, unless `group.consumer.migration.policy`
+forbids it. Their answers don't wait.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def handle(node: GroupPorts, context: RequestContext, request: JoinGroupRe
 
 
 def _finished(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
-    """No protocol is null from v7 on, and before that the empty string."""
+    """Without a protocol its name is null from v7 on, and the empty string before."""
     if version >= NULL_PROTOCOL_NAME_VERSION:
         response.protocol_name = response.protocol_name or None
     else:

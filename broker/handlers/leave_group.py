@@ -1,7 +1,7 @@
 """LeaveGroup (13), versions 0 to 5.
 
-Up to v2 one member leaves, and its error is the answer's; v3: several at once, by member id or instance id (KIP-345);
-v4: flexible; v5: reasons (KIP-800).
+Up to v2 one member leaves, and the answer has its error; v3: several leave at once, by member id or instance id
+(KIP-345); v4: flexible; v5: reasons (KIP-800).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _at_once(groups: Groups, group_id: str) -> int:
 
 
 async def _in_turns(groups: Groups, request: LeaveGroupRequest, at_once: int) -> LeaveGroupResponse:
-    """Of many members: some leave after the others, as if they were asked for one request behind the other."""
+    """Have many members leave in portions, as if a request for each portion came after the other."""
     left: list[MemberResponse] = []
     for start in range(0, len(request.members), at_once):
         some = LeaveGroupRequest(group_id=request.group_id, members=request.members[start : start + at_once])

@@ -1,6 +1,6 @@
 """ListConfigResources (74), versions 0 to 1.
 
-v0: subscriptions to client metrics (KIP-714, as ListClientMetricsResources); v1: any types (KIP-1142).
+v0: subscriptions to client metrics (KIP-714, as ListClientMetricsResources); v1: all types (KIP-1142).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def _listed(
     }
     kinds = {GROUP_RESOURCE, CLIENT_METRICS_RESOURCE}.intersection(wanted)
     if kinds:
-        for kind, name in [*image.configs]:  # which may change in between
+        for kind, name in [*image.configs]:  # a copy: the image may change in between
             if pause.is_due():
                 await turn()
             if kind in kinds:

@@ -1,4 +1,4 @@
-"""ListGroups (16), versions 0 to 5. v3: flexible; v4: states, shown and filtered by (KIP-518); v5: types (KIP-848)."""
+"""ListGroups (16), versions 0 to 5. v3: flexible; v4: states and a filter (KIP-518); v5: types (KIP-848)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def handle(
     context: RequestContext,
     request: ListGroupsRequest,
 ) -> ListGroupsResponse:
-    """Who may describe the cluster sees all groups, others those that they may describe."""
+    """A client that may describe the cluster sees all groups. Others see the groups that they may describe."""
     sees_all = node.authorizer.allows(
         context, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME, log_denied=False
     )

@@ -2,7 +2,7 @@
 
 v2: isolation level; v4: leader epochs; v5: OFFSET_NOT_AVAILABLE (KIP-207); v7: the offset of the largest
 timestamp (KIP-734); v8: the earliest local offset (KIP-405); v9: the last tiered offset (KIP-1005); v10: TimeoutMs,
-for lookups in remote storage; v11: the earliest offset pending upload (KIP-1023). There is no remote storage here:
+for lookups in remote storage; v11: the earliest offset pending upload (KIP-1023). barnabas has no remote storage, so
 nothing is tiered or pending.
 """
 
@@ -50,7 +50,7 @@ FIRST_VERSIONS = {
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 
-DEBUGGER = -2  # as the id of the replica: a tool, which any replica may answer
+DEBUGGER = -2  # the replica id of a tool, which any replica may answer
 
 _NOTHING = (-1, -1, -1)
 
@@ -119,7 +119,7 @@ async def _look_up(
     version: int,
     request: ListOffsetsRequest,
 ) -> tuple[int, int, int]:
-    """(timestamp, offset, leader epoch), each −1 where there is none."""
+    """(timestamp, offset, leader epoch), each −1 if there is none."""
     timestamp = wanted.timestamp
     if timestamp < 0 and not FIRST_VERSIONS.get(timestamp, version + 1) <= version:
         raise KafkaError(Error.UNSUPPORTED_VERSION)
@@ -157,7 +157,8 @@ async def _look_up(
 
 
 def _not_available(version: int) -> KafkaError:
-    """Another leader may have told a consumer of more. It asks again, rather than go back."""
+    """The error while the high watermark may lag: an earlier leader may have shown the consumer more. It asks again
+    rather than go back."""
     return KafkaError(Error.OFFSET_NOT_AVAILABLE if version >= 5 else Error.LEADER_NOT_AVAILABLE)
 
 

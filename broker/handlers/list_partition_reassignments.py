@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46), version 0 (KIP-455): those under way."""
+"""ListPartitionReassignments (46), version 0 (KIP-455): the reassignments under way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def handle(
 
 
 def _named(request: ListPartitionReassignmentsRequest) -> list[OngoingTopicReassignment]:
-    """What was asked for, with nothing said of it: so Kafka answers an error."""
+    """The requested partitions without any replicas. Kafka's answer with an error has them, too."""
     return [
         OngoingTopicReassignment(
             name=topic.name,

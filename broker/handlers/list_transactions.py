@@ -1,7 +1,7 @@
 """ListTransactions (66), versions 0 to 2 (KIP-664).
 
-v1: those that have been running for longer than a duration (KIP-994); v2: those whose id as a whole matches a regular
-expression of RE2 (KIP-1152).
+v1: a filter for transactions that have been running for longer than a duration (KIP-994); v2: a filter for ids that
+match, as a whole, a regular expression of RE2 (KIP-1152).
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from coordinator.transaction.shard import TransactionShard
 
 WORK_PER_ENTRY = 100
-"""Of matching, which goes by the place of a list's entry."""
+"""Units of `Pattern.work` that count as much as one entry of the list."""
 MOST_COMPILED_IN_PASSING = 500
-"""Characters of an expression, and of all ids: more is compiled beside the loop, at some 10 µs for each."""
+"""Most characters of an expression, and most different ones in all ids, that the loop compiles itself, at some 10 µs
+each. More is compiled beside the loop."""
 
 
 async def handle(
@@ -88,14 +89,14 @@ async def _listed(
 
 
 class _Pause:
-    """Says when a turn is to end, over all shards: by the ids that were gone through, by work, or by the time."""
+    """Says when a turn has to end, over all shards: by the number of ids, by the work of matching, or by the time."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
         self._by_entries = Pause(PER_TURN)
 
     def is_due(self, work: int = 0) -> bool:
-        """`work` as `Pattern.work` counts it: an id is some 10 µs."""
+        """`work` is in units of `Pattern.work`. An id takes some 10 µs."""
         return self._by_entries.is_due(1 + work // WORK_PER_ENTRY) or self._turns.is_over
 
 
@@ -110,7 +111,7 @@ async def _matches(pattern: Pattern, transactional_id: str, pause: _Pause) -> bo
 async def _pattern(
     request: ListTransactionsRequest, shards: Sequence[TransactionShard], pause: _Pause
 ) -> Pattern | None:
-    """None lets every id pass. Raises PatternSyntaxError."""
+    """The compiled expression; None lets every id pass. Raises PatternSyntaxError."""
     text = request.transactional_id_pattern
     if not text:
         return None

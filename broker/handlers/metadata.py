@@ -1,10 +1,10 @@
 """Metadata (3), versions 0 to 13.
 
-v1: null asks for all topics, an empty list for none; v4: AllowAutoTopicCreation; v8: authorized operations (v11 moves
-the cluster's to DescribeCluster); v10: topic ids in answers; v12: questions by topic id; v13: a top-level error.
+v1: null means all topics, an empty list none; v4: AllowAutoTopicCreation; v8: authorized operations (v11 moves the
+cluster's to DescribeCluster); v10: topic ids in answers; v12: topic ids in requests; v13: a top-level error.
 
-A topic that is created on the way is answered with LEADER_NOT_AVAILABLE, once it is there; the client asks again. So
-answered Kafka before KRaft; its answer is UNKNOWN_TOPIC_OR_PARTITION now (see GAPS.md).
+If a request creates a topic, the answer waits until it exists and has LEADER_NOT_AVAILABLE; the client asks again.
+Kafka answered so before KRaft; now it answers UNKNOWN_TOPIC_OR_PARTITION (see GAPS.md).
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ if TYPE_CHECKING:
 
 
 PARTITIONS_PER_TURN = 5_000
-"""So many partitions are described in one turn of the loop, at some 2.5 µs each."""
+"""Partitions that one turn of the loop describes, at some 2.5 µs each."""
 TOPIC_COST = 5
-"""What a topic counts as beside its partitions."""
+"""The cost of a topic itself, in partitions."""
 
 
 class _Topics(NamedTuple):
-    """What answers are made of."""
+    """Describes topics for one request."""
 
     metadata: MetadataLog
     view: ListenerView
@@ -93,8 +93,10 @@ class _Topics(NamedTuple):
         return found
 
     async def by_name(self, asked: Sequence[MetadataRequestTopic], *, create: bool) -> _Described:
-        """All have a name, and each name counts once. What is missing is created, a portion at a time, and told once
-        that is committed: whoever is told of it finds it there."""
+        """Describe topics by name. All entries have a name, and each name counts once.
+
+        With `create` missing topics are created, a portion at a time. The answer waits for the commit, so that its
+        reader finds them."""
         found, pause = _Described(), Pause(PARTITIONS_PER_TURN)
         seen: set[str | None] = set()
         for some in portions(asked):
@@ -110,14 +112,14 @@ class _Topics(NamedTuple):
         return found
 
     async def _find_by_name(self, names: Sequence[str], found: _Described, pause: Pause) -> Sequence[str]:
-        """Returns those that are missing."""
+        """Describe the topics that exist. Returns the names of the missing ones."""
         missing = []
         for name in names:
             topic = self.metadata.image.topics.get(name)
-            if not self._allows(DESCRIBE, name):  # which doesn't tell whether it is there
+            if not self._allows(DESCRIBE, name):  # the error mustn't tell whether the topic exists
                 found.refused.append(_refused(Error.TOPIC_AUTHORIZATION_FAILED, name))
             elif topic is None:
-                missing.append(name)  # for this answer it stays so
+                missing.append(name)  # it stays missing for this answer
             else:
                 found.known.append(self._described(topic))
                 if pause.is_due(len(topic.partitions)):
@@ -125,7 +127,7 @@ class _Topics(NamedTuple):
         return missing
 
     async def _create(self, missing: Sequence[str], found: _Described) -> Sequence[str]:
-        """Goes on once it is decided and committed. Returns those that the client may create."""
+        """Create topics, and wait for the commit. Returns the names that the client may create."""
         denied = self._not_to_be_created(missing)
         found.refused[:0] = [
             _refused(Error.TOPIC_AUTHORIZATION_FAILED, name, internal=is_internal(name)) for name in denied
@@ -146,7 +148,7 @@ class _Topics(NamedTuple):
             found.missing.append(_refused(error, name, internal=is_internal(name)))
 
     def tell_operations(self, described: Sequence[MetadataResponseTopic]) -> None:
-        """What may be done with each of them."""
+        """Add the operations that the client may do with each topic."""
         for topic in described:
             assert topic.name is not None
             topic.topic_authorized_operations = authorized_operations(
@@ -154,7 +156,7 @@ class _Topics(NamedTuple):
             )
 
     def _not_to_be_created(self, names: Sequence[str]) -> Sequence[str]:
-        """Who may create in the cluster may create any topic."""
+        """The names that the client may not create. A client that may create in the cluster may create any topic."""
         if self.authorizer.allows(self.context, CREATE, CLUSTER, CLUSTER_NAME, log_denied=False):
             return ()
         return [name for name in names if not self._allows(CREATE, name)]
@@ -182,7 +184,7 @@ class _Topics(NamedTuple):
             isr_nodes=partition.isr,
             offline_replicas=view.offline_replicas(partition),
         )
-        if self.context.api_version == 0:  # which can't say what is offline
+        if self.context.api_version == 0:  # v0 has no list of offline replicas
             described.replica_nodes = view.reachable(partition.replicas)
             described.isr_nodes = view.reachable(partition.isr)
             is_short = len(described.replica_nodes) < len(partition.replicas) or len(
@@ -199,7 +201,7 @@ class _Topics(NamedTuple):
 
 
 class _Described:
-    """The topics of an answer. Operations are shown of those that are known, or would be if they were there."""
+    """The topics of an answer. `known` and `missing` ones are shown with their authorized operations."""
 
     def __init__(self, known: list[MetadataResponseTopic] | None = None) -> None:
         self.unknown_ids: list[MetadataResponseTopic] = []
@@ -222,11 +224,11 @@ async def handle(
 
 
 class _Cluster(NamedTuple):
-    """What an answer says beside topics, and what it goes by."""
+    """The parts of an answer beside topics, and the settings that apply."""
 
     cluster_id: str
     controller_id: int
-    """Any broker takes what the controller has to decide; Kafka names one of them at random."""
+    """This node's id: any broker takes requests for the controller. Kafka names a random broker."""
     config: BrokerConfig
 
 
@@ -279,7 +281,7 @@ def _refused(
 
 
 def _error(request: MetadataRequest, error: Error) -> MetadataResponse:
-    """An error of the whole request: v13 has a place for it, before that each topic carries it."""
+    """An error of the whole request. v13 has a field for it; before that each topic has the error."""
     return MetadataResponse(
         error_code=error,
         topics=[

@@ -1,4 +1,4 @@
-"""What handlers use of a node, by family: attributes of `broker.server.Server`, or of `ControllerServer`."""
+"""The ports by which handlers see a node, by family: attributes of `broker.server.Server` or `ControllerServer`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class ServesForwarded(Protocol):
-    """The dispatcher, as far as handlers use it."""
+    """The part of the dispatcher that handlers use."""
 
     def serve_forwarded(
         self, sender: Sender, data: memoryview, admitted: Container[int]
@@ -58,7 +58,7 @@ class ServesForwarded(Protocol):
 
 
 class NodePorts(Protocol):
-    """What every node has, a controller as well."""
+    """The parts of every node, brokers and controllers alike."""
 
     @property
     def authorizer(self) -> Authorizer: ...
@@ -110,7 +110,7 @@ class NodePorts(Protocol):
 
 
 class ControllerPorts(NodePorts, Protocol):
-    """Who decides over the metadata, and what it is decided by."""
+    """The controller, and what it needs to decide on the metadata."""
 
     @property
     def controller(self) -> Controller: ...
@@ -167,7 +167,7 @@ class TransactionPorts(NodePorts, Protocol):
 
 
 class ReplicaPorts(NodePorts, Protocol):
-    """The partitions that have a replica here, and who reads and writes them."""
+    """The partitions that have a replica here, and the parts that read and write them."""
 
     @property
     def partitions(self) -> Partitions: ...
@@ -201,7 +201,7 @@ class ReplicaPorts(NodePorts, Protocol):
 
 
 class ShareGroupPorts(NodePorts, Protocol):
-    """What is in flight of share groups, and the share coordinator."""
+    """The share partitions and sessions of share groups, and the share coordinator."""
 
     @property
     def shares(self) -> SharePartitionManager: ...
@@ -214,11 +214,11 @@ class ShareGroupPorts(NodePorts, Protocol):
 
 
 class TelemetryPorts(NodePorts, Protocol):
-    """Of a broker that has a listener for metrics."""
+    """The metrics that clients push, on a broker with a listener for metrics."""
 
     @property
     def telemetry(self) -> ClientTelemetry: ...
 
 
 class BrokerPorts(ControllerPorts, GroupPorts, TransactionPorts, ReplicaPorts, ShareGroupPorts, Protocol):
-    """All that a broker has."""
+    """All parts of a broker."""

@@ -1,13 +1,13 @@
 """OffsetCommit (8), versions 2 to 10.
 
-v2 to v4: a retention time, for records of the older format that expire by themselves; v6: leader epochs; v7: static
+v2 to v4: a retention time, for records of the older format, which expire by themselves; v6: leader epochs; v7: static
 members; v8: flexible; v9: GROUP_ID_NOT_FOUND; v10: topic ids instead of names.
 
-Topics and partitions that don't exist are answered without asking the coordinator; where nothing else is left, group
-and member aren't looked at.
+The coordinator isn't asked about topics and partitions that don't exist. If a request has no others, group and member
+aren't checked.
 
-The offsets of a request are one batch, as in Kafka, however many they are: they are checked and made ready in turns of
-the loop, and written and applied in one.
+All offsets of a request are one batch, as in Kafka. Many are checked and prepared in several turns of the loop; they
+are written and applied in one turn.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ TOPIC_ID_VERSION = 10
 
 
 class CommitAnswer(Generic[R]):
-    """The answer as it grows, to an OffsetCommit or a TxnOffsetCommit: what is refused at once, and what the group has
-    to be asked for.
+    """Builds the answer to an OffsetCommit or a TxnOffsetCommit: the partitions that are refused at once, and those
+    that the group's coordinator has to decide.
 
-    Kafka puts what it refuses by itself together by topic and merges the coordinator's answer into that; where it
-    refuses nothing, the coordinator's answer goes out as it is, a topic that was named twice in it twice.
+    Kafka groups the refused partitions by topic and merges the coordinator's answer into them. If none is refused, it
+    sends the coordinator's answer as it is: a topic that was named twice is in it twice.
     """
 
     def __init__(
         self, staged: StagedOffsets, response: type[R], topic: Any, partition: Any, *, by_id: bool
     ) -> None:
-        """`response`, `topic` and `partition` are the messages of the API."""
+        """`response`, `topic` and `partition` are the message classes of the API."""
         self.staged = staged
         self.awaited: list[tuple[Any, list[int]]] = []
-        """The partitions that the coordinator is asked for, by topic of the request."""
+        """The partitions that the coordinator decides, by topic of the request."""
         self._topics: list[Any] = []
         self._by_id = by_id
         self._found: dict[str | bytes, Any] = {}
@@ -69,7 +69,7 @@ class CommitAnswer(Generic[R]):
     async def check(
         self, request: OffsetsRequest, image: ClusterImage, authorizer: Authorizer, context: RequestContext
     ) -> None:
-        """What there is of topics and partitions is made ready to be written, the rest is refused."""
+        """Stage the offsets of partitions that exist, and refuse the rest."""
         by_id, may_all, pause = self._by_id, authorizer.allows_everything, self._pause
         for asked in request.topics:
             topic = image.topics_by_id.get(asked.topic_id) if by_id else image.topics.get(asked.name)
@@ -83,7 +83,7 @@ class CommitAnswer(Generic[R]):
             else:
                 error = NO_ERROR if topic is not None else Error.UNKNOWN_TOPIC_OR_PARTITION
             if error:
-                self._told_of(asked)  # though it names no partition
+                self._told_of(asked)  # the answer lists it even if it names no partition
             known: list[int] = []
             for wanted in asked.partitions:
                 if pause.is_due():
@@ -112,7 +112,7 @@ class CommitAnswer(Generic[R]):
         self._told_of(asked).partitions.append(self._partition(partition_index=index, error_code=error))
 
     def _told_of(self, asked: Any) -> Any:
-        """The topic in the answer."""
+        """The topic in the answer; added if it isn't there."""
         key = asked.topic_id if self._by_id else asked.name
         topic = self._found.get(key)
         if topic is None:
@@ -121,14 +121,14 @@ class CommitAnswer(Generic[R]):
         return topic
 
     async def refused(self, request: OffsetsRequest, error: Error) -> R:
-        """One error for all."""
+        """The answer with one error for all partitions."""
         self.awaited = [
             (asked, [each.partition_index for each in asked.partitions]) for asked in request.topics
         ]
         return await self.response(KafkaError(error))
 
     async def response(self, found: Sequence[Error] | KafkaError) -> R:
-        """With the coordinator's answer: an error for each of `awaited`, or one for all."""
+        """The answer. `found` is the coordinator's: an error for each of `awaited`, or one for all."""
         errors = repeat(found.error) if isinstance(found, KafkaError) else iter(found)
         pause, new_partition = self._pause, self._partition.of
         for asked, indexes in self.awaited:

@@ -31,8 +31,9 @@ async def handle(
     context: RequestContext,
     request: OffsetDeleteRequest,
 ) -> OffsetDeleteResponse:
-    """An error of the group goes before everything else; unknown topics and partitions have their own. What goes is one
-    batch, as in Kafka: it is made ready in turns of the loop, and decided and written in one."""
+    """An error of the group takes precedence. Unknown topics and partitions have errors of their own.
+
+    The deletions are one batch, as in Kafka, prepared in several turns of the loop, and decided and written in one."""
     image, authorizer = node.metadata.image, node.authorizer
     group_id = request.group_id
     if not authorizer.allows(context, Operation.DELETE, ResourceType.GROUP, group_id):
@@ -86,11 +87,11 @@ class _Answers:
 async def _written(
     groups: Groups, group_id: str, partitions: Sequence[tuple[str, int]]
 ) -> list[Error] | KafkaError:
-    """Each partition's error, or one for all of them."""
+    """Delete the offsets. Returns each partition's error, or one for all of them."""
     staged = Tombstones()
 
     def stage(some: Sequence[tuple[str, int]]) -> None:
-        with suppress(KafkaError):  # which is answered once the shard is asked
+        with suppress(KafkaError):  # `groups.ask` below returns it
             groups.shard_of(group_id).stage_deletion(staged, group_id, some)
 
     await in_turns(partitions, stage)

@@ -1,8 +1,8 @@
 """OffsetFetch (9), versions 1 to 10.
 
-v2: null asks for all topics, and an error of the group has a place; v5: leader epochs; v6: flexible; v7: require_stable
-(KIP-447); v8: several groups at once (KIP-709); v9: member id and epoch, which only a consumer group looks at; v10:
-topic ids instead of names.
+v2: null means all topics, and the group has an error field; v5: leader epochs; v6: flexible; v7: require_stable
+(KIP-447); v8: several groups at once (KIP-709); v9: member id and epoch, which only consumer groups check; v10: topic
+ids instead of names.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ async def handle(
 async def _in_pieces(
     fetch: _Fetch, groups: Sequence[OffsetFetchRequestGroup]
 ) -> list[OffsetFetchResponseGroup]:
-    """Group by group, and a group's topics piece by piece."""
+    """The answers group by group, and a group's topics piece by piece."""
     answers = []
     for group in fetch.answered(groups):
         is_long = fetch.is_long(group)
@@ -91,7 +91,7 @@ async def _in_pieces(
 def _of_one_group(
     asked: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup, version: int
 ) -> OffsetFetchResponse:
-    """The answer's form before v8."""
+    """The answer in its form before v8."""
     if answer.error_code != Error.NONE and version < GROUP_ERROR_VERSION:
         error = Error(answer.error_code)
         answer.error_code = Error.NONE
@@ -129,11 +129,11 @@ class _Fetch:
     require_stable: bool
 
     def answered(self, groups: Sequence[OffsetFetchRequestGroup]) -> Sequence[OffsetFetchRequestGroup]:
-        """All but those that are asked for everything once more, too often."""
+        """The groups to answer. A group that names no topics isn't answered if it is repeated too often."""
         return [group for group in groups if group.topics is not None or self.repeats.admits(group.group_id)]
 
     def is_long(self, asked: OffsetFetchRequestGroup) -> bool:
-        """Whether it is answered in turns: many offsets are asked for, by name or as all that there are."""
+        """True if the answer takes several turns: many partitions are named, or the group has many offsets."""
         if asked.topics is not None:
             return is_long(asked, _TOPICS_OF_GROUP)
         return self._held(asked.group_id) > MOST_OF_PIECE
@@ -145,7 +145,7 @@ class _Fetch:
             return 0
 
     def named(self, asked: OffsetFetchRequestGroup) -> OffsetFetchRequestGroup:
-        """One for all that there is names what the group has, as far as the client may see it."""
+        """A request for all offsets, turned into one that names those of the group that the client may see."""
         if asked.topics is not None:
             return asked
         image = self.metadata.image
@@ -164,7 +164,7 @@ class _Fetch:
         return named
 
     async def answer(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """A group's answer, which says itself what is wrong."""
+        """A group's answer. It has the error if there is one."""
         group_id = asked.group_id
         answer = OffsetFetchResponseGroup(group_id=group_id)
         if not self.authorizer.allows(self.context, DESCRIBE, GROUP, group_id):
@@ -189,7 +189,7 @@ class _Fetch:
         return answer
 
     def _all_topics(self, shard: GroupShard, group_id: str) -> list[OffsetFetchResponseTopics]:
-        """Of topics that the client may see; by id, only of those that are there."""
+        """The offsets of all topics that the client may see; by id, only of topics that exist."""
         topics = [
             topic
             for topic in shard.fetch_all_offsets(group_id, require_stable=self.require_stable)
@@ -206,7 +206,7 @@ class _Fetch:
     def _known(
         self, group_id: str, asked: list[OffsetFetchRequestTopics]
     ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
-        """The topics that the coordinator is asked for, by name, and the answers for the others."""
+        """The topics to ask the coordinator for, by name, and the answers for the others."""
         image = self.metadata.image
         by_id = self.context.api_version >= TOPIC_ID_VERSION
         known = []
@@ -227,7 +227,7 @@ class _Fetch:
         return known, refused
 
     def _take_repeats(self, group_id: str, topic: OffsetFetchRequestTopics) -> None:
-        """Each offset may have some kilobytes of the client's own beside it."""
+        """Drop partitions that are repeated too often: each offset may come with some kilobytes of metadata."""
         name = topic.name
         topic.partition_indexes = [
             index for index in topic.partition_indexes if self.repeats.admits((group_id, name, index))

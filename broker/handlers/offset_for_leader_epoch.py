@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23), versions 2 to 4: where an epoch of a partition ends (KIP-101, KIP-279, KIP-320)."""
+"""OffsetForLeaderEpoch (23), versions 2 to 4: the end of a partition's leader epoch (KIP-101, KIP-279, KIP-320)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def handle(
     context: RequestContext,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse:
-    """Brokers may ask for any topic, clients for what they may describe; what is refused stands behind the rest."""
+    """Brokers may ask for any topic, clients for those that they may describe. Refused topics come last."""
     by_broker = node.authorizer.allows(
         context, Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, log_denied=False
     )

@@ -1,14 +1,14 @@
-"""Produce (0), versions 3 to 13; 0 to 2 are advertised and refused, since old librdkafka asks for them (KAFKA-18659).
+"""Produce (0), versions 3 to 13. 0 to 2 are advertised but refused, since old librdkafka looks for them (KAFKA-18659).
 
 v7: zstd (KIP-110); v8: errors by record (KIP-467); v10: the current leader in answers (KIP-951); v11: as v10, for
-clients that know TRANSACTION_ABORTABLE (KIP-890); v12: partitions are added to a transaction implicitly (KIP-890);
+clients that know TRANSACTION_ABORTABLE (KIP-890); v12: a Produce adds its partitions to the transaction (KIP-890);
 v13: topic ids (KIP-516).
 
-A batch is appended by the leader of its partition. acks=all waits until it is committed: with one replica that is in
-the same call, and nothing waits but where `flush.messages` is reached. A transactional batch is appended once the
-transaction's coordinator lets it pass.
+The leader of the partition appends a batch. acks=all waits until the batch is committed. With one replica that is in
+the same call, so it waits only if `flush.messages` is reached. A transactional batch is appended once the transaction's
+coordinator lets it pass.
 
-A conscious difference: null records, which Kafka never answers, are answered with INVALID_RECORD.
+A conscious difference: the answer to null records is INVALID_RECORD. Kafka never answers them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 ADMIN_CLIENT_ID = "__admin_client"  # AdminUtils: the one client that may write to internal topics
 FIRST_VERSION_TOLD_LEADERS = 10
 FIRST_VERSION_WITH_IDS = 13
-MOST_TOLD = 100  # partitions of a refused request that the log's line names
+MOST_TOLD = 100  # failed partitions of a request that a line of the log names
 
 ID_REFUSED = RequestFailedError(Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 NO_GUARDS: Mapping[Partition, VerificationGuard] = MappingProxyType({})
@@ -70,7 +70,7 @@ NO_GUARDS: Mapping[Partition, VerificationGuard] = MappingProxyType({})
 PARTITIONS_OF_TOPICS = EntryList(
     "topic_data", "responses", "partition_data", "partition_responses", at_once=PER_TURN
 )
-"""What one turn goes through of a request."""
+"""The part of a request that one turn goes through."""
 
 ProduceAnswer = ProduceResponse | None
 
@@ -80,7 +80,7 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRe
     version = context.api_version
     topics = request.topic_data
 
-    # 1. A request of many partitions is gone through in turns, in the same order; nearly all have one.
+    # 1. Cut a request with many partitions into parts, one for each turn, in the same order. Nearly all have one.
     parts: list[Sequence[TopicProduceData]] = [topics]
     is_long = False
     if not (len(topics) == 1 and len(topics[0].partition_data) == 1):
@@ -89,7 +89,7 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRe
             context.connection.hold_produced(entries)
             parts = await _in_parts(request)
 
-    # 2. The shape of each batch, before anything is looked up.
+    # 2. Check the shape of each batch, before anything is looked up.
     sizes: list[int | Error] = []
     transactional = False
     try:
@@ -104,7 +104,7 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRe
     if transactional and not may_use_id(request, node.authorizer, context):
         return await _all_failed(node, context, request, ID_REFUSED)
 
-    # 3. What can be appended, and what is refused before.
+    # 3. Sort into batches to append and partitions to refuse.
     batches: Batches = {}
     refusals: Answers = {}
     sizes_left = iter(sizes)
@@ -113,7 +113,7 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRe
         if is_long:
             await turn()
 
-    # 4. Whether the transaction's coordinator lets it pass.
+    # 4. Ask the transaction's coordinator whether it lets the batches pass.
     guards = NO_GUARDS
     if transactional:
         assert request.transactional_id is not None
@@ -130,7 +130,7 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRe
                 await in_turns([*batches], refuses)
             guards = verified.guards
 
-    # 5. The appends. The connection's next request waits, and others may append between two turns.
+    # 5. Append. The connection's next request waits; other connections may append between two turns.
     appends = Appends(request.acks, context.client_id == ADMIN_CLIENT_ID)
     rest = appends.append(batches, node.clock, guards)
     while rest:
@@ -139,12 +139,12 @@ async def handle(node: ReplicaPorts, context: RequestContext, request: ProduceRe
     if appends.left:
         await _append_left(appends, node.clock, guards)
 
-    # 6. Until they are to be acknowledged.
+    # 6. Wait until they can be acknowledged.
     if appends.awaited:
-        is_limited = any(append.commits for append in appends.awaited)  # the disk takes as long as it takes
+        is_limited = any(append.commits for append in appends.awaited)  # waiting for the disk has no timeout
         await node.turns.all_done(appends.awaited, request.timeout_ms if is_limited else None, node.scheduler)
 
-    # 7. The answer.
+    # 7. Answer.
     if appends.are_done and not refusals:
         return response_of(request.acks, appends.answers)
     answers = appends.answers
@@ -161,11 +161,11 @@ async def _in_parts(request: ProduceRequest) -> list[Sequence[TopicProduceData]]
 
 
 async def _append_left(appends: Appends, clock: Clock, guards: Mapping[Partition, VerificationGuard]) -> None:
-    """What takes long to check, beside the loop."""
+    """Check the batches that take long beside the loop, then append them."""
     unpacked_bytes = 0
     for key, (partition, batch) in appends.left.items():
         if unpacked_bytes > MOST_OF_REQUEST:
-            refusal = KafkaError(Error.MESSAGE_TOO_LARGE)  # on which producers split the batch
+            refusal = KafkaError(Error.MESSAGE_TOO_LARGE)  # producers split the batch on it
             appends.append_checked(key, refusal, clock.now_ms(), guards)
             continue
         unpacked = Unpacked()
@@ -187,8 +187,9 @@ def _sort(
     batches: Batches,
     refusals: Answers,
 ) -> None:
-    """What of these topics can be appended, and what is refused before. `sizes`: what the check of shapes said of each
-    partition in turn."""
+    """Put the batches of these topics into `batches`, or their refusals into `refusals`.
+
+    `sizes` has the results of `check_shapes`, partition by partition."""
     by_id = context.api_version >= FIRST_VERSION_WITH_IDS
     for topic in topics:
         name: str | bytes = topic.topic_id if by_id else topic.name
@@ -225,9 +226,9 @@ def may_use_id(request: ProduceRequest, authorizer: Authorizer, context: Request
 
 
 def check_shapes(topics: Sequence[TopicProduceData], version: int) -> tuple[list[int | Error], bool]:
-    """For each partition in turn the size of its batch, or what is wrong with its records; nothing is looked up yet.
+    """For each partition in turn: the size of its batch in bytes, or the error of its records. This looks nothing up.
 
-    And whether the first batch of any has the flag of a transaction (Kafka: `RequestUtils.hasTransactionalRecords`).
+    Also whether any partition's first batch is transactional (Kafka: `RequestUtils.hasTransactionalRecords`).
     """
     found: list[int | Error] = []
     transactional = False
@@ -250,7 +251,7 @@ def check_shapes(topics: Sequence[TopicProduceData], version: int) -> tuple[list
 def refuse(
     keys: Iterable[Key], batches: Batches, verified: Verified, refusals: Answers, version: int
 ) -> None:
-    """Take out of the batches, of these partitions, what the transaction's coordinator refuses."""
+    """Move the partitions among `keys` that the transaction's coordinator refuses from `batches` to `refusals`."""
     for key in keys:
         partition = batches[key][0]
         error = verified.errors.get(partition)
@@ -264,7 +265,9 @@ def refuse(
 
 
 def response_of(acks: int, answers: Answers) -> ProduceAnswer:
-    """The answer; with acks=0 none, and an error closes the connection, being all that the client can be told."""
+    """The answer. With acks=0 there is none, and an error closes the connection: nothing else can tell the client.
+
+    Raises CloseConnectionError."""
     if acks == 0:
         failures = (
             f"{key[1]}: {Error(answer.error_code).name}"
@@ -288,7 +291,7 @@ def response_of(acks: int, answers: Answers) -> ProduceAnswer:
 async def _all_failed(
     node: ReplicaPorts, context: RequestContext, request: ProduceRequest, failure: RequestFailedError
 ) -> ProduceAnswer:
-    """The whole request fails: each of its partitions is answered with the error."""
+    """The answer to a request that fails as a whole: each of its partitions has the error."""
     by_id = context.api_version >= FIRST_VERSION_WITH_IDS
     answers: Answers = {}
     for part, _ in pieces(request, PARTITIONS_OF_TOPICS):
@@ -302,7 +305,7 @@ async def _all_failed(
 
 
 async def _told(node: ReplicaPorts, context: RequestContext, acks: int, answers: Answers) -> ProduceAnswer:
-    """The answer with the leaders of what isn't led here; of many, in turns."""
+    """The answer, with the leaders of partitions that aren't led here. Many are gone through in turns."""
     if len(answers) <= PER_TURN or acks == 0:
         return _with_leaders(node.current_leaders, context, response_of(acks, answers))
     await turn()
@@ -317,7 +320,7 @@ async def _told(node: ReplicaPorts, context: RequestContext, acks: int, answers:
 
 
 def put_behind(whole: ProduceResponse, part: ProduceResponse, topics: dict[str | bytes, int]) -> None:
-    """`topics`: where each stands in the whole."""
+    """Append a part of the answer to the whole. `topics` has each topic's place in the whole."""
     for topic in part.responses:
         place = topics.setdefault(topic.name or topic.topic_id, len(whole.responses))
         if place == len(whole.responses):

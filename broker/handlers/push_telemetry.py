@@ -1,6 +1,6 @@
-"""PushTelemetry (72), version 0 (KIP-714): a client's metrics, as OpenTelemetry writes them.
+"""PushTelemetry (72), version 0 (KIP-714): a client's metrics, in OpenTelemetry's format.
 
-Served, and told of, only at a node with a listener for metrics. Source: `ClientMetricsManager`.
+Only a node with a listener for metrics serves and advertises it. Source: `ClientMetricsManager`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ReadShareGroupState (84), version 0 (KIP-932): what a leader of share partitions begins with."""
+"""ReadShareGroupState (84), version 0 (KIP-932): the state with which a leader of share partitions begins."""
 
 from __future__ import annotations
 

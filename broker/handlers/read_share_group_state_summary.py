@@ -1,6 +1,6 @@
-"""ReadShareGroupStateSummary (87), versions 0 and 1 (KIP-932): where share partitions are, for who describes a group.
+"""ReadShareGroupStateSummary (87), versions 0 and 1 (KIP-932): the positions of share partitions, to describe a group.
 
-v1: how many records behind the start are done with (KIP-1226)."""
+v1: how many records behind the start are complete (KIP-1226)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (81), version 0 (KIP-853): a voter is to leave the quorum. The only one can't, in Kafka either."""
+"""RemoveRaftVoter (81), version 0 (KIP-853): removes a voter from the quorum. The only one can't be, as in Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (39), versions 1 to 2 (KIP-48): a token's owner, or whoever may renew it, puts off its end.
+"""RenewDelegationToken (39), versions 1 to 2 (KIP-48): a token's owner or renewer extends its life.
 
 Sources: `KafkaApis.handleRenewTokenRequest`, `ControllerApis.handleRenewDelegationTokenRequest`.
 """

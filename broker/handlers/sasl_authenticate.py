@@ -1,5 +1,5 @@
-"""SaslAuthenticate (36), versions 0 to 2: a token of a client that signs in. v1: for how long it may stay (KIP-368).
-Where none is expected it is answered with ILLEGAL_SASL_STATE, as in Kafka."""
+"""SaslAuthenticate (36), versions 0 to 2: a token of a client that signs in. v1: the lifetime of the session (KIP-368).
+If none is expected, the answer is ILLEGAL_SASL_STATE, as in Kafka."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""SaslHandshake (17), versions 0 to 1: by which mechanism a client signs in. Where nobody has to, and where it has done
-so already, it is answered with ILLEGAL_SASL_STATE, as in Kafka; signing in again is KIP-368's."""
+"""SaslHandshake (17), versions 0 to 1: the mechanism by which a client signs in. The answer is ILLEGAL_SASL_STATE if
+clients don't have to sign in, or if this one has already, as in Kafka. KIP-368 lets clients sign in again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ShareAcknowledge (79), versions 1 and 2 (KIP-932).
 
-v2: renewed locks (KIP-1222), the duration of a lock in the answer. A conscious difference: 5,000 partitions may be in a
-request. Kafka has no limit.
+v2: renewed locks (KIP-1222), the duration of a lock in the answer. A conscious difference: a request may have 5,000
+partitions. Kafka has no limit.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ async def handle(
 
 
 def _use_session(shares: SharePartitionManager, group_id: str, member_id: str, epoch: int) -> None:
-    """Raises KafkaError: INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_NOT_FOUND."""
+    """Check and advance the session. Raises KafkaError: INVALID_SHARE_SESSION_EPOCH, SHARE_SESSION_NOT_FOUND."""
     if epoch == FIRST_EPOCH:
         raise KafkaError(Error.INVALID_SHARE_SESSION_EPOCH)
     if epoch == FINAL_EPOCH:

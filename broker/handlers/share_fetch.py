@@ -1,7 +1,7 @@
 """ShareFetch (78), versions 1 and 2 (KIP-932).
 
-v2: the mode of acquiring (KIP-1206), renewed locks (KIP-1222). Tiered storage has nothing to say here. A conscious
-difference: a session has 5,000 partitions at most, and its last request names no more. Kafka has no limit.
+v2: the mode of acquiring (KIP-1206), renewed locks (KIP-1222). Tiered storage plays no part here. A conscious
+difference: a session has 5,000 partitions at most, and so has its last request. Kafka has no limit.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ ACQUIRE_MODES = frozenset(AcquireMode)
 async def handle(
     node: BrokerPorts, context: RequestContext, request: ShareFetchRequest
 ) -> ShareFetchResponse:
-    """As long as it reads and waits its client may hang up: what it holds others may have then."""
-    # 1. Who asks, and the session as the request leaves it.
+    """If the client hangs up while this reads or waits, other members may get the records that it holds."""
+    # 1. Check the sender, and update its session.
     version = context.api_version
     renews = version >= RENEWING_VERSION and request.is_renew_ack
     try:
@@ -62,12 +62,12 @@ async def handle(
         if error.error is Error.SHARE_SESSION_LIMIT_REACHED:
             await passed(
                 node.scheduler, max(request.max_wait_ms, 0) / 1000
-            )  # or it would ask again all the time
+            )  # else it would ask again all the time
         return ShareFetchResponse(error_code=error.error)
     access = TopicAccess(node.metadata.image, node.authorizer, context)
 
-    # 2. What it acknowledges is written while it reads. A session ends with its last acknowledgements, whether or not
-    # its client is there to be told.
+    # 2. Write its acknowledgements while it reads. A session ends with its last acknowledgements, even if its client
+    # has hung up.
     async def acknowledging() -> AcknowledgedPartitions:
         acks = _acknowledgements(request)
         found = await acknowledge(
@@ -79,7 +79,7 @@ async def handle(
 
     acknowledged = node.turns.answer(acknowledging(), to_the_end=True)
 
-    # 3. It reads.
+    # 3. Read.
     answers: Answers = {}
     refused: dict[ShareKey, KafkaError] = {}
     if session is not None and not renews:
@@ -95,7 +95,7 @@ async def handle(
             answers = await DelayedShareFetch(reading).answers(node.scheduler, node.shares.looking)
             refused |= reading.errors
 
-    # 4. The answer, once all of that is done.
+    # 4. Answer, once both are done.
     found = await acknowledged if isinstance(acknowledged, Later) else acknowledged
     epoch = request.share_session_epoch
     return _response(node, context, group_id, session, epoch, answers, refused, found)
@@ -120,7 +120,7 @@ def _parameters(
 def _readable(
     session: ShareSession, access: TopicAccess, epoch: int, refused: dict[ShareKey, KafkaError]
 ) -> list[ShareKey]:
-    """The session's partitions from the one on whose turn it is. What may not be read is put to the refused ones."""
+    """The session's partitions, beginning with the one whose turn it is. Those that can't be read go to `refused`."""
     keys: list[ShareKey] = []
     for key in session.partitions:
         error = access.error(key) if access.is_known(key[0]) else Error.UNKNOWN_TOPIC_ID
@@ -139,7 +139,7 @@ def _session(
     group_id: str,
     member_id: str,
 ) -> ShareSession | None:
-    """The session as the request leaves it; None where it is the last one, that ends it when it is answered.
+    """The session, updated by the request; None for its last request, whose answer ends it.
 
     Raises KafkaError: SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH, INVALID_REQUEST (acknowledgements before
     anything was fetched, or too many partitions in the last request), SHARE_SESSION_LIMIT_REACHED.
@@ -165,7 +165,7 @@ def _session(
 
 
 def _acknowledgements(request: ShareFetchRequest) -> Acknowledgements:
-    """Of all partitions, if there are any of one."""
+    """The acknowledgements of all partitions; empty if no partition has any."""
     every: Acknowledgements = {
         (topic.topic_id, partition.partition_index): partition.acknowledgement_batches
         for topic in request.topics
@@ -177,7 +177,7 @@ def _acknowledgements(request: ShareFetchRequest) -> Acknowledgements:
 def _max_bytes(
     fetch_max_bytes: int, quotas: ClientQuotas, context: RequestContext, request: ShareFetchRequest
 ) -> int:
-    """At most what a quota lets through at once, as of a Fetch."""
+    """The bytes to read at most: limited to what a quota lets through at once, as for a Fetch."""
     allowed = min(request.max_bytes, fetch_max_bytes)
     if quotas.enforced:
         most = quotas.fetch.most_at_once(context.principal.name, context.client_id or "")
@@ -186,7 +186,7 @@ def _max_bytes(
     return allowed
 
 
-# --- The answer, of what was read and of what became of the acknowledgements that came along -----------------------
+# --- The answer: the records that were read, and the results of the acknowledgements ------------------------------
 #
 # Kafka: `KafkaApis.processShareFetchResponse`, `ShareSessionContext`.
 
@@ -201,7 +201,7 @@ def _response(
     refused: Mapping[ShareKey, KafkaError],
     acknowledged: AcknowledgedPartitions,
 ) -> ShareFetchResponse:
-    """`refused`: of what couldn't be read. A throttled answer has acknowledgements alone."""
+    """The answer. `refused` has the partitions that couldn't be read. A throttled answer has acknowledgements only."""
     answers = fetched | {
         key: FetchedPartition(partition_index=key[1], error_code=error.error, records=b"")
         for key, error in refused.items()
@@ -233,7 +233,9 @@ def _response(
 
 
 def _throttled(node: BrokerPorts, context: RequestContext, answers: Answers) -> int:
-    """For how long the consumer has to wait instead of being answered; what it isn't given isn't charged."""
+    """Charge the records. Returns how long, in ms, the consumer has to wait instead of getting them.
+
+    It isn't charged for records that it doesn't get."""
     chunks: list[bytes | bytearray | memoryview] = []
     encoder(ShareFetchResponse, context.api_version)(ShareFetchResponse(responses=_by_topic(answers)), chunks)
     size = FRAME_SIZE_BYTES + sum(map(len, chunks))

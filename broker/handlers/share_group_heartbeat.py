@@ -1,6 +1,6 @@
 """ShareGroupHeartbeat (76), version 1 (KIP-932).
 
-A share group has a thousand members at most. Conscious gap: here each of them subscribes to 10,000 topics at most.
+A share group has at most a thousand members. Conscious gap: here each of them subscribes to at most 10,000 topics.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from broker.network.context import RequestContext
 
 LONGEST_MEMBER_ID = 36
-"""Characters, as those of a uuid in words."""
+"""Characters; a uuid as text has as many."""
 
 MOST_NAMES = 10_000
-"""Of topics that a member subscribes to."""
+"""Topics that a member may subscribe to."""
 
 
 async def handle(
@@ -52,7 +52,7 @@ async def handle(
 
 
 def is_member_id(text: str | None) -> bool:
-    """Whether a member of a share group may have it (Kafka: `KafkaApis.isMemberIdValid`)."""
+    """True if a member of a share group may have this id (Kafka: `KafkaApis.isMemberIdValid`)."""
     return bool(text) and _units(text or "") <= LONGEST_MEMBER_ID
 
 
@@ -61,12 +61,12 @@ def _refused(error: KafkaError) -> ShareGroupHeartbeatResponse:
 
 
 def _units(text: str) -> int:
-    """The length of a string of Java's."""
+    """The length that Java's String has."""
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def _check(request: ShareGroupHeartbeatRequest) -> None:
-    """Whether the request makes sense by itself. Raises KafkaError (INVALID_REQUEST)."""
+    """Check the request on its own. Raises KafkaError(INVALID_REQUEST)."""
     check_text("MemberId", request.member_id)
     check_text("GroupId", request.group_id)
     check_text("RackId", request.rack_id)

@@ -1,4 +1,4 @@
-"""What ShareFetch and ShareAcknowledge have in common: who may ask, and acknowledgements, which both of them carry.
+"""The common part of ShareFetch and ShareAcknowledge: checking the sender, and acknowledgements, which both carry.
 
 Kafka: `KafkaApis.handleAcknowledgements`, `validateAcknowledgementBatches`.
 """
@@ -43,7 +43,8 @@ def check_sender(
     group_id: str | None,
     member_id: str | None,
 ) -> tuple[str, str]:
-    """Group and member. Raises KafkaError: UNSUPPORTED_VERSION, INVALID_REQUEST, GROUP_AUTHORIZATION_FAILED."""
+    """Returns (group id, member id). Raises KafkaError: UNSUPPORTED_VERSION, INVALID_REQUEST,
+    GROUP_AUTHORIZATION_FAILED."""
     if not groups.serves_share_groups:
         raise KafkaError(Error.UNSUPPORTED_VERSION)
     if group_id is None:
@@ -62,8 +63,9 @@ def refuse_too_many(
     epoch: int,
     topics: Iterable[FetchTopic | AcknowledgeTopic],
 ) -> None:
-    """Raises KafkaError (INVALID_REQUEST) where a request that adds nothing to its session names more partitions than
-    one can have; the session ends then, too, if it is the last one."""
+    """Refuse a request that names more partitions than a session can have, and that doesn't add any to its session.
+
+    The last request of a session ends it even so. Raises KafkaError(INVALID_REQUEST)."""
     if sum([len(topic.partitions) for topic in topics]) > share_session_cache.MOST_PARTITIONS_OF_ONE:
         if epoch == share_session_cache.FINAL_EPOCH:
             shares.end_session(group_id, member_id)
@@ -71,7 +73,7 @@ def refuse_too_many(
 
 
 class TopicAccess:
-    """Which topics of a request are known, and may be read by who sent it."""
+    """Says which topics of a request exist, and which of them the client may read."""
 
     def __init__(self, image: ClusterImage, authorizer: Authorizer, context: RequestContext) -> None:
         self._image = image
@@ -83,7 +85,7 @@ class TopicAccess:
         return topic_id in self._image.topics_by_id
 
     def error(self, key: ShareKey) -> Error | None:
-        """Of a partition of a known topic."""
+        """The error of a partition, whose topic is known; None if it may be read."""
         topic = self._image.topics_by_id[key[0]]
         may_read = self._may_read.get(topic.name)
         if may_read is None:
@@ -104,9 +106,9 @@ async def acknowledge(
     version: int,
     renews: bool,
 ) -> AcknowledgedPartitions:
-    """Check and carry out, as `SharePartitionManager.acknowledge`.
+    """Check acknowledgements, and carry them out by `SharePartitionManager.acknowledge`.
 
-    A partition without batches is answered only where another one has some: as in Kafka.
+    As in Kafka, the answer has a partition without batches only if another partition has some.
     """
     answers: AcknowledgedPartitions = {}
     empty: list[ShareKey] = []
@@ -130,7 +132,7 @@ async def acknowledge(
 
 
 def _make_sense(batches: Iterable[AcknowledgementBatch], *, version: int, renews: bool) -> bool:
-    """Whether the batches of one partition do by themselves."""
+    """True if the batches of one partition are valid on their own."""
     highest = AcknowledgeType.RENEW if version >= RENEWING_VERSION else AcknowledgeType.REJECT
     previous_last = -1
     for batch in batches:
@@ -152,7 +154,7 @@ def tell_leaders(
     context: RequestContext,
     answers: Iterable[tuple[bytes, FetchedPartition | AcknowledgedPartition]],
 ) -> list[NodeEndpoint]:
-    """Say in each answer whose partition is led elsewhere by whom it is; where those are."""
+    """Name the leader in the answers of partitions that another broker leads. Returns the addresses of these."""
     nodes: dict[int, NodeEndpoint] = {}
     for topic_id, answer in answers:
         if answer.error_code not in TOLD_LEADERS_BY:

@@ -1,8 +1,8 @@
-"""What the five requests to the share coordinator have in common: each is about some partitions of some topics of one
-group, which are asked for one by one, and answered together.
+"""The common part of the five requests to the share coordinator. Each names partitions of one group; the shard is asked
+for them one by one, and one answer has them all.
 
-Without a group's id, or with an empty list, the answer is empty. Topics and partitions are answered in the order of
-Java's maps, and those that are named twice once, by the last.
+Without a group's id, or with an empty list, the answer is empty. It has topics and partitions in the order of Java's
+maps. If one is named twice, the last counts.
 Source: `ShareCoordinatorService`.
 """
 
@@ -31,33 +31,33 @@ R = TypeVar("R")
 
 
 def _nothing(said: Any) -> dict[str, Any]:
-    """That it is done."""
+    """No fields: the partition has no error, and there is nothing else to tell."""
     return {}
 
 
 class ShareStateApi(NamedTuple, Generic[R]):
-    """One of them."""
+    """One of the five APIs."""
 
     ask: Callable[[ShareShard, SharePartitionKey, Any], Any]
-    """Asks the shard for what the request says of a partition. May raise KafkaError."""
+    """Carries out on the shard what the request says of a partition. May raise KafkaError."""
     response: Callable[..., R]
     of_topic: Callable[..., Any]
     of_partition: Callable[..., Any]
-    """What is answered for a topic, and for a partition."""
+    """The message classes of a topic and a partition in the answer."""
     told: Callable[[Any], dict[str, Any]] = _nothing
-    """The fields in which a partition's answer tells what the shard said."""
+    """Turns the shard's result into fields of a partition's answer."""
     topics_may_be_empty: bool = False
-    """Whether a topic without partitions goes unanswered, and not all of the request."""
+    """If True, the answer leaves out topics without partitions. Else one such topic makes the answer empty."""
 
     def result(self, partition: int, said: Any) -> Any:
-        """What is answered for a partition: by what the shard said, or a KafkaError."""
+        """A partition's answer, from the shard's result or a KafkaError."""
         if isinstance(said, KafkaError):
             return self.of_partition(partition=partition, error_code=said.error, error_message=said.message)
         return self.of_partition(partition=partition, **self.told(said))
 
 
 class _Found:
-    """By topic and partition, what was said. Each shard's is only certain once all is committed that it has written."""
+    """The results by topic and partition. A shard's results are certain only once all its records are committed."""
 
     def __init__(self) -> None:
         self.results: JavaMap[bytes, JavaMap[int, Any]] = JavaMap()
@@ -73,7 +73,7 @@ class _Found:
 async def share_state_answer(
     node: ShareGroupPorts, context: RequestContext, request: Any, api: ShareStateApi[R]
 ) -> R:
-    """The response."""
+    """The response to a request."""
     return api.response(results=await _results(node, context, request.group_id, request.topics, api))
 
 
@@ -84,7 +84,7 @@ async def _results(
     topics: Sequence[Any],
     api: ShareStateApi[R],
 ) -> list[Any]:
-    """What is answered for each topic."""
+    """The answer for each topic."""
     share_states, turns = node.share_states, node.turns
     if not node.authorizer.allows(context, CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         return _all_refused(topics, api)

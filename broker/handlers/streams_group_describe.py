@@ -1,6 +1,6 @@
 """StreamsGroupDescribe (89), versions 0 and 1 (KIP-1071).
 
-No plugin keeps descriptions of topologies (KIP-1331): who asks for one is told so.
+No plugin stores descriptions of topologies (KIP-1331). The answer says so if the client wants one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from coordinator.group.shard import GroupShard
 
 NOT_STORED = 1
-"""There is no description of the topology, though it was asked for (Kafka: `StreamsGroupTopologyDescriptionStatus`)."""
+"""The client wants a description of the topology, and there is none (`StreamsGroupTopologyDescriptionStatus`)."""
 
 HIDDEN_STREAMS_TOPICS = "The described group uses topics that the client is not authorized to describe."
 

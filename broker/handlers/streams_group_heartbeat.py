@@ -1,9 +1,8 @@
 """StreamsGroupHeartbeat (88), versions 0 and 1 (KIP-1071).
 
-As in Kafka 4.4 there are no expressions for source topics and no updates of a topology: INVALID_REQUEST. Nobody is
-asked for a description of the topology, since there is no plugin that would keep it (KIP-1331). Conscious differences:
-where which partitions are to be asked for, and what a member is told again, both in `heartbeats.py` of
-`coordinator/group/streams`.
+As in Kafka 4.4, expressions for source topics and updates of a topology are refused with INVALID_REQUEST. Members are
+never asked for a description of the topology, since no plugin stores it (KIP-1331). Comments in
+`coordinator/group/streams` explain the conscious differences.
 """
 
 from __future__ import annotations
@@ -63,11 +62,11 @@ def _refused(error: KafkaError) -> StreamsGroupHeartbeatResponse:
     return StreamsGroupHeartbeatResponse(error_code=error.error, error_message=error.message)
 
 
-# --- what makes sense by itself -----------------------------------------------------------------------------
+# --- checks of the request on its own -----------------------------------------------------------------------
 
 
 def _check_topics(topology: Topology, authorizer: Authorizer, context: RequestContext) -> None:
-    """Raises KafkaError: STREAMS_INVALID_TOPOLOGY, TOPIC_AUTHORIZATION_FAILED."""
+    """Check the topics of a topology. Raises KafkaError: STREAMS_INVALID_TOPOLOGY, TOPIC_AUTHORIZATION_FAILED."""
     names: dict[str, None] = {}
     for subtopology in topology.subtopologies:
         names |= dict.fromkeys(subtopology.source_topics)
@@ -91,7 +90,7 @@ def _check_topics(topology: Topology, authorizer: Authorizer, context: RequestCo
 
 
 def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
-    """What this version of Kafka doesn't do yet. Raises KafkaError (INVALID_REQUEST)."""
+    """Refuse what this version of Kafka doesn't support yet. Raises KafkaError(INVALID_REQUEST)."""
     if request.topology is not None:
         for subtopology in request.topology.subtopologies:
             if subtopology.source_topic_regex:
@@ -99,7 +98,7 @@ def _check_supported(request: StreamsGroupHeartbeatRequest) -> None:
 
 
 def _check(request: StreamsGroupHeartbeatRequest) -> None:
-    """Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
+    """Check the request on its own. Raises KafkaError: INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY."""
     epoch, topology = request.member_epoch, request.topology
     check_text("MemberId", request.member_id)
     check_text("GroupId", request.group_id)
@@ -151,8 +150,9 @@ def _create(
     authorizer: Authorizer,
     context: RequestContext,
 ) -> None:
-    """As whoever asks, who may have to create all of them; what speaks against it goes to the answer's status, from the
-    next heartbeat on. It isn't waited for."""
+    """Create the missing internal topics in the client's name, if it may create all of them. This doesn't wait.
+
+    The answer's status says what the client may not create, and from the next heartbeat on why creation failed."""
     status = answer.response.status
     assert status is not None
     missing = next(each for each in status if each.status_code == StatusCode.MISSING_INTERNAL_TOPICS)

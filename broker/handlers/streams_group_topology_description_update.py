@@ -1,6 +1,7 @@
 """StreamsGroupTopologyDescriptionUpdate (93), version 0 (KIP-1331).
 
-Kafka hands descriptions of topologies to a plugin, and has none by itself: no client of such a broker is asked for one.
+Kafka hands descriptions of topologies to a plugin, and comes without one. Without a plugin no client is asked for a
+description.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ NO_PLUGIN = "The broker has no streams group topology description plugin configu
 def handle(
     node: GroupPorts, context: RequestContext, request: StreamsGroupTopologyDescriptionUpdateRequest
 ) -> StreamsGroupTopologyDescriptionUpdateResponse:
-    """UNSUPPORTED_VERSION, or GROUP_AUTHORIZATION_FAILED."""
+    """The answer is always UNSUPPORTED_VERSION or GROUP_AUTHORIZATION_FAILED."""
     if not node.groups.serves_streams_groups:
         return StreamsGroupTopologyDescriptionUpdateResponse(error_code=Error.UNSUPPORTED_VERSION)
     if not node.authorizer.allows(context, READ, GROUP, request.group_id):

@@ -1,7 +1,7 @@
 """SyncGroup (14), versions 0 to 5.
 
-v3: static members; v4: flexible; v5: protocol type and name, both of which have to be there (KIP-559). A follower's
-answer waits for the leader's assignments.
+v3: static members; v4: flexible; v5: protocol type and name, both required (KIP-559). A follower's answer waits for the
+leader's assignments.
 """
 
 from __future__ import annotations

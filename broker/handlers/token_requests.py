@@ -1,6 +1,7 @@
-"""Who may ask for delegation tokens at all, who is asked, and how it is decided when a token ends.
+"""The common part of requests for delegation tokens: which clients may send them, which node decides, and the requests
+that change the end of a token.
 
-Sources: `allowTokenRequests` of `KafkaApis` and `ControllerApis`, and what they do with RenewDelegationToken and
+Sources: `allowTokenRequests` of `KafkaApis` and `ControllerApis`, and their handlers of RenewDelegationToken and
 ExpireDelegationToken.
 """
 
@@ -26,15 +27,16 @@ if TYPE_CHECKING:
 
 
 def is_at_controller(node: NodePorts, context: RequestContext) -> bool:
-    """Whether the controller was asked, by a broker or by its own listener."""
+    """True if the request came to the controller: from a broker, or at its own listener."""
     return context.is_forwarded or any(
         each.name == context.listener_name for each in node.config.controller_listeners
     )
 
 
 def may_ask_for_tokens(node: NodePorts, context: RequestContext) -> bool:
-    """Whoever has proved who it is, but by a token: none is made out of another. What a broker hands on it has looked
-    at itself."""
+    """True if the client is authenticated, but not by a token: no token makes another one.
+
+    A broker has checked this before it forwards a request."""
     if context.principal.token_authenticated:
         return False
     if context.is_forwarded:
@@ -45,7 +47,7 @@ def may_ask_for_tokens(node: NodePorts, context: RequestContext) -> bool:
 
 
 class DecideEnd(Protocol):
-    """When a token ends: records, and the answer (`broker.controller.token_decisions`)."""
+    """Decides when a token ends. Returns records and the answer (`broker.controller.token_decisions`)."""
 
     def __call__(
         self,
@@ -66,7 +68,7 @@ async def end_changed(
     response: Callable[..., Message],
     decide_end: DecideEnd,
 ) -> Message:
-    """The answer to a request that says when a token ends, decided here or by the controller."""
+    """The answer to a request that changes the end of a token. This node's controller or another one decides."""
     if not may_ask_for_tokens(node, context):
         return response(error_code=Error.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, expiry_timestamp_ms=-1)
     if node.forwarding is not None and not is_at_controller(node, context):

@@ -1,13 +1,13 @@
 """TxnOffsetCommit (28), versions 0 to 6: a group's offsets as part of a transaction. They count once it is committed.
 
-v2: leader epochs; v3: flexible, and the member's identity (KIP-447); v4: TRANSACTION_ABORTABLE; v5: the partition of
-the group's offsets is added to the transaction by this request (KIP-890, transactions version 2), where before
-AddOffsetsToTxn had to; v6: topic ids instead of names, GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319).
+v2: leader epochs; v3: flexible, and the member's identity (KIP-447); v4: TRANSACTION_ABORTABLE; v5: this request adds
+the partition of the group's offsets to the transaction (KIP-890, transactions version 2), as AddOffsetsToTxn does for
+older versions; v6: topic ids instead of names, GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319).
 
-Topics and partitions that don't exist are answered without asking any coordinator. Then the transaction's coordinator
-has to know of the partition, and only then the group is looked at.
+No coordinator is asked about topics and partitions that don't exist. For the rest, the transaction's coordinator has to
+know the partition of the offsets; only then the group is checked.
 
-The offsets of a request are one batch, as those of an OffsetCommit.
+All offsets of a request are one batch, as those of an OffsetCommit.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ async def handle(
 
 
 def _refused(authorizer: Authorizer, context: RequestContext, request: TxnOffsetCommitRequest) -> Error:
-    """Why the whole of it is."""
+    """The error that refuses the whole request, or NO_ERROR."""
     if not authorizer.allows(context, WRITE, TRANSACTIONAL_ID, request.transactional_id):
         return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if not authorizer.allows(context, READ, GROUP, request.group_id):
@@ -101,7 +101,9 @@ async def _written(
     context: RequestContext,
     request: TxnOffsetCommitRequest,
 ) -> list[Error] | KafkaError:
-    """Once the transaction's coordinator knows of the partition: each offset's error, or one for all of them."""
+    """Write the offsets once the transaction's coordinator knows the partition.
+
+    Returns each offset's error, or one for all of them."""
     if not request.group_id:
         return KafkaError(Error.INVALID_GROUP_ID)
     partition = partitions.find(OFFSETS_TOPIC, groups.partition_of(request.group_id))
@@ -127,7 +129,7 @@ async def _written(
 
 
 def _as_known(context: RequestContext, found: list[Error] | KafkaError) -> list[Error] | KafkaError:
-    """By clients of this version."""
+    """The result with an error that clients of this version know."""
     if not isinstance(found, KafkaError) or found.error is not Error.COORDINATOR_LOAD_IN_PROGRESS:
         return found
     return found if context.api_version >= LOADING_VERSION else KafkaError(Error.COORDINATOR_NOT_AVAILABLE)

@@ -1,7 +1,7 @@
 """UnregisterBroker (64), version 0 (KIP-500): the cluster forgets a broker.
 
-Conscious difference: the controller's own broker isn't unregistered, which would leave a cluster of one without any:
-INVALID_REQUEST.
+Conscious difference: the answer is INVALID_REQUEST for the broker in the controller's own process. Without it a cluster
+of one would have no broker.
 """
 
 from __future__ import annotations

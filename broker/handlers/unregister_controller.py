@@ -1,4 +1,4 @@
-"""UnregisterController (94), version 0 (KIP-1312): the cluster forgets a controller that is no more."""
+"""UnregisterController (94), version 0 (KIP-1312): the cluster forgets a controller that is gone."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """UpdateFeatures (57), versions 0 to 2 (KIP-584).
 
-v1: validating only, and types of downgrade in place of allowing one (which Kafka doesn't look at any more); v2: no
-results by feature. `kraft.version` 1 has this node, the only voter, stand in the log from then on.
+v1: validating only, and types of downgrade in place of a flag that allows one (Kafka ignores the flag now); v2: no
+results by feature. From `kraft.version` 1 on, the log records this node as the only voter.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""WriteShareGroupState (85), versions 0 and 1 (KIP-932): what became of the records of share partitions.
+"""WriteShareGroupState (85), versions 0 and 1 (KIP-932): stores the delivery states of records of share partitions.
 
-v1: how many of them are done with (KIP-1226).
+v1: how many of them are complete (KIP-1226).
 
-What a batch says its delivery state is isn't looked at, as in Kafka; a share partition can't begin with one that nobody
-knows, there as here.
+As in Kafka, the delivery state of a batch isn't checked here. A share partition can't start from one that is unknown.
 
-A conscious difference: a batch that ends before it begins is INVALID_REQUEST, and so are more than 50,000 of one share
-partition; over the first Kafka may go on merging without an end."""
+A conscious difference: the answer is INVALID_REQUEST for a batch that ends before it begins, and for more than 50,000
+batches of one share partition. On the former Kafka may merge batches forever."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""WriteTxnMarkers (27), versions 1 and 2: what a transaction's coordinator has written into the partitions of it.
+"""WriteTxnMarkers (27), versions 1 and 2: a transaction's coordinator has markers written into its partitions.
 
-v1: flexible; v2: the transaction version of each marker (KIP-1228). Served to everybody: an administrator ends a
-hanging transaction with it (KIP-664). The coordinator of the transaction doesn't notice.
+v1: flexible; v2: the transaction version of each marker (KIP-1228). An administrator, too, may send it, to end a
+hanging transaction (KIP-664). The coordinator of the transaction doesn't notice.
 
-A marker of no producer, or of no epoch, fails the request behind the markers that come before it: Kafka fails on it.
+As in Kafka, the request fails at a marker without a producer id or epoch. The markers before it are written.
 
-Conscious differences: a marker that names no partition beside others that do, and one that names a partition twice,
-are answered; Kafka counts wrongly there and never answers.
+Conscious differences: there is an answer even if one marker names no partition while others do, or if one names a
+partition twice. Kafka counts wrongly there and never answers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from coordinator.ports import Markers
 
 Errors = dict[int, dict[TopicPartition, Error]]
-"""Each partition's error by producer id, the last where several markers are of one producer."""
+"""Each partition's error by producer id. If a producer has several markers, the last one counts."""
 
 
 @runs_to_its_end
@@ -47,7 +47,7 @@ async def handle(
     context: RequestContext,
     request: WriteTxnMarkersRequest,
 ) -> WriteTxnMarkersResponse:
-    """All markers are on their way before the first answer is waited for."""
+    """All markers are on their way before this waits for the first answer."""
     cluster = (ResourceType.CLUSTER, CLUSTER_NAME)
     if not node.authorizer.allows(
         context, Operation.ALTER, *cluster, log_denied=False
@@ -81,7 +81,7 @@ async def handle(
 def _written(
     markers: Markers, asked: WritableTxnMarker, partitions: Sequence[TopicPartition]
 ) -> Later[MarkerAnswers]:
-    """The answers of all these partitions, of which there are some."""
+    """Write a marker. Returns the answers of all these partitions; there has to be at least one."""
     found: dict[TopicPartition, Error | None] = {}
     later: Later[MarkerAnswers] = Later()
 
@@ -119,7 +119,7 @@ def _hosted(partitions: Partitions, marker: WritableTxnMarker) -> dict[TopicPart
 
 
 def _failed(request: WriteTxnMarkersRequest, error: Error) -> WriteTxnMarkersResponse:
-    """Kafka's answer where it fails on a request: of the markers of one producer it tells the last."""
+    """Kafka's answer if it fails on a request. Only the last marker of each producer is in it."""
     errors: Errors = {}
     for marker in request.markers:
         asked = [(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
