@@ -1,4 +1,5 @@
-"""What time does: transactions time out, and transactional ids that nobody uses are forgotten.
+"""Timers of the transaction coordinator: they abort transactions past their timeout and forget unused
+transactional ids.
 
 Source: `TransactionCoordinator.abortTimedOutTransactions`, `TransactionStateManager.removeExpiredTransactionalIds`.
 """
@@ -24,10 +25,10 @@ from protocol.waiting import Waiting, carry_on
 log = logging.getLogger("barnabas.transactions")
 
 TOMBSTONES_BYTES = 16_384
-"""So many bytes of keys in one batch at most, or one key."""
+"""The most bytes of keys in one batch of tombstones. A longer single key gets a batch of its own."""
 
 ABORTS_PER_TURN = 100
-"""Of those that time out together: others are served before the next ones."""
+"""The most timed-out transactions to abort in one turn. Others are served before the next ones."""
 
 _ABORT = ("abort timed out transactions",)
 _ABORT_REST = ("abort the rest of them",)
@@ -36,7 +37,7 @@ _EXPIRE_REST = ("remove the rest of them",)
 
 
 class TransactionExpiry:
-    """Looks at the time again and again, as long as there is a transactional id."""
+    """Runs both checks at intervals, as long as there is a transactional id."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class TransactionExpiry:
         self._is_ticking = False
 
     def tick(self) -> None:
-        """Begin to look at the time, unless that goes on already or there is nothing to look at."""
+        """Start the checks, unless they run already or there are no transactional ids."""
         if self._is_ticking or not self._manager.transactions:
             return
         self._is_ticking = True
@@ -70,7 +71,7 @@ class TransactionExpiry:
     def _look(self, key: tuple[str], interval_ms: int, step: Callable[[], None]) -> None:
         try:
             step()
-        finally:  # a failure that nobody thought of must not be the last look
+        finally:  # an unexpected failure must not end the checks
             if self._manager.transactions:
                 self._every(key, interval_ms, step)
             else:
@@ -79,11 +80,11 @@ class TransactionExpiry:
     # ---- timeouts
 
     def abort_timed_out(self) -> None:
-        """Fence and abort what has been open for longer than its timeout; what fails is tried at the next look."""
+        """Fence and abort the transactions past their timeout. The next check retries those that fail."""
         self._abort_some(deque(self.timed_out()))
 
     def _abort_some(self, waiting: deque[TransactionMetadata]) -> None:
-        """The others have turns of their own."""
+        """Abort up to ABORTS_PER_TURN of them, and schedule the rest for a later turn."""
         now_ms = self._manager.runtime.now_ms()
         try:
             for _ in range(min(ABORTS_PER_TURN, len(waiting))):
@@ -91,14 +92,17 @@ class TransactionExpiry:
                 if self._is_timed_out(metadata, now_ms):  # still
                     carry_on(self._abort(metadata))
         finally:
-            if waiting and self._is_ticking:  # not where the first of them had the shard unloaded
+            if waiting and self._is_ticking:  # the first ones may have unloaded the shard
                 self._manager.runtime.schedule(_ABORT_REST, 0, partial(self._abort_some, waiting))
 
     async def _abort(self, metadata: TransactionMetadata) -> None:
         await self.abort(metadata)
 
     async def abort(self, metadata: TransactionMetadata) -> KafkaError | None:
-        """Its time is over, whatever the clock says. Why it isn't aborted, or None once that is certain."""
+        """Fence and abort this transaction, whatever the clock says.
+
+        Returns the error if it can't be aborted, or None once the abort is certain.
+        """
         error = await self._fence_and_abort(metadata)
         if error is not None:
             log.warning("the timed out transaction of %s stays open: %s", metadata.transactional_id, error)
@@ -107,13 +111,13 @@ class TransactionExpiry:
         return error
 
     def timed_out(self) -> list[TransactionMetadata]:
-        """What has been open for longer than its timeout."""
+        """The transactions that have been open for longer than their timeout."""
         now_ms = self._manager.runtime.now_ms()
         return [each for each in self._manager.transactions.values() if self._is_timed_out(each, now_ms)]
 
     @staticmethod
     def may_time_out(metadata: TransactionMetadata) -> bool:
-        """It is open, and nothing is under way that ends it."""
+        """True if the transaction is open and nothing is already ending it."""
         return metadata.state in TIMES_OUT and metadata.pending_state is None
 
     @staticmethod
@@ -127,13 +131,13 @@ class TransactionExpiry:
     # ---- transactional ids
 
     def remove_expired(self) -> None:
-        """Forget the ids that nothing has happened to for long, with a tombstone each."""
+        """Forget the transactional ids that have been idle for too long, with one tombstone each."""
         limit_ms = self._manager.runtime.now_ms() - self._settings.transactional_id_expiration_ms
         expired = [each for each in self._manager.transactions.values() if _is_expired(each, limit_ms)]
         self._bury_some(deque(expired), limit_ms)
 
     def _bury_some(self, waiting: deque[TransactionMetadata], limit_ms: int) -> None:
-        """With one batch of tombstones; the others have turns of their own."""
+        """Write one batch of tombstones, and schedule the rest for a later turn."""
         batch: list[TransactionMetadata] = []
         size_bytes = 0
         try:
@@ -148,7 +152,7 @@ class TransactionExpiry:
             if batch:
                 carry_on(self._bury(batch))
         finally:
-            if waiting and self._is_ticking:  # not where burying the first of them had the shard unloaded
+            if waiting and self._is_ticking:  # the first ones may have unloaded the shard
                 self._manager.runtime.schedule(_EXPIRE_REST, 0, partial(self._bury_some, waiting, limit_ms))
 
     async def _bury(self, batch: list[TransactionMetadata]) -> None:

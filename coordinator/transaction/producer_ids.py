@@ -1,8 +1,7 @@
-"""Producer ids, handed out from blocks that the metadata log records (KIP-730; Kafka: `RPCProducerIdManager`), and a
-producer as it says who it is.
+"""Producer ids, handed out from blocks that the metadata log records (KIP-730; Kafka: `RPCProducerIdManager`).
 
-A block is recorded before its first id is handed out, so that no id is ever given twice; what is left of a block is
-lost with a restart.
+A block is recorded before its first id is handed out, so no id is ever given twice. A restart loses the rest
+of a block.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from protocol.waiting import Later, carry_on
 
 @dataclass(slots=True)
 class TransactionalProducer:
-    """Who asks."""
+    """A producer as it identifies itself in a request."""
 
     transactional_id: str
     producer_id: int = NO_PRODUCER_ID
@@ -30,12 +29,14 @@ log = logging.getLogger("barnabas.transactions")
 BLOCK_SIZE = 1000  # ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE
 
 AllocateBlock = Callable[[int], Later[int | KafkaError]]
-"""Records a block of a size: its first id once it is recorded, or what speaks against it."""
+"""Allocates a block of the given size. Answers its first id once the block is recorded, or the error."""
 
 
 class NoProducerIdError(KafkaError):
-    """None is left of the blocks that are recorded: COORDINATOR_LOAD_IN_PROGRESS, as Kafka says then, for older clients
-    know no better error that passes."""
+    """No recorded block has an id left.
+
+    The error is COORDINATOR_LOAD_IN_PROGRESS, as in Kafka: older clients know no better retriable error.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -44,7 +45,7 @@ class NoProducerIdError(KafkaError):
 
 
 class ProducerIds:
-    """The next free producer id."""
+    """Hands out the next free producer id."""
 
     __slots__ = ("_allocate_block", "_end", "_is_asked", "_next", "_waiting", "blocks")
 
@@ -53,13 +54,16 @@ class ProducerIds:
         self._is_asked = False
         self._next = 0
         self._end = 0
-        self._waiting: dict[Later[None], None] = {}  # the first to ask is the first to be told
+        self._waiting: dict[Later[None], None] = {}  # first come, first served
         self.blocks = 0
-        """How many were given to this node since its start."""
+        """The number of blocks that this node has received since its start."""
 
     def left(self) -> Later[None]:
-        """Answered once `next` has an id, which is there in that call alone; or once none is to be had, of which `next`
-        tells; or never, where it is withdrawn. Kafka doesn't wait: its clients have to ask again."""
+        """Return a `Later` that is answered once `next` has an id, or once a request for a block has failed.
+
+        The id is only there during that call. In case of a failure `next` raises the error. The `Later` is
+        never answered if it is withdrawn. Kafka doesn't wait here: its clients have to retry.
+        """
         left: Later[None] = Later()
         if self._next == self._end:
             self._waiting[left] = None
@@ -70,17 +74,17 @@ class ProducerIds:
 
     @property
     def left_count(self) -> int:
-        """How many are left of the block at hand."""
+        """The number of ids left in the current block."""
         return self._end - self._next
 
     def withdraw(self, left: Later[None]) -> None:
-        """Whoever waits doesn't any more."""
+        """Stop waiting: `left` won't be answered."""
         self._waiting.pop(left, None)
 
     def next(self) -> int:
-        """A producer id that nobody had before.
+        """Return a producer id that nobody had before.
 
-        Raises NoProducerIdError where a block isn't recorded yet, or can't be: the client asks again.
+        Raises NoProducerIdError if no block is recorded yet, or none can be. The client retries.
         """
         if self._next == self._end:
             self._ask()
@@ -107,7 +111,10 @@ class ProducerIds:
         self._tell(self._waiting, while_left=True)
 
     def _tell(self, waiting: dict[Later[None], None], *, while_left: bool) -> None:
-        """A failure of one is logged and harms none of the others; a broken invariant is raised behind them."""
+        """Answer those who wait. A failure of one is logged and harms none of the others.
+
+        A broken invariant is raised after all have been answered.
+        """
         broken: Exception | None = None
         while waiting and not (while_left and self._next == self._end):
             first = next(iter(waiting))
@@ -115,10 +122,10 @@ class ProducerIds:
             try:
                 first.reply(None)
             except Exception as error:
-                log.exception("somebody who waited for a producer id can't be told")
+                log.exception("a request that waited for a producer id failed")
                 if broken is None and stops_the_broker(error):
                     broken = error
-        if waiting:  # more than one block has ids for
+        if waiting:  # one block doesn't have enough ids for all
             self._ask()
         if broken is not None:
             raise broken

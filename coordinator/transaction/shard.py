@@ -1,21 +1,22 @@
-"""The transaction coordinator of one partition of `__transaction_state`: what clients and the broker ask of it.
+"""The transaction coordinator of one partition of `__transaction_state`: its answers to clients and to the broker.
 
-InitProducerId fences the producer that had the transactional id before, and aborts what it left open. AddOffsetsToTxn
-adds the group's partition of `__consumer_offsets`; a Produce of transactions V2 adds its own (KIP-890). A transaction
-ends by EndTxn, or by the abort that the coordinator starts itself, in five stages, which the code below numbers:
+InitProducerId fences the previous producer of the transactional id, and aborts what it left open.
+AddOffsetsToTxn adds the group's partition of `__consumer_offsets`. A Produce of transactions V2 adds its own
+partitions (KIP-890). EndTxn ends a transaction, or the coordinator aborts it itself. Both go through five
+stages, numbered in the code below:
 
-1. What it means: a table says what the request means in the transaction's state. Up to v4 (transactions V1) the
-   epoch stays. From v5 on (V2, KIP-890) each end bumps it, which fences whatever is late from the transaction before;
-   when the epochs are used up, the completion brings a new producer id.
-2. Prepare* is logged.
-3. It is committed: that is the outcome, and the answer leaves.
-4. Each partition gets its marker. What follows from its leader's answer is a table: done, sent again, or given up.
-5. Complete* is logged once all partitions have theirs. Until that is committed, everybody is told
-   CONCURRENT_TRANSACTIONS. A restart finds what was prepared and goes on with stage 4.
+1. Decide. A table says what the request means in the transaction's state. Up to v4 (transactions V1) the epoch
+   stays. From v5 on (V2, KIP-890) each end bumps it, which fences late requests of the transaction before. When the
+   epochs are used up, the completion brings a new producer id.
+2. Log Prepare*.
+3. Wait until it is committed. That is the outcome, and the answer leaves.
+4. Write a marker to each partition. A table says what each leader's answer means: done, send again, or give up.
+5. Log Complete* once all partitions have their marker. Until that is committed, clients get CONCURRENT_TRANSACTIONS.
+   After a restart the coordinator finds what was prepared and continues with stage 4.
 
-`state_manager.py` knows the transactional ids and moves them by records; `expiry.py` is what time does.
-Source: `TransactionCoordinator`, `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler`;
-KIP-98, KIP-360, KIP-890, KIP-939.
+`state_manager.py` holds the transactional ids and moves them by records. `expiry.py` has the timers.
+Source: `TransactionCoordinator`, `TransactionMarkerChannelManager`,
+`TransactionMarkerRequestCompletionHandler`; KIP-98, KIP-360, KIP-890, KIP-939.
 """
 
 from __future__ import annotations
@@ -76,11 +77,11 @@ log = logging.getLogger("barnabas.transactions")
 
 UNSAID = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
-# --- what follows from a leader's answer to a marker ----------------------------------------------------------
+# --- how a leader's answer to a marker is handled -------------------------------------------------------------
 
 
 class Reaction(Enum):
-    """What the answer of a partition's leader means."""
+    """How to react to a leader's answer for one partition."""
 
     DONE = "the partition awaits no marker any more"
     SEND_AGAIN = "ask again"
@@ -103,37 +104,40 @@ MARKER_REACTIONS: dict[Error | None, Reaction] = {
     Error.INVALID_PRODUCER_EPOCH: GIVE_UP,
     Error.TRANSACTION_COORDINATOR_FENCED: GIVE_UP,
 }
-"""Any other error must not happen (Kafka: IllegalStateException) and is given up too, with a louder word in the log."""
+"""Any other error must not happen (Kafka: IllegalStateException). It is given up too, and logged as an error."""
 
 
-# --- what is prepared, and isn't complete yet -----------------------------------------------------------------
+# --- prepared transactions that aren't complete yet -----------------------------------------------------------
 
 MAX_RETRY_BACKOFF_MS = 1_000
 
 RETRIED_APPENDS = frozenset({Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR})
-"""What may pass. Kafka leaves NOT_COORDINATOR to the next coordinator; here `unload` says that there is one. Without
-it a disk that was full for a moment would leave the transaction prepared for ever."""
+"""Errors of the completion's append that may pass, so it is retried.
+
+Kafka leaves NOT_COORDINATOR to the next coordinator. Here `unload` says that there is one, and the retries
+end then. Otherwise a disk that is full for a moment would leave the transaction prepared forever.
+"""
 
 
 @dataclass(slots=True, eq=False)
 class Completion:
-    """A transaction whose Prepare* is committed, and Complete* not yet."""
+    """A transaction whose Prepare* is committed, and whose Complete* isn't yet."""
 
     metadata: TransactionMetadata
     marker: TxnMarker
     transit: TransitMetadata
-    """What it becomes; decided when the markers start, so that its last update is that moment."""
+    """The state after completion. It is decided when the markers start, so its last update is that moment."""
     to_retry: dict[TopicPartition, None] = field(default_factory=dict)
     retries: int = 0
     is_marked: bool = False
 
 
 class TransactionShard:
-    """One shard, of one thread.
+    """One shard, used by one thread.
 
-    What changes something is asked in the call, and goes on to its end, whoever waits for the answer: that is there at
-    once where the partition's log is committed as it is written, else a `Later`. Readers are told what is committed, at
-    once, with the exceptions that `TransactionMetadata` names.
+    A method that changes something starts in the call, and runs to its end even if the client stops waiting.
+    It answers at once if the partition's log commits as it writes, else through a `Later`. Readers get
+    committed state at once, with the exceptions that `TransactionMetadata` names.
     """
 
     def __init__(
@@ -147,29 +151,29 @@ class TransactionShard:
         coordinator_epoch: int,
         statistics: TransactionCounts,
     ) -> None:
-        """`next_producer_id` raises KafkaError where none is to be had; `transaction_version` is the cluster's level
-        of that feature, at each moment; `coordinator_epoch` the leader epoch of the shard's partition. `statistics` are
-        those of the node."""
+        """`next_producer_id` raises KafkaError if it has none. `transaction_version` returns the cluster's
+        current level of that feature. `coordinator_epoch` is the leader epoch of the shard's partition.
+        `statistics` are the node's."""
         self.runtime = runtime
         self.coordinator_epoch = coordinator_epoch
         self._manager = TransactionStateManager(runtime, transaction_version)
         self.markers = markers
-        """The way to the partitions' leaders."""
+        """Sends markers to the partitions' leaders."""
         self._next_producer_id = next_producer_id
         self._settings = settings
         self.completions: dict[str, Completion] = {}
-        """What is prepared and isn't complete yet, by transactional id."""
+        """Prepared transactions that aren't complete yet, by transactional id."""
         self.statistics = statistics
         abort_timed_out = partial(self.fence_and_abort, ended_by=EndedBy.TIMED_OUT)
         self.expiry = TransactionExpiry(self._manager, abort_timed_out, settings)
 
     def interpose(self, barriers: Barriers | None) -> None:
-        """From now on a test may have it wait there."""
+        """Let a test hold the shard at these barriers from now on, or no longer (None)."""
         self._manager.barriers = barriers
 
     @property
     def transactions(self) -> dict[str, TransactionMetadata]:
-        """The transactional ids. Not to be changed."""
+        """The transactional ids. Don't change this dict."""
         return self._manager.transactions
 
     # ---- InitProducerId
@@ -182,15 +186,16 @@ class TransactionShard:
         enable_2pc: bool = False,
         keep_prepared_txn: bool = False,
     ) -> Later[ProducerIdAndEpoch | KafkaError]:
-        """Who the producer is from now on.
+        """Return the producer id and epoch to use from now on.
 
-        A producer id and an epoch, both or neither: a producer that goes on after an error (KIP-360); one without the
-        other is INVALID_REQUEST, which the handler answers.
+        A producer that goes on after an error gives both its producer id and its epoch (KIP-360), others give
+        neither. The handler refuses one without the other with INVALID_REQUEST.
 
-        Errors: INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_AUTHORIZATION_FAILED (two-phase commit is switched off),
-        UNSUPPORTED_VERSION (keep_prepared_txn; level 0), INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED,
-        CONCURRENT_TRANSACTIONS (also where it aborted what was open: ask again), UNKNOWN_SERVER_ERROR (the epochs are
-        used up, and the one given isn't the current one); the log's, `append_error`.
+        Errors: INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_AUTHORIZATION_FAILED (two-phase commit is
+        switched off), UNSUPPORTED_VERSION (keep_prepared_txn; level 0), INVALID_TRANSACTION_TIMEOUT,
+        PRODUCER_FENCED, CONCURRENT_TRANSACTIONS (also after aborting an open transaction: the client
+        retries), UNKNOWN_SERVER_ERROR (the epochs are used up, and the given one isn't current); those of the
+        log, `append_error`.
         """
         refused: Later[ProducerIdAndEpoch | KafkaError] = Later()
         try:
@@ -210,7 +215,8 @@ class TransactionShard:
     def _checked_timeout_ms(
         self, transactional_id: str, timeout_ms: int, *, enable_2pc: bool, keep_prepared_txn: bool
     ) -> int:
-        """The timeout that counts, in milliseconds. Raises KafkaError for what no transactional id may ask."""
+        """Return the timeout to use, in milliseconds. Raises KafkaError for a request that is wrong for any
+        transactional id."""
         if not transactional_id:
             raise KafkaError(Error.INVALID_REQUEST)
         if enable_2pc and not self._settings.two_phase_commit_enable:
@@ -233,7 +239,7 @@ class TransactionShard:
         except KafkaError as refused:
             return refused.as_value()
         if transit is None:
-            # Whoever asks has to ask again, once what was open is aborted.
+            # The client has to retry once the open transaction is aborted.
             return await self.fence_and_abort(metadata) or KafkaError(Error.CONCURRENT_TRANSACTIONS)
         logged = self._manager.commit(metadata, transit)
         error = await logged if isinstance(logged, Later) else logged
@@ -242,7 +248,7 @@ class TransactionShard:
     def _metadata(self, transactional_id: str, timeout_ms: int) -> TransactionMetadata:
         metadata = self._manager.transactions.get(transactional_id)
         if metadata is None:
-            # It stays, should its first record fail to be written: then it has an id, and no epoch yet.
+            # It stays even if writing its first record fails. Then it has a producer id and no epoch yet.
             metadata = self._manager.create(transactional_id, self._next_producer_id(), timeout_ms)
         return metadata
 
@@ -266,12 +272,12 @@ class TransactionShard:
         *,
         client_transaction_version: int,
     ) -> Logged:
-        """Add partitions; the first ones begin the transaction, and so do none.
+        """Add partitions to the transaction. The first request begins it, even one without partitions.
 
-        `client_transaction_version`: 0 for AddPartitionsToTxn v0 to v3 and for AddOffsetsToTxn, 2 for what came later.
+        `client_transaction_version`: 0 for AddPartitionsToTxn v0 to v3 and AddOffsetsToTxn, 2 for later versions.
 
-        Errors: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS, PRODUCER_FENCED,
-        UNSUPPORTED_VERSION (version 2 at level 0); the log's, `append_error`.
+        Errors: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, CONCURRENT_TRANSACTIONS,
+        PRODUCER_FENCED, UNSUPPORTED_VERSION (version 2 at level 0); those of the log, `append_error`.
         """
         try:
             metadata = self._manager.get(producer.transactional_id)
@@ -287,11 +293,11 @@ class TransactionShard:
     def verify_partitions(
         self, producer: TransactionalProducer, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Error]:
-        """Whether partitions are in the transaction: NONE or TRANSACTION_ABORTABLE each, or one error for all of them.
+        """Check which partitions are in the transaction: NONE or TRANSACTION_ABORTABLE each, or one error for all.
 
-        INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS. What is
-        pending isn't looked at (KAFKA-14904): the append to the partition is checked once more. Others are
-        told of it by `verify_when_certain`.
+        That error is INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or
+        CONCURRENT_TRANSACTIONS. A pending move is ignored (KAFKA-14904), since the append to the partition is
+        checked once more. Other nodes get the answer through `verify_when_certain`.
         """
         try:
             metadata = self._manager.get(producer.transactional_id)
@@ -306,7 +312,7 @@ class TransactionShard:
     async def verify_when_certain(
         self, producer: TransactionalProducer, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, Error]:
-        """`verify_partitions`, as others may know it."""
+        """Wait until the loaded state is committed, then answer as `verify_partitions`."""
         certain = self.certain()
         lost = await certain if isinstance(certain, Later) else certain
         return (
@@ -316,7 +322,8 @@ class TransactionShard:
         )
 
     def certain(self) -> Logged:
-        """Once all that the shard was loaded with is committed; NOT_COORDINATOR where that isn't known any more."""
+        """Wait until everything that the shard has loaded is committed. NOT_COORDINATOR if that can't be
+        known any more."""
         return self._manager.certain()
 
     # ---- EndTxn, to Prepare*
@@ -324,14 +331,15 @@ class TransactionShard:
     def end_txn(
         self, producer: TransactionalProducer, *, commit: bool, client_transaction_version: int
     ) -> Later[ProducerIdAndEpoch | KafkaError]:
-        """Commit or abort. It is so from the moment of the answer; the markers may still be on their way.
+        """Commit or abort the transaction. The outcome is certain when this answers; markers may still be on
+        their way.
 
-        `client_transaction_version`: 0 for EndTxn v0 to v4, whose answer is −1 and −1; 2 from v5 on, whose answer is
-        what the producer has to use next.
+        `client_transaction_version`: 0 for EndTxn v0 to v4, whose answer is −1 and −1; 2 from v5 on, whose
+        answer is the producer id and epoch to use next.
 
-        Errors: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
-        INVALID_TXN_STATE, UNSUPPORTED_VERSION (v5 at level 0), UNKNOWN_SERVER_ERROR (a commit at epoch 32767); those of
-        the log (`append_error`) and of a new producer id.
+        Errors: INVALID_REQUEST (an empty id), INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED,
+        CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE, UNSUPPORTED_VERSION (v5 at level 0), UNKNOWN_SERVER_ERROR
+        (a commit at epoch 32767); those of the log (`append_error`) and of a new producer id.
         """
         ended: Later[ProducerIdAndEpoch | KafkaError] = Later()
         carry_on(self._end_txn(producer, commit, client_transaction_version, ended))
@@ -344,7 +352,7 @@ class TransactionShard:
         version: int,
         ended: Later[ProducerIdAndEpoch | KafkaError],
     ) -> None:
-        # 1. What it means in the transaction's state.
+        # 1. Decide what the request means in the transaction's state.
         try:
             metadata = self._manager.get(producer.transactional_id)
             answer = (_answer_v1 if version < 2 else _answer_v2)(metadata, producer, commit)
@@ -358,20 +366,20 @@ class TransactionShard:
             ended.reply(refused.as_value())
             return
         is_told = version >= 2
-        if transit is None:  # it has ended so before
+        if transit is None:  # a retry: it has already ended this way
             ended.reply(
                 ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch) if is_told else UNSAID
             )
             return
 
-        # 2. Prepare* is logged.
+        # 2. Log Prepare*.
         logged = self._manager.commit(metadata, transit)
         error = await logged if isinstance(logged, Later) else logged
         if error is not None:
             ended.reply(error)
             return
 
-        # 3. It is committed: so it is, whatever becomes of the markers.
+        # 3. It is committed. The outcome stands, whatever happens to the markers.
         self.statistics.ended[EndedBy.COMMITTED if commit else EndedBy.ABORTED] += 1
         completion = self.begin(metadata)
         completed = completion.transit
@@ -385,10 +393,10 @@ class TransactionShard:
     async def fence_and_abort(
         self, metadata: TransactionMetadata, ended_by: EndedBy = EndedBy.FENCED
     ) -> KafkaError | None:
-        """Abort an ongoing transaction against its producer, who is fenced: its epoch is over.
+        """Abort an ongoing transaction and fence its producer.
 
-        The cluster's level decides how the epoch is bumped, as no client asked. None once the abort is logged; else the
-        error of the log, or of the lack of producer ids.
+        No client asked for this, so the cluster's level decides how the epoch is bumped. Returns None once
+        the abort is committed, else the error of the log or of a new producer id.
         """
         version = self._manager.transaction_version()
         if version < 2:
@@ -419,7 +427,7 @@ class TransactionShard:
     # ---- from Prepare* to Complete*
 
     def begin(self, metadata: TransactionMetadata) -> Completion:
-        """A prepared transaction is about to be completed: from here on that is pending. Nothing is sent yet."""
+        """Begin to complete a prepared transaction. The completion is pending from here on; nothing is sent yet."""
         transit = metadata.prepare_complete(self.runtime.now_ms())
         metadata.propose(transit.state, transit.producer_epoch)
         marker = TxnMarker(
@@ -434,8 +442,8 @@ class TransactionShard:
         return completion
 
     def send(self, completion: Completion) -> None:
-        """Send the markers. With nothing in the way the transaction is complete when this returns."""
-        # 4. Each partition gets its marker.
+        """Send the markers. If nothing has to wait, the transaction is complete when this returns."""
+        # 4. Write a marker to each partition.
         partitions = [*completion.metadata.partitions]
         if partitions:
             self.markers.write(completion.marker, partitions, partial(self._on_answers, completion))
@@ -471,11 +479,11 @@ class TransactionShard:
             self._finish(completion)
 
     def _give_up(self, completion: Completion, partition: TopicPartition, error: Error | None) -> None:
-        """It stays prepared, and pending, until the shard is loaded anew: as in Kafka."""
+        """Leave the transaction prepared and pending until the shard is loaded again, as Kafka does."""
         transactional_id = completion.metadata.transactional_id
         log.log(
             logging.INFO if error in MARKER_REACTIONS else logging.ERROR,
-            "the markers of %s end here: %s of %s-%d",
+            "no more markers are sent for %s: %s from %s-%d",
             transactional_id,
             error and error.name,
             *partition,
@@ -497,17 +505,17 @@ class TransactionShard:
         carry_on(self._complete(completion))
 
     async def _complete(self, completion: Completion) -> None:
-        """Every partition has its marker: log that. Where that has to wait it stays pending."""
-        # 5. Complete* is logged.
+        """Log the completion, as every partition has its marker. It stays pending if that has to be retried."""
+        # 5. Log Complete*.
         completion.is_marked = True
         metadata = completion.metadata
         transit = completion.transit
         if self._manager.transaction_version() < 1 and transit.client_transaction_version:
-            # The level went down to 0 meanwhile: better a record without the client's version than none.
+            # The level has gone down to 0 meanwhile. A record without the client's version is better than none.
             transit = replace(transit, client_transaction_version=0)
         try:
             logged = self._manager.log(metadata, transit, retried=RETRIED_APPENDS)
-        except Exception:  # what nobody thought of must not leave it prepared for ever
+        except Exception:  # an unexpected failure must not leave it prepared forever
             if self._is_current(completion):
                 self._later(completion, self._finish)
             raise
@@ -540,7 +548,9 @@ class TransactionShard:
     # ---- looking inside
 
     def describe(self, transactional_id: str) -> TransactionMetadata:
-        """The live thing: don't keep it. `partitions` are those that still await their marker, once it is prepared.
+        """Return the live metadata: don't keep it.
+
+        Once the transaction is prepared, `partitions` are those that still await their marker.
 
         Raises KafkaError: INVALID_REQUEST (an empty id), TRANSACTIONAL_ID_NOT_FOUND.
         """
@@ -552,31 +562,34 @@ class TransactionShard:
         return metadata
 
     def is_listed(self, metadata: TransactionMetadata, wanted: TransactionFilter) -> bool:
-        """Whether ListTransactions answers this one of `transactions`, by its filter."""
+        """True if ListTransactions with this filter lists this transaction."""
         return wanted.passes(metadata, self.runtime.now_ms())
 
     # ---- what the broker asks
 
     @staticmethod
     def stands_alone(value: Bytes | None) -> bool:
-        """Each does, but for those of a version that is passed over: what came before them stays in force."""
+        """True unless the record has an unknown version. Such a record is skipped, and what came before it
+        stays in force."""
         return value is None or is_of_known_version(value)
 
     def replay(self, key: Bytes, value: Bytes | None, record_offset: int, producer_id: int) -> None:
-        """One record of the log, at a start. Raises CodecError for one that makes no sense."""
+        """Apply one record of the log while loading. Raises CodecError if it makes no sense."""
         self._manager.replay(key, value, record_offset)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A marker in the shard's own partition: nobody has transactions there, and it would mean nothing."""
+        """Ignore a marker in the shard's own partition. Nobody has transactions there, so it means nothing."""
 
     def start(self, end_offset: int = 0) -> None:
-        """Everything is replayed, up to this offset: once that is committed what was prepared is driven on. Time
-        runs."""
+        """Start the shard after everything up to this offset is replayed.
+
+        The timers start now. Prepared transactions continue once the replayed records are committed.
+        """
         carry_on(self._resume(end_offset))
         self.expiry.tick()
 
     async def _resume(self, end_offset: int) -> None:
-        """Drive on what was prepared."""
+        """Continue the prepared transactions."""
         if await self._manager.loaded(end_offset) is not None:
             return
         for metadata in [*self._manager.transactions.values()]:
@@ -584,8 +597,10 @@ class TransactionShard:
                 self.send(self.begin(metadata))
 
     def unload(self) -> None:
-        """The partition is led elsewhere, or gone: nothing more is written, answers of markers are ignored, and who
-        waits is told NOT_COORDINATOR."""
+        """Stop the shard, as its partition is gone or has another leader.
+
+        It writes nothing more and ignores answers to markers. Requests that wait get NOT_COORDINATOR.
+        """
         self.completions.clear()
         self._manager.close()
         self.expiry.stop()
@@ -603,7 +618,10 @@ def _says_who(producer: TransactionalProducer) -> bool:
 
 
 def _has_transaction(metadata: TransactionMetadata, producer: TransactionalProducer) -> bool:
-    """Whether something is open, to be aborted first. Raises KafkaError for who has to wait, or isn't the owner."""
+    """True if a transaction is open and has to be aborted first.
+
+    Raises KafkaError if the producer has to wait, or isn't the owner.
+    """
     if metadata.pending_state is not None:
         raise KafkaError(Error.CONCURRENT_TRANSACTIONS)
     if _says_who(producer) and not _knows(metadata, producer):
@@ -615,11 +633,11 @@ def _has_transaction(metadata: TransactionMetadata, producer: TransactionalProdu
 
 
 def _knows(metadata: TransactionMetadata, given: TransactionalProducer) -> bool:
-    """Whether the one who asks may be the owner. The epoch is looked at later, where it is to be bumped."""
+    """True if the producer may be the owner. The epoch is checked later, when it is bumped."""
     return (
         metadata.producer_epoch == NO_PRODUCER_EPOCH
         or given.producer_id == metadata.producer_id
-        # It asks again, having missed that it got a new id.
+        # It retries because it missed the answer with its new id.
         or (given.producer_id == metadata.previous_producer_id and given.producer_epoch >= EXHAUSTED_EPOCH)
     )
 
@@ -627,8 +645,8 @@ def _knows(metadata: TransactionMetadata, given: TransactionalProducer) -> bool:
 def _check(
     metadata: TransactionMetadata, producer: TransactionalProducer, partitions: Collection[TopicPartition]
 ) -> bool:
-    """Whether all of them are in the transaction. Raises KafkaError where none can be added."""
-    # First of all: the producer id may be the one that is only on its way.
+    """True if all partitions are in the transaction already. Raises KafkaError if none can be added."""
+    # Check this first: the given producer id may be one that is still pending.
     if metadata.pending_state is not None:
         raise KafkaError(Error.CONCURRENT_TRANSACTIONS)
     _check_producer(metadata, producer)
@@ -662,7 +680,7 @@ def _answer_v1(metadata: TransactionMetadata, producer: TransactionalProducer, c
 
 
 def _answer_v2(metadata: TransactionMetadata, producer: TransactionalProducer, commit: bool) -> ErrorOrState:
-    # What is pending goes before all else: the producer may use the id or the epoch that are only on their way.
+    # Check pending moves first: the producer may use an id or an epoch that is still pending.
     if metadata.pending_state is not None:
         return Error.CONCURRENT_TRANSACTIONS
     producer_id, producer_epoch = producer.producer_id, producer.producer_epoch
@@ -672,7 +690,7 @@ def _answer_v2(metadata: TransactionMetadata, producer: TransactionalProducer, c
     )
     if metadata.producer_id != producer_id and not is_retry_of_rotation:
         return Error.INVALID_PRODUCER_ID_MAPPING
-    is_complete = metadata.state not in AWAITS_MARKERS  # only then it has the new id
+    is_complete = metadata.state not in AWAITS_MARKERS  # only then does it have the new id
     if producer_epoch == stored:
         relation = CURRENT
     elif producer_epoch + 1 == stored or (is_retry_of_rotation and is_complete):

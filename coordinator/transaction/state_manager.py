@@ -1,9 +1,9 @@
-"""The transactional ids of one partition of `__transaction_state`, and how its records make them.
+"""The transactional ids of one partition of `__transaction_state`, built from its records.
 
-Propose → append → committed → apply. Until its record is committed a move is only pending, so that what is known of a
-transactional id is committed: who reads it waits for nobody. (An id that was just created has no record yet, and a
-fenced epoch holds before it is logged; see `TransactionMetadata`.) What a shard has loaded counts as such, as in Kafka,
-whose `loadTransactionMetadata` reads to the log's end.
+Propose → append → committed → apply. A move is only pending until its record is committed. So all state that
+can be read is committed, and a reader never waits. There are two exceptions: a new id has no record yet, and
+a fenced epoch holds before it is logged (see `TransactionMetadata`). Everything that a shard has loaded
+counts as committed, as in Kafka, whose `loadTransactionMetadata` reads to the log's end.
 Source: `TransactionStateManager`.
 """
 
@@ -40,35 +40,32 @@ from protocol.waiting import Later, begun
 from protocol.wire.codec import decode, encode
 from protocol.wire.primitives import SHORT_UNSIGNED_VARINTS, Bytes, encode_unsigned_varint
 
-# --- What is known of one transactional id, and the proposals of what it is to become -------------------------
+# --- The state of one transactional id, and proposals for its next state --------------------------------------
 #
 # Source: `TransactionMetadata`, `TxnTransitMetadata`.
 
 EXHAUSTED_EPOCH = MAX_PRODUCER_EPOCH - 1
-"""A producer never gets a higher epoch: the last one is kept for fencing it."""
+"""The highest epoch of a producer. The one after it is reserved for fencing."""
 
 NO_TIMEOUT_MS = 2**31 - 1
-"""The timeout of a transaction that takes part in a two-phase commit: it has none."""
+"""The timeout of a transaction in a two-phase commit: it never times out."""
 
 TransactionPartitions = dict[TopicPartition, None]
-"""A set that keeps the order of adding."""
+"""A set that keeps insertion order."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who a producer is from now on; −1 and −1 where the answer doesn't say."""
+    """The producer id and epoch to use from now on; −1 and −1 if the answer gives none."""
 
     producer_id: int
     producer_epoch: int
 
 
-"""Called exactly once, with the answer or with what the client is told in place of it."""
-
-
 @dataclass(slots=True)
 class TransitMetadata:
-    """What a transactional id is to become: what goes into its record (Kafka: `TxnTransitMetadata`).
+    """The next state of a transactional id, as its record will say (Kafka: `TxnTransitMetadata`).
 
-    A value: it isn't changed any more once it is proposed.
+    It doesn't change any more once it is proposed.
     """
 
     state: TransactionState
@@ -76,7 +73,7 @@ class TransitMetadata:
     previous_producer_id: int
     next_producer_id: int
     producer_epoch: int
-    last_producer_epoch: int  # in no record
+    last_producer_epoch: int  # not in the record
     timeout_ms: int
     partitions: TransactionPartitions
     start_timestamp_ms: int
@@ -86,15 +83,15 @@ class TransitMetadata:
 
 @dataclass(slots=True)
 class TransactionMetadata:
-    """One transactional id.
+    """The state of one transactional id.
 
-    What its records say is changed by `apply`. Some changes no record says, and each has a method: a partition gets its
-    marker (`remove_partition`), a move is under way (`propose`, `take_back`), an unused id is being forgotten (`bury`),
-    a fenced epoch holds before it is logged (`fence_producer_epoch`), and that couldn't be logged
-    (`fail_epoch_fence`). A restart forgets these, and an id that was
-    created and has no record yet (`TransactionStateManager.create`), and comes to the same end.
+    `apply` changes what its records say. Other changes have no record, and each has a method: a partition
+    gets its marker (`remove_partition`), a move is under way (`propose`, `take_back`), an unused id is being
+    forgotten (`bury`), a fenced epoch holds before it is logged (`fence_producer_epoch`), and logging that
+    failed (`fail_epoch_fence`). A restart forgets these changes, and new ids without a record
+    (`TransactionStateManager.create`). It still comes to the same end.
 
-    The methods `prepare_…` change nothing: each gives the proposal of one move. They have Kafka's names.
+    The methods `prepare_…` change nothing: each returns the proposal for one move. They have Kafka's names.
     """
 
     transactional_id: str
@@ -104,20 +101,20 @@ class TransactionMetadata:
     state: TransactionState = EMPTY
     producer_epoch: int = NO_PRODUCER_EPOCH
     last_producer_epoch: int = NO_PRODUCER_EPOCH
-    """The epoch before, as long as its owner may ask again for what bumped it. Lost with a restart."""
+    """The epoch before, as long as its owner may retry the request that bumped it. A restart forgets it."""
     previous_producer_id: int = NO_PRODUCER_ID
-    """The producer id as it was before the last record: another one where that record brought a new id."""
+    """The producer id before the last record. It differs from `producer_id` if that record brought a new id."""
     next_producer_id: int = NO_PRODUCER_ID
-    """In Prepare*: the producer id from the completion on, where the epochs of this one are used up."""
+    """In Prepare*: the producer id to use after the completion, if the epochs of this one are used up."""
     partitions: TransactionPartitions = field(default_factory=dict)
-    """In Prepare*: those that still await their marker."""
+    """In Prepare*: the partitions that still await their marker."""
     start_timestamp_ms: int = NO_TIMESTAMP
     client_transaction_version: int = 0
     pending_state: TransactionState | None = None
-    """It is moving there: a record isn't committed yet, or markers are under way. Whoever comes meanwhile has to come
-    again."""
+    """The state of a move whose record isn't committed yet, or whose markers are under way. Other requests retry.
+    """
     has_failed_epoch_fence: bool = False
-    """The epoch was bumped to fence the producer, and that couldn't be logged: the next try takes the same epoch."""
+    """The epoch was bumped to fence the producer, but logging failed. The next try uses the same epoch."""
 
     @property
     def is_exhausted(self) -> bool:
@@ -126,8 +123,9 @@ class TransactionMetadata:
     # ---- proposals
 
     def prepare_no_transit(self) -> TransitMetadata:
-        """Itself as a proposal. The producer id before this record is the one that it has now."""
-        # Each other proposal begins as this one; with eleven keywords instead it would take three times as long.
+        """Return the current state as a proposal, with the current producer id as the previous one."""
+        # Every other proposal starts from this one. A constructor with eleven keywords would take three times
+        # as long.
         transit = TransitMetadata.__new__(TransitMetadata)
         transit.state = self.state
         transit.producer_id = self.producer_id
@@ -145,10 +143,11 @@ class TransactionMetadata:
     def prepare_increment_producer_epoch(
         self, timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> TransitMetadata:
-        """Empty, with the next epoch, or with the same one for who asks again. `expected_epoch` is what the producer
-        takes for its epoch; None where it doesn't say.
+        """Propose Empty with the next epoch, or with the same epoch for a retry.
 
-        Raises KafkaError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR where the epochs are used up (Kafka's
+        `expected_epoch` is the epoch that the producer believes it has, or None if it doesn't say.
+
+        Raises KafkaError: PRODUCER_FENCED; UNKNOWN_SERVER_ERROR if the epochs are used up (Kafka's
         IllegalStateException, even for a retry that would get the current epoch).
         """
         if self.is_exhausted:
@@ -162,7 +161,7 @@ class TransactionMetadata:
             epoch, last_epoch = epoch + 1, epoch
         elif expected_epoch != last_epoch:
             raise KafkaError(Error.PRODUCER_FENCED)
-        # Else it asks again: nobody else came in between, or the last epoch would be −1.
+        # Else it is a retry, and nobody else came in between: otherwise the last epoch would be −1.
         transit = self._prepare_empty(timeout_ms, now_ms)
         transit.producer_epoch = epoch
         transit.last_producer_epoch = last_epoch
@@ -171,8 +170,10 @@ class TransactionMetadata:
     def prepare_producer_id_rotation(
         self, new_producer_id: int, timeout_ms: int, now_ms: int, *, knows_epoch: bool
     ) -> TransitMetadata:
-        """Empty, with a new producer id, as the epochs are used up. `knows_epoch`: the producer said which one it has,
-        and may ask again with it."""
+        """Propose Empty with a new producer id, as the epochs are used up.
+
+        `knows_epoch`: the producer gave its epoch, and may retry with it.
+        """
         transit = self._prepare_empty(timeout_ms, now_ms)
         transit.producer_id = new_producer_id
         transit.producer_epoch = 0
@@ -191,7 +192,7 @@ class TransactionMetadata:
     def prepare_add_partitions(
         self, added: Collection[TopicPartition], now_ms: int, client_transaction_version: int
     ) -> TransitMetadata:
-        """Ongoing; since now where it wasn't before."""
+        """Propose Ongoing. The transaction starts now if it wasn't ongoing."""
         transit = self.prepare_no_transit()
         transit.state = ONGOING
         transit.partitions = self.partitions | dict.fromkeys(added)
@@ -204,10 +205,10 @@ class TransactionMetadata:
     def prepare_abort_or_commit(
         self, state: TransactionState, transaction_version: int, next_producer_id: int, now_ms: int
     ) -> TransitMetadata:
-        """PrepareCommit or PrepareAbort.
+        """Propose PrepareCommit or PrepareAbort.
 
-        Up to version 1 the epoch stays; from version 2 on it is bumped, and `next_producer_id` is who the producer is
-        once this is complete, or −1 where it keeps its id.
+        Up to version 1 the epoch stays. From version 2 on it is bumped, and `next_producer_id` is the
+        producer's id after the completion, or −1 if it keeps its id.
         """
         transit = self.prepare_no_transit()
         transit.state = state
@@ -218,16 +219,16 @@ class TransactionMetadata:
             return transit
         transit.client_transaction_version = transaction_version
         transit.last_producer_epoch = self.producer_epoch
-        # At 32767 nothing is left to bump: an abort goes through as it is, so that the id can be used on.
+        # 32767 can't be bumped. An abort goes through without it, so that the id stays usable.
         if not (self.producer_epoch == MAX_PRODUCER_EPOCH and state is PREPARE_ABORT):
             transit.producer_epoch += 1
-        # A client that isn't sure whether it had begun may abort what it had not.
+        # A client that isn't sure whether its transaction has begun may abort one that hasn't.
         if self.state is not ONGOING:
             transit.start_timestamp_ms = now_ms
         return transit
 
     def prepare_complete(self, now_ms: int) -> TransitMetadata:
-        """CompleteCommit or CompleteAbort of what is prepared, with the next producer id where there is one."""
+        """Propose CompleteCommit or CompleteAbort, with the next producer id if there is one."""
         transit = self.prepare_no_transit()
         transit.state = COMPLETE_COMMIT if self.state is PREPARE_COMMIT else COMPLETE_ABORT
         if self.client_transaction_version >= 2 and self.next_producer_id != NO_PRODUCER_ID:
@@ -241,8 +242,11 @@ class TransactionMetadata:
     # ---- changes
 
     def propose(self, state: TransactionState, producer_epoch: int) -> None:
-        """The move is under way from here on. Raises KafkaError (UNKNOWN_SERVER_ERROR) where it makes no sense, as
-        Kafka's `prepareTransitionTo` raises IllegalStateException."""
+        """Mark the move as pending.
+
+        Raises KafkaError (UNKNOWN_SERVER_ERROR) if the move is illegal. Kafka's `prepareTransitionTo` raises
+        IllegalStateException.
+        """
         if self.pending_state is not None or self.state not in ENTERED_FROM[state]:
             raise KafkaError(
                 Error.UNKNOWN_SERVER_ERROR,
@@ -255,15 +259,15 @@ class TransactionMetadata:
         self.pending_state = state
 
     def bury(self) -> None:
-        """Its tombstone is under way. That is no move of a transaction, and is possible from each state."""
+        """Mark the id as being forgotten. This is no move of a transaction, and is possible from each state."""
         self.pending_state = DEAD
 
     def take_back(self) -> None:
-        """The proposal won't be committed: everything is as it was before it."""
+        """Drop the proposal, as it won't be committed."""
         self.pending_state = None
 
     def apply(self, transit: TransitMetadata) -> None:
-        """Become what the record says."""
+        """Take over the state that the record says."""
         self.state = transit.state
         self.producer_id = transit.producer_id
         self.previous_producer_id = transit.previous_producer_id
@@ -280,16 +284,16 @@ class TransactionMetadata:
             self.has_failed_epoch_fence = False
 
     def fail_epoch_fence(self) -> None:
-        """What `fence_producer_epoch` bumped couldn't be logged: the next try must not bump it again."""
+        """Note that the epoch bumped by `fence_producer_epoch` wasn't logged. The next try must not bump it again."""
         self.has_failed_epoch_fence = True
 
     def remove_partition(self, partition: TopicPartition) -> None:
-        """The partition has its marker, or needs none."""
+        """Remove a partition that has its marker, or needs none."""
         del self.partitions[partition]
 
     def fence_producer_epoch(self) -> None:
-        """Fence whoever has the current epoch. That holds even if it can't be logged: then the next try finds the
-        epoch bumped already (`has_failed_epoch_fence`)."""
+        """Fence the producer with the current epoch. The fence holds even if it can't be logged: then
+        `has_failed_epoch_fence` keeps the next try from bumping the epoch again."""
         if not self.has_failed_epoch_fence and self.producer_epoch < MAX_PRODUCER_EPOCH:
             self.producer_epoch += 1
         self.last_producer_epoch = NO_PRODUCER_EPOCH
@@ -297,9 +301,10 @@ class TransactionMetadata:
 
 # --- The records of `__transaction_state` as keys and values of log records -----------------------------------
 #
-# The key is the transactional id; the value is v0, or v1 from level 1 of `transaction.version` on. v0 has no
-# room for the producer ids before and after, nor for the client's version of transactions; nothing holds the
-# last epoch. Source: `TransactionLog`, `TransactionLogValue`.
+# The key is the transactional id. The value is v0, or v1 from level 1 of `transaction.version` on. v0 has no
+# room for the previous and next producer ids, nor for the client's transaction version. No version holds the
+# last epoch.
+# Source: `TransactionLog`, `TransactionLogValue`.
 
 KEY_VERSION = 0
 VALUE_VERSIONS = (0, 1)
@@ -307,17 +312,17 @@ HIGHEST_LEVEL = 2  # of transaction.version
 
 _INT16 = Struct(">h")
 
-# Of a value of version 1: what stands before and behind its partitions, a list of one, its tagged fields.
+# The parts of a value of version 1: before its partitions, in a list of one, after them, and its tagged fields.
 _HEAD_V1 = Struct(">hqhib")
-_ONE_ID_V1 = Struct(">Bix")  # behind the list no tagged fields of the topic
+_ONE_ID_V1 = Struct(">Bix")  # after the list: the topic has no tagged fields
 _TIMES_V1 = Struct(">qqB")
 _TAGGED_INT64 = Struct(">BBq")
 _TAGGED_INT16 = Struct(">BBh")
 _INT64_BYTES = 8
-_MAX_SHORT_NAME = 0x7E  # whose length takes one byte
+_MAX_SHORT_NAME = 0x7E  # the longest name whose length takes one byte
 
 
-class UnknownVersion(Exception):  # noqa: N818  (nothing is wrong: a newer Kafka wrote it)
+class UnknownVersion(Exception):  # noqa: N818 (no mistake: a newer Kafka wrote it)
     """A key or a value of a version that Kafka 4.3 doesn't know."""
 
 
@@ -327,8 +332,11 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def encode_value(transit: TransitMetadata, transaction_version: int) -> bytes:
-    """`transaction_version` is the cluster's level. Raises KafkaError (UNSUPPORTED_VERSION) at level 0 for what v0 has
-    no room for: who ended a transaction by EndTxn v5 needs the level of transactions V2, or V1 at least."""
+    """Encode the state for a cluster at this level of `transaction.version`.
+
+    Raises KafkaError (UNSUPPORTED_VERSION) at level 0 if v0 has no room for it: a transaction that EndTxn v5
+    ended needs level 1 or higher.
+    """
     if transaction_version >= 1:
         return _encode_v1(transit)
     if transit.client_transaction_version != 0:
@@ -349,8 +357,10 @@ def encode_value(transit: TransitMetadata, transaction_version: int) -> bytes:
 
 
 def _encode_v1(transit: TransitMetadata) -> bytes:
-    """What the compiled encoder makes of a `TransactionLogValue`, without one: each transaction has three of these
-    records, and with the schema's objects they cost it 2 % more of the processor's time."""
+    """Return the same bytes as the compiled encoder of `TransactionLogValue`, without the schema's objects.
+
+    Each transaction has three of these records. The objects would cost it 2 % more processor time.
+    """
     tagged = b""
     tags = 0
     if transit.previous_producer_id != NO_PRODUCER_ID:
@@ -374,7 +384,7 @@ def _encode_v1(transit: TransitMetadata) -> bytes:
 
 
 def _partitions_v1(partitions: TransactionPartitions) -> bytes:
-    if not partitions:  # as when it is complete
+    if not partitions:  # for instance, when it is complete
         return b"\1"
     if len(partitions) == 1:  # as in most transactions
         [(topic, index)] = partitions
@@ -391,9 +401,9 @@ def _partitions_v1(partitions: TransactionPartitions) -> bytes:
 
 
 def decode_record(key: Bytes, value: Bytes | None) -> tuple[str, TransitMetadata | None]:
-    """The transactional id, and what became of it; None for a tombstone.
+    """Return the transactional id and its new state, or None for a tombstone.
 
-    Raises UnknownVersion for what Kafka passes over, CodecError for what makes no sense.
+    Raises UnknownVersion for a record that Kafka skips, CodecError for one that makes no sense.
     """
     key_version = _version(key)
     if key_version != KEY_VERSION:
@@ -408,13 +418,13 @@ def decode_record(key: Bytes, value: Bytes | None) -> tuple[str, TransitMetadata
 
 
 def is_of_known_version(value: Bytes) -> bool:
-    """Or makes no sense, which `decode_record` finds out."""
+    """True if the value has a known version, or is too short to have one. `decode_record` raises for the latter."""
     return len(value) < _INT16.size or _INT16.unpack_from(value)[0] in VALUE_VERSIONS
 
 
 def _version(data: Bytes) -> int:
     if len(data) < _INT16.size:
-        raise CodecError(f"{len(data)} bytes where a version is expected")
+        raise CodecError(f"{len(data)} bytes can't hold a version")
     version: int = _INT16.unpack_from(data)[0]
     return version
 
@@ -423,16 +433,17 @@ def _to_transit(value: TransactionLogValue) -> TransitMetadata:
     try:
         state = TransactionState(value.transaction_status)
     except ValueError:
-        raise CodecError(f"{value.transaction_status} is the id of no state of a transaction") from None
+        raise CodecError(f"{value.transaction_status} is no state of a transaction") from None
     if state in NEVER_LOGGED:
-        raise CodecError(f"state {STATE_NAMES[state]} is in no log")
+        raise CodecError(f"state {STATE_NAMES[state]} is never logged")
     if value.producer_id < 0:
-        raise CodecError(f"{value.producer_id} is the id of no producer")
+        raise CodecError(f"{value.producer_id} is no producer id")
     if value.producer_epoch < 0:
-        # A move from there is refused ever after; a prepared transaction would hang (Kafka: `prepareTransitionTo`).
+        # Later moves from there would be refused, and a prepared transaction would hang (Kafka:
+        # `prepareTransitionTo`).
         raise CodecError(f"producer {value.producer_id} has the epoch {value.producer_epoch}")
     if not 0 <= value.client_transaction_version <= HIGHEST_LEVEL:
-        raise CodecError(f"transactions have no version {value.client_transaction_version}")
+        raise CodecError(f"there are no transactions of version {value.client_transaction_version}")
     partitions: TransactionPartitions = {}
     if state is not EMPTY:
         if value.transaction_partitions is None:
@@ -461,16 +472,16 @@ log = logging.getLogger("barnabas.transactions")
 
 
 Logged: TypeAlias = KafkaError | Later[KafkaError | None] | None
-"""What came of it where that is known at once, as on one node, or is still to come."""
+"""The result of logging a move: None or an error if it is known at once, as on a single node, else a `Later`."""
 
 
 class TransactionStateManager:
-    """Knows the transactional ids, and changes them by records."""
+    """Holds the transactional ids, and changes them by records."""
 
     __slots__ = ("_gate", "_is_certain", "barriers", "runtime", "transaction_version", "transactions")
 
     def __init__(self, runtime: Runtime, transaction_version: Callable[[], int]) -> None:
-        """`transaction_version` is the cluster's level of that feature, at each moment."""
+        """`transaction_version` returns the cluster's current level of that feature."""
         self.runtime = runtime
         self.transaction_version = transaction_version
         self.transactions: dict[str, TransactionMetadata] = {}
@@ -488,13 +499,14 @@ class TransactionStateManager:
         return metadata
 
     def create(self, transactional_id: str, producer_id: int, timeout_ms: int) -> TransactionMetadata:
-        """An id that nobody used before: Empty, with a producer id and no epoch. No record says so."""
+        """Create an id that nobody used before: Empty, with a producer id and no epoch. No record says so yet."""
         metadata = TransactionMetadata(transactional_id, producer_id, timeout_ms, self.runtime.now_ms())
         self.transactions[transactional_id] = metadata
         return metadata
 
     async def loaded(self, end_offset: int) -> KafkaError | None:
-        """Everything is replayed up to this offset: once that is committed, or why it can't be any more."""
+        """Wait until the replayed records, up to this offset, are committed. Returns an error if that can't
+        happen any more."""
         if end_offset:
             self._gate.appended(end_offset)
         self._is_certain = False
@@ -503,18 +515,23 @@ class TransactionStateManager:
         return error
 
     def certain(self) -> Logged:
-        """Once what was replayed is committed: what the next leader may not have isn't to be told, or a client goes on
-        as if it were so. (Kafka's coordinator tells it.)"""
+        """Wait until the replayed records are committed.
+
+        The next leader may lack them. A client that had heard of them would act as if they were certain.
+        (Kafka's coordinator doesn't wait.)
+        """
         return None if self._is_certain else begun(self._gate.committed())
 
     # ---- moves
     #
-    # Each goes on to its end, whoever waits for it, within the call of who commits: else it would be pending for ever,
-    # or be overtaken.
+    # Each move runs to its end within the call that commits it, even if nobody waits for it. Otherwise it
+    # could stay pending forever, or another one could overtake it.
 
     def commit(self, metadata: TransactionMetadata, transit: TransitMetadata) -> Logged:
-        """Log a proposal, and apply it once its record is committed. Where it makes no sense, or can't be logged, it is
-        taken back: the error is for the client."""
+        """Propose a move, log it, and apply it once its record is committed.
+
+        If it is illegal or can't be logged, it is taken back, and the error is for the client.
+        """
         try:
             metadata.propose(transit.state, transit.producer_epoch)
         except KafkaError as error:
@@ -524,8 +541,10 @@ class TransactionStateManager:
     def log(
         self, metadata: TransactionMetadata, transit: TransitMetadata, *, retried: Container[Error] = ()
     ) -> Logged:
-        """Log what was proposed, and apply it once its record is committed. With an error it is taken back, but for
-        those that are `retried`: with these it is pending still. Who retries has to go on as well where this raises.
+        """Log a proposed move, and apply it once its record is committed.
+
+        An error takes the move back, unless it is one of `retried`: then the move stays pending, and the
+        caller has to retry. The caller has to retry after an exception, too.
         """
         if self.barriers is None:
             return self._log(metadata, transit, retried)
@@ -538,7 +557,7 @@ class TransactionStateManager:
         transit: TransitMetadata,
         retried: Container[Error],
     ) -> KafkaError | None:
-        """With what a test has put before it and behind it."""
+        """Log the move between the barriers that a test has set."""
         move = TransactionMove(
             metadata.transactional_id,
             STATE_NAMES[transit.state],
@@ -567,11 +586,11 @@ class TransactionStateManager:
             if error.error not in retried:
                 metadata.take_back()
             return error.as_value()
-        except BaseException:  # what nobody thought of must not leave it pending for ever
+        except BaseException:  # an unexpected failure must not leave it pending forever
             if not retried:
                 metadata.take_back()
             raise
-        if self._gate.is_open:  # as on one node: nothing is made that would wait
+        if self._gate.is_open:  # as on one node: no coroutine is needed
             _apply_written(metadata, transit)
             return None
         return begun(self._applied(metadata, transit, retried))
@@ -587,7 +606,7 @@ class TransactionStateManager:
         return lost
 
     async def bury(self, batch: Sequence[TransactionMetadata]) -> KafkaError | None:
-        """Forget transactional ids, with a tombstone each in one batch, once that is committed."""
+        """Forget transactional ids once their tombstones, all in one batch, are committed."""
         records: list[CoordinatorRecord] = [(encode_key(each.transactional_id), None) for each in batch]
         for metadata in batch:
             metadata.bury()
@@ -596,7 +615,7 @@ class TransactionStateManager:
             self._gate.append(records)
         except KafkaError as error:
             lost = error.as_value()
-        except BaseException:  # what nobody thought of must not leave them pending for ever
+        except BaseException:  # an unexpected failure must not leave them pending forever
             for metadata in batch:
                 metadata.take_back()
             raise
@@ -612,7 +631,7 @@ class TransactionStateManager:
     # ---- records
 
     def apply(self, transactional_id: str, transit: TransitMetadata | None) -> None:
-        """Change what is known by one record of the log; None is a tombstone."""
+        """Apply one record of the log. None is a tombstone."""
         if transit is None:
             self.transactions.pop(transactional_id, None)
             return
@@ -623,10 +642,10 @@ class TransactionStateManager:
         metadata.apply(transit)
 
     def replay(self, key: Bytes, value: Bytes | None, record_offset: int) -> None:
-        """One record of the log, at a start; a version that Kafka doesn't know is passed over, as it does.
+        """Apply one record while loading. A version that Kafka doesn't know is skipped, as Kafka does.
 
-        Raises CodecError for one that makes no sense. Kafka logs an error then and goes on with what it had read so
-        far, so that a prepared transaction further on would hang: don't serve a partition that can't be read.
+        Raises CodecError if the record makes no sense. Kafka logs an error then, and serves what it has read
+        so far. A prepared transaction further on would hang. So don't serve a partition that can't be read.
         """
         try:
             transactional_id, transit = decode_record(key, value)
@@ -636,7 +655,7 @@ class TransactionStateManager:
         self.apply(transactional_id, transit)
 
     def close(self) -> None:
-        """The partition is led elsewhere, or gone: what isn't committed yet is told NOT_COORDINATOR."""
+        """Forget everything, as the partition is gone or has another leader. Uncommitted moves get NOT_COORDINATOR."""
         self._gate.close()
         self.transactions.clear()
 
@@ -658,14 +677,15 @@ _BY_NAME: dict[str, TransactionState] = {name: state for state, name in STATE_NA
 
 @dataclass(frozen=True, slots=True)
 class TransactionFilter:
-    """Which transactions ListTransactions answers; all of them unless something is said."""
+    """A filter of ListTransactions. By default it lets all transactions through."""
 
     producer_ids: frozenset[int] = frozenset()
     states: frozenset[TransactionState] | None = None  # None: any
     longer_than_ms: int = -1  # negative: any
 
     def passes(self, metadata: TransactionMetadata, now_ms: int) -> bool:
-        """Whether it lets the transaction through. An Empty one began long ago, as its start is −1."""
+        """True if the filter lets the transaction through. The start of an Empty one is −1, so it counts as
+        long ago."""
         return (
             metadata.state is not DEAD
             and (not self.producer_ids or metadata.producer_id in self.producer_ids)
@@ -675,8 +695,10 @@ class TransactionFilter:
 
 
 def states_named(names: Collection[str]) -> tuple[frozenset[TransactionState] | None, list[str]]:
-    """The states for a filter, and the names that are none's, which the answer repeats. Names are case-sensitive; where
-    all are unknown the filter lets nothing through."""
+    """Return the states for a filter, and the unknown names, which the answer repeats.
+
+    Names are case-sensitive. If all are unknown, the filter lets nothing through.
+    """
     if not names:
         return None, []
     unknown = [name for name in names if name not in _BY_NAME]

@@ -1,8 +1,8 @@
 """The states of a transaction, as tables.
 
-`ENTERED_FROM` says which moves are legal; the other tables what each request meets in each state once the transactional
-id, the producer id and the epoch are found right: an error, or the state that it moves to. Error.NONE stands for
-"answered, and nothing moves". Source: `TransactionState`, `TransactionCoordinator`.
+`ENTERED_FROM` says which moves are legal. The other tables say how each request is answered in each state,
+once its transactional id, producer id and epoch have been found right: with an error, or with the state to
+move to. Error.NONE means success without a move. Source: `TransactionState`, `TransactionCoordinator`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class TransactionState(IntEnum):
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
-    DEAD = 6  # the id is about to be forgotten; only ever pending
+    DEAD = 6  # the id is about to be forgotten; only ever a pending state
     PREPARE_EPOCH_FENCE = (
-        7  # Kafka's before an abort that no client asked for; here the abort is proposed at once
+        7  # Kafka enters it before an abort that no client asked for; barnabas proposes the abort at once
     )
 
 
@@ -48,7 +48,7 @@ STATE_NAMES: dict[TransactionState, str] = {
     DEAD: "Dead",
     PREPARE_EPOCH_FENCE: "PrepareEpochFence",
 }
-"""As clients see them."""
+"""The names that clients see."""
 
 ENTERED_FROM: dict[TransactionState, frozenset[TransactionState]] = {
     EMPTY: frozenset({EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT}),
@@ -97,7 +97,7 @@ ADD_PARTITIONS: dict[TransactionState, ErrorOrState] = {
 
 
 class ProducerEpochRelation(Enum):
-    """A request's producer epoch, beside the one that is stored."""
+    """How a request's producer epoch compares with the stored one."""
 
     CURRENT = "the same"
     RETRY = "the one before: the end that bumped it is asked for again (transactions V2)"

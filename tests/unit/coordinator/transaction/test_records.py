@@ -267,10 +267,10 @@ def test_a_level_that_goes_down_again_writes_version_0_from_then_on() -> None:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"state": TransactionState.DEAD}, "state Dead is in no log"),
-        ({"state": TransactionState.PREPARE_EPOCH_FENCE}, "state PrepareEpochFence is in no log"),
+        ({"state": TransactionState.DEAD}, "state Dead is never logged"),
+        ({"state": TransactionState.PREPARE_EPOCH_FENCE}, "state PrepareEpochFence is never logged"),
         ({"state": PREPARE_COMMIT, "producer_epoch": -1}, "producer 7 has the epoch -1"),
-        ({"producer_id": -1}, "-1 is the id of no producer"),
+        ({"producer_id": -1}, "-1 is no producer id"),
     ],
 )
 def test_a_record_of_a_transaction_that_can_not_be_is_refused(fields: dict[str, object], why: str) -> None:
